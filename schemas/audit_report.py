@@ -1,4 +1,4 @@
-"""What an audit of a shard has found. Written by the job ``streaming.audit``, shown by ``deepclean audit``."""
+"""The report of an audit of one shard. The job ``streaming.audit`` writes it, ``deepclean audit`` shows it."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from enum import StrEnum
 
 
 class FindingKind(StrEnum):
-    """What is wrong with some blocks."""
+    """The kind of defect of a run of blocks."""
 
     DANGLING = "DANGLING"
-    """Referred to, and not in the block store: lost."""
+    """A row refers to the blocks, and they are not in the block store: lost."""
     DAMAGED = "DAMAGED"
-    """Referred to, and in the block store with another length or for another bucket."""
+    """A row refers to the blocks, and the block store has them with another length or for another bucket."""
     CLAIMED_TOO_EARLY = "CLAIMED_TOO_EARLY"
-    """On its way out of the block store though the active namespace or a live snapshot shows it: about to be lost."""
+    """Claimed, although the active namespace or a live snapshot shows the version: it will be lost."""
     CONTRADICTION = "CONTRADICTION"
-    """Its rows contradict each other: in two places at once, two owners, or holders that cannot be."""
+    """Rows contradict each other: a version in two places, two owners of the blocks, or impossible holders."""
     FORGOTTEN = "FORGOTTEN"
-    """Shown by a snapshot alone, with no garbage row: it will leak when the snapshot goes."""
+    """Only a snapshot shows the version, and it has no garbage row: a leak once the snapshot is dropped."""
     STRAY = "STRAY"
-    """Has a row in the active namespace that no path leads to and no deleted directory will take along: a leak."""
+    """A row of the active namespace that no path reaches and that no expansion will find: a leak."""
     ORPHANED = "ORPHANED"
-    """In the block store, referred to by nothing and owed to nobody: a leak."""
+    """The block store has the blocks, no row refers to them, and no row waits to delete them: a leak."""
 
 
 LOSSES = (FindingKind.DANGLING, FindingKind.DAMAGED, FindingKind.CLAIMED_TOO_EARLY, FindingKind.CONTRADICTION)
@@ -31,13 +31,13 @@ LEAKS = (FindingKind.FORGOTTEN, FindingKind.STRAY, FindingKind.ORPHANED)
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """Some versions, or runs of blocks that nobody owns, and their bytes."""
+    """A number of versions, or of orphaned runs of blocks, and their bytes."""
 
     versions: int = 0
     bytes: int = 0
 
     def __add__(self, other: Amount) -> Amount:
-        """Both together."""
+        """Return the sum."""
         return Amount(self.versions + other.versions, self.bytes + other.bytes)
 
 
@@ -46,18 +46,18 @@ NOTHING = Amount()
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One run of blocks with which something is wrong."""
+    """One run of blocks with a defect."""
 
     kind: FindingKind
     reason: str
-    """What exactly, in a sentence."""
+    """Description of the defect, one sentence."""
     bucket_id: int
     bucket: str
-    """``volume/bucket``; empty when metadata knows no such bucket."""
+    """``volume/bucket``; empty when metadata has no bucket with this id."""
     path: str
-    """Where a key has or had it; empty when nothing says so."""
+    """Path of the key that has or had the blocks; empty when it is not known."""
     object_id: int
-    """0 when nothing owns the blocks."""
+    """0 when no row refers to the blocks."""
     birth: int
     container_id: int
     first_local_id: int
@@ -68,14 +68,14 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Verdicts:
-    """Rows of one garbage table as a look-up in the previous and before-previous snapshot judges them."""
+    """Rows of one garbage table by verdict, judged by look-ups in the two newest snapshots before each death."""
 
     reclaimable: int = 0
     exclusive_to_previous: int = 0
     shared: int = 0
 
     def __add__(self, other: Verdicts) -> Verdicts:
-        """Both together."""
+        """Return the sum."""
         return Verdicts(
             self.reclaimable + other.reclaimable,
             self.exclusive_to_previous + other.exclusive_to_previous,
@@ -88,7 +88,7 @@ NO_ROWS = Verdicts()
 
 @dataclass(frozen=True, slots=True)
 class FigureDifference:
-    """A figure that metadata keeps, and what a recount finds instead."""
+    """A figure of metadata that differs from the recount."""
 
     bucket: str
     figure: str
@@ -98,21 +98,21 @@ class FigureDifference:
 
 @dataclass(frozen=True, slots=True)
 class BucketAudit:
-    """Where the versions of a bucket are, by recount."""
+    """The recounted versions of a bucket, by stage."""
 
     bucket_id: int
     bucket: str
     is_rolling_back: bool
     live: Amount = NOTHING
     unexpanded: Amount = NOTHING
-    """Below deleted directories that wait for their expansion."""
+    """Below deleted directories that are not expanded yet."""
     held: Amount = NOTHING
     """Deleted, and shown by a live snapshot."""
     pending: Amount = NOTHING
-    """Deleted, shown by nobody, not claimed."""
+    """Deleted, shown by no live snapshot, and not claimed."""
     claimed: Amount = NOTHING
     exclusive: Amount = NOTHING
-    """Of those held, what one snapshot alone shows."""
+    """The part of the held versions that only one snapshot shows."""
     keys: Verdicts = NO_ROWS
     """Rows of deletedTable."""
     directories: Verdicts = NO_ROWS
@@ -121,7 +121,7 @@ class BucketAudit:
 
 @dataclass(frozen=True, slots=True)
 class AuditReport:
-    """What an audit of one shard has found, as of one txn."""
+    """The result of an audit of one shard, at one txn."""
 
     shard: int
     txn: int
@@ -132,19 +132,19 @@ class AuditReport:
     inventory: Amount
     """Runs in both copies of the inventory."""
     too_young: Amount
-    """Runs and versions that came or went while the copies were made: nothing is said of them."""
+    """Runs and versions that were added or removed while the copies were made: not judged."""
     findings: dict[FindingKind, Amount]
     examples: tuple[Finding, ...]
-    """Some of each kind; every orphan, up to a limit, since a repair names them."""
+    """Some findings of each kind; all orphaned runs up to a limit, since a repair names them."""
     differences: tuple[FigureDifference, ...]
     difference_count: int
 
     @property
     def has_losses(self) -> bool:
-        """Whether something is lost, or about to be."""
+        """Return whether blocks are lost or will be lost."""
         return any(kind in self.findings for kind in LOSSES)
 
     @property
     def is_clean(self) -> bool:
-        """Whether nothing at all was found."""
+        """Return whether there are no findings and no differences."""
         return not self.findings and not self.difference_count

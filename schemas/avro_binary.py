@@ -1,11 +1,11 @@
-"""Avro's binary encoding, straight between bytes and records.
+"""Avro's binary encoding: converts directly between bytes and records.
 
-A tree of kinds, one for each type in a schema, reads and writes values without anything in between. The module is plain
-Python that runs as it is; ``make setup`` compiles it with mypyc where there is a C compiler, which makes it several
-times as fast (docs/decisions/0021). Only annotations that both understand are used: ``i64`` is an ``int`` that stays
+A tree of kinds, one for each type in a schema, reads and writes values without an intermediate form. The module runs as
+plain Python; where there is a C compiler, ``make setup`` compiles it with mypyc, which makes it several times as fast
+(docs/decisions/0021). It uses only annotations that Python and mypyc both understand: ``i64`` is an ``int`` that stays
 within 64 bits.
 
-What may come from outside is read without trust: no length is believed before the bytes are there.
+The bytes may come from an untrusted sender: every length is checked against the bytes that are left.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _new: Final[Any] = object.__new__
 
 
 class DecodeError(ValueError):
-    """Bytes that are not a record of the schema they claim: the same bytes will never be one."""
+    """The bytes are not a record of their schema; decoding them again fails, too."""
 
 
 class Source:
-    """Bytes that are being read, and how far they are."""
+    """Bytes to read, and the index of the next one."""
 
     def __init__(self, data: bytes) -> None:
         self.data: bytes = data
@@ -36,7 +36,11 @@ class Source:
 
 
 def _read_long(source: Source) -> i64:
-    """A number of up to 64 bits: seven in each byte, the least first, its sign in the lowest bit."""
+    """Return the next number, of at most 64 bits: seven bits per byte, the least significant first, zigzag-encoded.
+
+    Raises:
+        DecodeError: the bytes end early, or the number has more than 64 bits.
+    """
     data = source.data
     at = source.at
     end = source.end
@@ -60,8 +64,11 @@ def _read_long(source: Source) -> i64:
 
 
 def _whole(value: Any) -> i64:
-    """A number of up to 64 bits: asked by making it an ``i64``, which is cheaper than comparing it, and by comparing it
-    where nothing is compiled.
+    """Return a number of at most 64 bits. Compiled, the conversion to ``i64`` checks the range; in plain Python the
+    comparison does.
+
+    Raises:
+        OverflowError: the number has more than 64 bits.
     """
     try:
         number: i64 = value
@@ -73,8 +80,8 @@ def _whole(value: Any) -> i64:
 
 
 def _write_long(out: BytesWriter, number: i64) -> None:
-    """Its bytes are put together in one word, and written at once: to append one takes 15 ns, since it is made a Python
-    number for it. A word takes seven of them, so that it is never negative.
+    """Append a number. Its bytes are collected in a word and written together: appending a single byte takes 15 ns,
+    because the byte is converted to a Python number. A word takes seven bytes, so that it is never negative.
     """
     bits: i64 = (number << 1) ^ (number >> 63)
     word: i64 = 0
@@ -92,7 +99,11 @@ def _write_long(out: BytesWriter, number: i64) -> None:
 
 
 def _read_sized(source: Source) -> bytes:
-    """As many bytes as the number before them says."""
+    """Return the next bytes, whose length precedes them.
+
+    Raises:
+        DecodeError: the bytes end early.
+    """
     length = _read_long(source)
     begin = source.at
     if length < 0 or length > source.end - begin:
@@ -105,10 +116,10 @@ class Kind:
     """One type of a schema."""
 
     def read(self, source: Source) -> object:
-        """The next value.
+        """Return the next value.
 
         Raises:
-            DecodeError: the bytes are none.
+            DecodeError: the bytes are not a value of this type.
         """
         raise NotImplementedError
 
@@ -116,7 +127,7 @@ class Kind:
         """Append a value.
 
         Raises:
-            Exception: the value is none of this type, or out of its range.
+            Exception: the value is not of this type, or out of its range.
         """
         raise NotImplementedError
 
@@ -214,7 +225,7 @@ class Enumeration(Kind):
 
 
 class Array(Kind):
-    """``array``: a tuple. Its items take a byte at least, so that the bytes bound how many there are."""
+    """``array``: a tuple. Each item takes at least one byte, so the number of bytes limits the number of items."""
 
     def __init__(self, item: Kind) -> None:
         self.item = item
@@ -226,7 +237,7 @@ class Array(Kind):
             count = _read_long(source)
             if count == 0:
                 return tuple(values)
-            if count < 0:  # the size of the block follows, for whoever wants to skip it
+            if count < 0:  # the size of the block follows, for readers that skip it
                 count = -count
                 _read_long(source)
             if count < 0 or count > source.end - source.at:
@@ -248,8 +259,8 @@ class Array(Kind):
 class Record(Kind):
     """``record``: its fields, one after the other.
 
-    Records are frozen dataclasses with slots. Their slots are filled directly: ``__init__`` takes three times as long,
-    since it asks ``object.__setattr__`` for each field, and most of what is read is made of nothing else.
+    Records are frozen dataclasses with slots. ``read`` fills the slots directly: ``__init__`` takes three times as
+    long, because it calls ``object.__setattr__`` for each field, and most values are records.
     """
 
     def __init__(self, record_class: type[Any], names: list[str], kinds: list[Kind]) -> None:
@@ -271,7 +282,7 @@ class Record(Kind):
             kinds[number].write(getattr(value, name), out)
 
     def write_fields(self, fields: dict[str, Any], first: int, out: BytesWriter) -> None:
-        """Append fields by their names, from one on."""
+        """Append the fields of a record, given by name, from the field with index ``first`` on."""
         for number in range(first, len(self.names)):
             self.kinds[number].write(fields[self.names[number]], out)
 
@@ -301,10 +312,10 @@ class Union(Kind):
 
 
 def read_all(kind: Kind, data: bytes, start: i64 = 0) -> tuple[Any, int]:
-    """The value that begins at one of some bytes, and the number of the byte behind it.
+    """Return the value that begins at index ``start``, and the index of the byte behind the value.
 
     Raises:
-        DecodeError: there is none.
+        DecodeError: the bytes are not a value of this kind.
     """
     source = Source(data)
     source.at = start
@@ -313,21 +324,21 @@ def read_all(kind: Kind, data: bytes, start: i64 = 0) -> tuple[Any, int]:
 
 
 def write_all(kind: Kind, value: Any) -> bytes:
-    """The bytes of a value."""
+    """Return the encoded value."""
     out = BytesWriter()
     kind.write(value, out)
     return out.getvalue()
 
 
 def write_fields(kind: Record, fields: dict[str, Any]) -> bytes:
-    """The bytes of a record that is given as its fields."""
+    """Return an encoded record, given its fields by name."""
     out = BytesWriter()
     kind.write_fields(fields, 0, out)
     return out.getvalue()
 
 
 def write_around(kind: Record, first: bytes, rest: dict[str, Any]) -> bytes:
-    """The bytes of a record whose first field is encoded already."""
+    """Return an encoded record, given its first field encoded and the others by name."""
     out = BytesWriter()
     out.write(first)
     kind.write_fields(rest, 1, out)

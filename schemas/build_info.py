@@ -1,4 +1,4 @@
-"""The metric by which each process says which program it runs."""
+"""The metric with which each process reports the version of its program."""
 
 from __future__ import annotations
 

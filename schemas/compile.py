@@ -1,6 +1,6 @@
-"""Compiles what every message goes through with mypyc: ``python -m schemas.compile``, as ``make setup`` does.
+"""Compiles the codec of all messages with mypyc: ``python -m schemas.compile``, as ``make setup`` does.
 
-Without a C compiler or Python's headers nothing is lost but speed: the same modules run as they are.
+Without a C compiler or Python's headers the same modules run as plain Python, about half as fast.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ def compile_module(module: str) -> None:
     """Compile one module in place.
 
     Raises:
-        subprocess.CalledProcessError: mypyc or the C compiler refused it; their output is printed.
+        subprocess.CalledProcessError: mypyc or the C compiler failed; its output is printed.
     """
     with tempfile.TemporaryDirectory() as folder:
         package = Path(folder) / HERE.name
         package.mkdir()
-        (package / "__init__.py").touch()  # empty, since it asks what is compiled
+        (package / "__init__.py").touch()  # not a copy, which would import schemas.compiled
         shutil.copy(HERE / f"{module}.py", package)
         command = [sys.executable, "-m", "mypyc", f"{HERE.name}/{module}.py"]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
         if done.returncode:
             sys.stderr.write(done.stdout + done.stderr)
             done.check_returncode()
-        # The library first, then the module that loads it; each under another name first: processes may run that have
-        # the old one in memory, and would read what is written over it.
+        # The library first, then the module that loads it. Each is renamed into place: running processes have the old
+        # file mapped, and would read bytes that are written over it.
         for file in sorted(package.glob(f"*{SUFFIX}"), key=lambda one: one.name, reverse=True):
             beside = HERE / f".{file.name}.new"
             shutil.copy(file, beside)
@@ -52,7 +52,7 @@ def compile_module(module: str) -> None:
 
 
 def main() -> int:
-    """Compile what can be compiled; never a failure for want of a compiler."""
+    """Compile all modules; return 0, also when there is no compiler."""
     if missing := why_not_compiled():
         print(f"Not compiled, so about half as fast: {missing}, then make setup again")
         for module in MODULES:

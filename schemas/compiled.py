@@ -1,9 +1,9 @@
-"""Which compiled modules are those of their source; of one that is not, the source is taken.
+"""Detects compiled modules whose source has changed since, and loads the source in place of them.
 
-Python prefers a compiled module to its source, also when the source has changed since: after a pull without
-``make setup``, say. The codec of yesterday may write what no other reader of the log understands, for ever; the source
-does the same as what would be compiled of it, at half the speed. So the digest of the source that was compiled is kept
-beside it, and compared when this package is imported.
+Python prefers a compiled module to its source, also when the source has changed since, for example after a pull without
+``make setup``. An outdated codec could write messages to the log that no other reader understands. The source does the
+same as its compiled module, at half the speed. So the digest of the compiled source is stored beside the compiled
+module, and compared with the source when this package is imported.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _unused_modules: list[str] = []
 
 
 def compiled_file(module: str) -> Path:
-    """Return the path where Python finds the compiled module, before its source."""
+    """Return the path of the compiled module, which Python prefers to the source."""
     return HERE / f"{module}{SUFFIX}"
 
 
 def source_file_of_compiled(module: str) -> Path:
-    """Where the digest of the source is kept that was compiled."""
+    """Return the path of the file with the digest of the source that was compiled."""
     return HERE / f"{module}.compiled"
 
 
@@ -36,7 +36,7 @@ def source_digest(module: str) -> str:
 
 
 def is_stale(module: str) -> bool:
-    """Whether there is a compiled module, of another source than the one beside it, or of nobody knows which."""
+    """Return whether there is a compiled module whose digest is missing or is not that of the present source."""
     if not compiled_file(module).is_file():
         return False
     kept = source_file_of_compiled(module)
@@ -44,7 +44,7 @@ def is_stale(module: str) -> bool:
 
 
 def prefer_sources_to_stale_modules() -> None:
-    """Load the sources in place of stale compiled modules, before another module imports them."""
+    """Load the source in place of each stale compiled module. Call it before another module imports them."""
     for module in MODULES:
         if is_stale(module):
             _load_source(module)
@@ -67,5 +67,5 @@ def _load_source(module: str) -> None:
 
 
 def unused_modules() -> tuple[str, ...]:
-    """What was not taken as it was compiled: a sentence for each, for whoever watches the start."""
+    """Return one sentence for each compiled module that is stale and was not loaded, to show at startup."""
     return tuple(_unused_modules)

@@ -1,8 +1,8 @@
-"""How a process shows the broker who it is: one file, its name in ``DEEPCLEAN_KAFKA_CREDENTIALS_FILE``.
+"""The credentials of a process at the broker: a file whose path is in ``DEEPCLEAN_KAFKA_CREDENTIALS_FILE``.
 
-The file is a JSON object: ``username``, ``password``, ``ca_file`` (the PEM certificate that the broker's must be signed
-with) and, for the administrator, ``mechanism``. Only its owner may read it. A password is in no command line,
-environment variable, log or ``repr``; Spark reads it from a JAAS file beside, for the same reason.
+The file is a JSON object: ``username``, ``password``, ``ca_file`` (the PEM certificate that must have signed the
+broker's) and, for the administrator, ``mechanism``. Only the file's owner may read it. No password is in a command
+line, environment variable, log or ``repr``; for the same reason Spark reads it from a JAAS file beside this file.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 class CredentialsError(Exception):
-    """A file of secrets cannot be used; the message says why and what to do, and holds no secret."""
+    """A file with secrets cannot be used. The message holds the cause and the remedy, and no secret."""
 
 
 @dataclass(frozen=True, slots=True)
 class KafkaCredentials:
-    """Who a process is, and by what it knows the broker."""
+    """The login of a process, and the certificate by which it recognizes the broker."""
 
     username: str
     password: str = field(repr=False)
@@ -37,7 +37,7 @@ class KafkaCredentials:
     mechanism: str = SCRAM
 
     def client_settings(self) -> dict[str, str]:
-        """What librdkafka wants to know; the broker's name is checked against its certificate."""
+        """Return the settings for librdkafka. It checks the broker's name against the certificate."""
         return {
             "security.protocol": "SASL_SSL",
             "sasl.mechanism": self.mechanism,
@@ -47,7 +47,7 @@ class KafkaCredentials:
         }
 
     def spark_settings(self) -> dict[str, str]:
-        """Options of Spark's source and sink. The password is not among them: options are shown in plans and logs."""
+        """Return the options of Spark's source and sink, without the password: plans and logs show options."""
         return {
             "kafka.security.protocol": "SASL_SSL",
             "kafka.sasl.mechanism": self.mechanism,
@@ -56,7 +56,11 @@ class KafkaCredentials:
         }
 
     def login_entry(self) -> str:
-        """This login as Java's JAAS writes it."""
+        """Return the login as an entry of a JAAS file.
+
+        Raises:
+            CredentialsError: the name or the password has a quote, a backslash or a letter beyond ASCII.
+        """
         for text in (self.username, self.password):
             if not text.isascii() or '"' in text or "\\" in text:
                 raise CredentialsError("a name or password has a quote, a backslash or a foreign letter: choose others")
@@ -98,7 +102,7 @@ def read_credentials(file: Path) -> KafkaCredentials:
         known = {name: fields[name] for name in ("username", "password", "ca_file")}
         mechanism = fields.get("mechanism", SCRAM)
     except (ValueError, KeyError, TypeError, AttributeError):
-        # Without the cause: its text may show what is in the file.
+        # "from None", because the text of the cause may contain the file's content.
         raise CredentialsError(f"{file} has no username, password and ca_file: write them as a JSON object") from None
     if not all(isinstance(value, str) and value for value in known.values()) or mechanism not in _MODULES:
         raise CredentialsError(f"{file}: username, password and ca_file are texts, mechanism is {SCRAM} or {PLAIN}")
@@ -112,17 +116,17 @@ def credentials_of(environment: Mapping[str, str]) -> KafkaCredentials | None:
 
 
 def login_file_of(environment: Mapping[str, str]) -> Path | None:
-    """The JAAS file beside the credentials that an environment names."""
+    """Return the path of the JAAS file beside the credentials that an environment names; None if it names none."""
     named = environment.get(FILE_VARIABLE)
     return Path(named).with_suffix(".jaas") if named else None
 
 
 def write_login_file(file: Path, credentials: KafkaCredentials) -> None:
-    """Write the login of a Java client beside its credentials."""
+    """Write the JAAS file of a Java client beside its credentials."""
     write_secret(file.with_suffix(".jaas"), f"KafkaClient {{\n  {credentials.login_entry()};\n}};\n")
 
 
 def write_credentials(file: Path, credentials: KafkaCredentials) -> None:
-    """Write credentials so that ``read_credentials`` gives them back."""
+    """Write credentials to a file that ``read_credentials`` reads."""
     fields = {"username": credentials.username, "password": credentials.password, "ca_file": credentials.ca_file}
     write_secret(file, json.dumps({**fields, "mechanism": credentials.mechanism}))

@@ -1,7 +1,7 @@
-"""What the plane keeps is for its own account alone.
+"""Keeps the plane's files readable for its own account only.
 
-Databases hold the names of keys and, on a secured plane, the secrets that commands are signed with; the broker's files
-and backups hold the same.
+Databases hold the names of keys and, on a secured plane, the secrets with which commands are signed. The broker's files
+and backups hold them, too.
 """
 
 from __future__ import annotations
@@ -12,5 +12,5 @@ OWNER_ONLY = 0o077
 
 
 def keep_files_private() -> None:
-    """Whatever this process and those that it starts make from now on, no other account may read."""
+    """Make all files that this process and its children create later unreadable for other accounts."""
     os.umask(OWNER_ONLY)

@@ -1,6 +1,6 @@
-"""What is asked and answered about space over HTTP, as JSON of the same names: one frozen dataclass each.
+"""Questions and answers about space over HTTP: one frozen dataclass each, sent as JSON with the same names.
 
-Snapshots are named by their ids, or by the txns at which they were taken; their names are known to snapshots.
+They identify snapshots by id, or by the txn of the capture; only the service snapshots has the names.
 """
 
 from __future__ import annotations
@@ -11,26 +11,26 @@ from enum import StrEnum
 
 @dataclass(frozen=True, slots=True)
 class SnapshotSpace:
-    """What one live snapshot refers to, and what of it others refer to too. Each figure says whether it is exact."""
+    """The bytes that one live snapshot references, and the parts that its neighbours share."""
 
     snapshot_id: str
     txn: int
     creation_time_ms: int
     referenced_bytes: int
     held_bytes: int
-    """Of the referenced bytes those that are not live any more."""
+    """The part of the referenced bytes that is not live any more."""
     exclusive_bytes: int
-    """What this snapshot alone holds: what dropping it, and it alone, frees."""
+    """Bytes that only this snapshot holds; deleting only this snapshot frees them."""
     exclusive_versions: int
     shared_with_previous_bytes: int
-    """What the live snapshot before it shows too; 0 for the oldest."""
+    """Bytes that the previous live snapshot references, too; 0 for the oldest."""
     shared_with_next_bytes: int
-    """What the next live snapshot shows too; for the newest what the active namespace shows too."""
+    """Bytes that the next live snapshot references, too; for the newest, bytes of the active namespace."""
     oldest_sharer: int
     newest_sharer: int
-    """All live snapshots from the txn of the one to that of the other show something that this one shows."""
+    """Every live snapshot from the txn ``oldest_sharer`` to ``newest_sharer`` shares a version with this one."""
     is_referenced_exact: bool
-    """Whether referenced and shared_with_previous are; held too if exclusive is."""
+    """Whether referenced and shared_with_previous are exact. Held is exact if this and is_exclusive_exact are true."""
     is_exclusive_exact: bool
     is_shared_with_next_exact: bool
 
@@ -46,16 +46,16 @@ class SnapshotSpaces:
 
 @dataclass(frozen=True, slots=True)
 class WhatIf:
-    """Asks what dropping a set of snapshots would free."""
+    """A question: the bytes that dropping a set of snapshots would free."""
 
     snapshot_ids: tuple[str, ...]
     leaving_snapshot_ids: tuple[str, ...] = ()
-    """Deleted for users and perhaps not dropped yet: what they hold counts as held by nobody."""
+    """Snapshots that a user has deleted and that may not be dropped yet; they do not count as holders."""
 
 
 @dataclass(frozen=True, slots=True)
 class FreedSpace:
-    """What dropping a set of snapshots would free, beyond what nobody holds already."""
+    """The bytes that dropping a set of snapshots would free, without those that no snapshot holds already."""
 
     txn: int
     chain_version: int
@@ -63,23 +63,23 @@ class FreedSpace:
     freed_versions: int
     """Versions of zero bytes have no blocks and are not counted."""
     is_exact: bool
-    """Whether no directory that died after the oldest of the set waits for its expansion."""
+    """Whether no directory that died after the oldest snapshot of the set is unexpanded."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanSpace:
-    """Asks for the least set of snapshots whose drop frees so many bytes."""
+    """A question: the smallest set of snapshots whose drop frees at least ``free_bytes``."""
 
     free_bytes: int
     protected_snapshot_ids: tuple[str, ...] = ()
-    """Those that must stay."""
+    """Snapshots that the plan must not contain."""
     leaving_snapshot_ids: tuple[str, ...] = ()
     """As in a what-if."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpacePlan:
-    """The fewest snapshots, then the oldest, whose drop frees what was asked for."""
+    """The smallest set of snapshots whose drop frees at least the requested bytes; ties prefer older snapshots."""
 
     txn: int
     chain_version: int
@@ -88,24 +88,24 @@ class SpacePlan:
     freed_bytes: int
     freed_versions: int
     is_enough: bool
-    """Whether that is as much as was asked for; otherwise it is all that can be freed."""
+    """Whether ``freed_bytes`` reaches the requested bytes; if not, no plan frees more."""
     is_smallest: bool
-    """Whether no smaller set frees as much; unknown when the search was cut short."""
+    """Whether no smaller set frees as much; False when the search was cut short and a smaller set may exist."""
     is_exact: bool
-    """Whether no directory that died after the oldest snapshot that may go waits for its expansion."""
+    """Whether no directory that died after the oldest unprotected snapshot is unexpanded."""
 
 
 class VersionStage(StrEnum):
-    """Where a version is on its way from the namespace to nowhere."""
+    """Stage of a version between its commit and the deletion of its blocks."""
 
     LIVE = "LIVE"
     """In the active namespace."""
     UNEXPANDED = "UNEXPANDED"
     """Below a deleted directory that is not expanded yet."""
     HELD = "HELD"
-    """Deleted, and held by the snapshots from its first holder to its last."""
+    """Deleted, and held by the live snapshots from ``first_holder`` to ``last_holder``."""
     PENDING = "PENDING"
-    """Deleted and held by nobody: waits for judgement and claim."""
+    """Deleted and held by no snapshot: waits for the judges and the claim."""
     CLAIMED = "CLAIMED"
     """Claimed: waits for the block store."""
 
@@ -116,18 +116,18 @@ class ExplainedVersion:
 
     object_id: int
     name: str
-    """In a tree its last name within its directory, else its path."""
+    """Name in the directory; the whole path in a flat bucket."""
     tag: str
     size_bytes: int
     birth: int
     modification_time_ms: int
-    """When it was committed."""
+    """Time of the commit."""
     death: int
-    """0 for one that is live, and for one of zero bytes, which leaves no row that would know it."""
+    """0 for a live version, and for a version of zero bytes, whose death no row records."""
     stage: VersionStage
     first_holder: int
     last_holder: int
-    """txns of the oldest and the newest live snapshot that hold it, and all between; 0 for nobody."""
+    """txns of the oldest and the newest live snapshot that hold the version, as all between do; 0 when none does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,17 +137,17 @@ class ExplainedDirectory:
     object_id: int
     birth: int
     death: int
-    """0 for one that is live."""
+    """0 for a live directory."""
     is_expanded: bool
-    """Of a deleted one: whether all that was in it has rows of its own."""
+    """Whether all children of a deleted directory have rows of their own."""
     first_holder: int
     last_holder: int
-    """As of a version."""
+    """As in ``ExplainedVersion``."""
 
 
 @dataclass(frozen=True, slots=True)
 class PathExplanation:
-    """Every version and directory that has a path now, or has it in a live snapshot, or had it at its death."""
+    """Every version and directory that has a path now or in a live snapshot, or had the path at its death."""
 
     txn: int
     chain_version: int
@@ -156,29 +156,29 @@ class PathExplanation:
     directories: tuple[ExplainedDirectory, ...]
     below_bytes: int
     below_versions: int
-    """What is below a directory of this path in the namespace or in a live snapshot, each version once."""
+    """Versions below a directory of this path in the namespace or in a live snapshot, each counted once."""
     scanned_rows: int
-    """Garbage rows of the bucket, and rows below directories, that were looked through."""
+    """Number of garbage rows of the bucket, and of rows below directories, that were read."""
     claims_stopped: str
-    """As of the bucket: why nothing of the shard is claimed at present; empty as a rule."""
+    """Why all claims of the shard are stopped; empty while they are not stopped."""
     is_exact: bool
-    """Whether everything was looked through, and no version waits in an unexpanded directory of another path."""
+    """Whether all rows were read, and no version is below an unexpanded directory of another path."""
 
 
 @dataclass(frozen=True, slots=True)
 class BlockExplanation:
-    """The version that owns a block; none when its blocks are freed, or not yet found."""
+    """The version that owns a block; null when its blocks are freed, or when the search has not found it yet."""
 
     txn: int
     chain_version: int
     birth: int
-    """txn that wrote the block, from its id."""
+    """txn that wrote the block, taken from the block's id."""
     bucket_id: int
     volume: str
     bucket: str
     path: str
-    """In a tree that of now or of the death; empty when the row of a directory of it is gone."""
+    """In a tree, the present path or the path at the death; empty when the row of one of its directories is missing."""
     version: ExplainedVersion | None
     claims_stopped: str
     next_start: str
-    """Where the search goes on: ask again with it as ``start``. Empty when everything was looked through."""
+    """Value of ``start`` with which the next request continues the search; empty when all rows were read."""

@@ -1,1 +1,1 @@
-"""The `deepclean` command: words in, tables out."""
+"""The `deepclean` command line."""

@@ -1,4 +1,4 @@
-"""Durations and sizes as people write them: ``90s``, ``1d12h``; ``10GiB``, ``1.5 MB``, ``4096``."""
+"""Parse and print durations and sizes: ``90s``, ``1d12h``; ``10GiB``, ``1.5 MB``, ``4096``."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def state_words(line: CollectionStatus) -> str:
     if line.trip and line.effective_state is CollectionState.TRIPPED:
         return f"{since}: {trip_words(line.trip)}"
     if line.state is CollectionState.STOPPED:
-        return f"{since}: {line.reason}"  # the rest is of what a person said last
+        return f"{since}: {line.reason}"  # changed_by is from the last pause or resume, not from the stop
     by = f" by {line.changed_by}" if line.changed_by else ""
     because = f": {line.reason}" if line.reason else ""
     return f"{since}{by}{because}"

@@ -1,4 +1,4 @@
-"""Errors of a command as one line each, and exit status 1."""
+"""Print each error of a command as one line and exit with status 1."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from services.client.errors import PlaneError, PlaneTimeoutError, UnreachableErr
 from services.domain.errors import DeepcleanError
 
 SHOWN_LETTERS = 200
-"""Of what is refused."""
+"""Most characters of a refused argument that are printed."""
 
 
 def error_line(error: DeepcleanError) -> str:
@@ -39,13 +39,13 @@ class OneLineErrors(TyperGroup):
             return super().invoke(ctx)
         except DeepcleanError as error:
             line = error_line(error)
-            # What the plane answers has names in it; what this side says may be of several lines, such as a log's last.
+            # A plane's answer contains user names, so it must stay one line. Other errors may consist of several lines.
             say(*([line] if isinstance(error, PlaneError) else line.split("\n")), err=True)
             raise typer.Exit(1) from error
         except CredentialsError as error:
             say(str(error), err=True)
             raise typer.Exit(1) from error
-        except UnicodeError as error:  # a shell passes on any bytes; names on a plane are UTF-8 only
+        except UnicodeError as error:  # a shell passes any bytes, but names on a plane are UTF-8
             say(f"{str(getattr(error, 'object', ''))[:SHOWN_LETTERS]} is not UTF-8", err=True)
             raise typer.Exit(1) from error
         except OverflowError as error:  # a number that does not fit into a message field

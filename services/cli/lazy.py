@@ -1,4 +1,4 @@
-"""Sub-commands that are imported when they are called: the command starts without the plane, Spark and RocksDB."""
+"""Sub-commands that are imported only when called, so that the command starts without the plane, Spark and RocksDB."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typer.core import TyperCommand
 
 
 class SubCommand(NamedTuple):
-    """A sub-command in the listing of the command."""
+    """An entry of the command's listing."""
 
     name: str
     place: str
@@ -22,7 +22,7 @@ class SubCommand(NamedTuple):
 
 
 class LazyCommand(TyperCommand):
-    """Stands for a sub-command in the listing, and loads it to parse its words."""
+    """Represents a sub-command in the listing, and imports it when its arguments are parsed."""
 
     def __init__(self, entry: SubCommand) -> None:
         super().__init__(entry.name, help=entry.summary)
@@ -30,7 +30,7 @@ class LazyCommand(TyperCommand):
 
     @cached_property
     def loaded(self) -> Any:
-        """The command itself."""
+        """The imported command."""
         module, _, attribute = self._place.partition(":")
         found = getattr(import_module(module), attribute)
         if isinstance(found, typer.Typer):
@@ -40,7 +40,7 @@ class LazyCommand(TyperCommand):
         return typer.main.get_command(alone)
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        """The context of the command itself, in which it is carried out."""
+        """Return the context of the imported command, in which it is executed."""
         return self.loaded.make_context(info_name, args, parent=parent, **extra)
 
 
@@ -50,6 +50,6 @@ def lazy_commands(entries: Iterable[SubCommand]) -> dict[str, LazyCommand]:
 
 
 def loaded_commands(group: Any) -> Sequence[tuple[str, Any]]:
-    """The sub-commands of a group by name, each loaded: for tests and documents that look at all of them."""
+    """Return the sub-commands of a group by name, each imported. For tests and generated documents."""
     commands = getattr(group, "commands", {})
     return [(name, getattr(command, "loaded", command)) for name, command in commands.items()]

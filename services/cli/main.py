@@ -1,4 +1,4 @@
-"""The ``deepclean`` command: what it can do, by name, and where each part lies."""
+"""The ``deepclean`` command: its sub-commands by name, with the module of each."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ SUB_COMMANDS = (
 
 
 class SubCommands(OneLineErrors):
-    """The root: it knows its sub-commands by name alone."""
+    """The root group: it imports no sub-command until it is called."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**{**settings, "commands": lazy_commands(SUB_COMMANDS)})
@@ -201,7 +201,7 @@ def root(
         bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Take what holds for every sub-command; ``session_of`` makes a session of it when one needs the plane."""
+    """Store the home directory in the context; ``session_of`` opens a session from it when a command needs one."""
     if context.obj is None:
         context.obj = home.resolve() if home is not None else home_directory()
 
@@ -209,7 +209,7 @@ def root(
 def run() -> None:
     """Run the command line; SIGTERM lets a command stop what it has started, as Ctrl-C does."""
     keep_files_private()
-    # What connections say while they try again by themselves; what ends them is an error of the command.
+    # Suppress the warnings of connections that retry: the command raises an error when they give up.
     logging.getLogger("services.log.kafka").setLevel(logging.ERROR)
     for reason in unused_modules():
         say(f"Warning: {reason}", err=True)

@@ -1,4 +1,4 @@
-"""How sub-commands print: tables for people, JSON of the records' own names for programs."""
+"""The output of sub-commands: tables, or JSON with the field names of the records."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def bytes_text(size_bytes: float) -> str:
         if abs(size) < _STEP or unit == _UNITS[-1]:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
         size /= _STEP
-    raise AssertionError  # the last unit takes all
+    raise AssertionError  # the loop always returns at the last unit
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
@@ -82,7 +82,7 @@ def counted(number: int, noun: str, plural: str = "") -> str:
 
 
 def amount_in_words(size_bytes: float, versions: int) -> str:
-    """What versions take, for people."""
+    """Return a number of versions and their bytes as text."""
     return f"{bytes_text(size_bytes)} in {counted(versions, 'version')}"
 
 

@@ -1,4 +1,4 @@
-"""The plane that the command line names, and parsing of bucket and key paths."""
+"""The connection of a command to its plane, and parsing of bucket and key paths."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for progra
 
 @dataclass(slots=True)
 class Session:
-    """The plane that the command line names; connects when a command first needs the plane."""
+    """A command's connection to the plane of its home directory, opened when the command first needs it."""
 
     home: Path
     plane: Plane | None = None
     _volumes: VolumeShards | None = field(default=None, init=False)
 
     def connected(self) -> Plane:
-        """The plane."""
+        """Return the plane; connect to it first if necessary."""
         if self.plane is None:
             self.plane = running_client(self.home)
         return self.plane
 
     def volumes(self) -> VolumeShards:
-        """Where the plane's volumes are."""
+        """Return the shards of the plane's volumes."""
         if self._volumes is None:
             self._volumes = VolumeShards(self.connected())
         return self._volumes
@@ -61,17 +61,17 @@ class Session:
 
 
 def made_session(context: typer.Context) -> Session:
-    """The command line's session; for a command that connects to nothing, or not this way."""
+    """Return the command line's session; the caller closes it if it connects."""
     if isinstance(context.find_root().obj, Path):
         context.find_root().obj = Session(context.find_root().obj)
     session = context.find_root().obj
-    assert isinstance(session, Session)  # noqa: S101  the root command says where the home is
+    assert isinstance(session, Session)  # noqa: S101  the root command stores the home
     return session
 
 
 @contextmanager
 def session_of(context: typer.Context) -> Iterator[Session]:
-    """The command line's session, left at the end."""
+    """Yield the command line's session, and close it at the end."""
     session = made_session(context)
     try:
         yield session
@@ -80,7 +80,7 @@ def session_of(context: typer.Context) -> Iterator[Session]:
 
 
 def bucket_path(text: str) -> tuple[str, str]:
-    """``volume/bucket``, with or without a slash before it."""
+    """Return volume and bucket of ``volume/bucket``; a leading and a trailing slash are ignored."""
     parts = text.removeprefix("/").removesuffix("/").split("/")
     if len(parts) != 2 or not all(parts):
         raise typer.BadParameter(f"{text!r} is not VOLUME/BUCKET")
@@ -88,7 +88,7 @@ def bucket_path(text: str) -> tuple[str, str]:
 
 
 def key_path(text: str) -> tuple[str, str, str]:
-    """``volume/bucket/path…``, with or without a slash before it."""
+    """Return volume, bucket and path of ``volume/bucket/path…``; a leading slash is ignored."""
     parts = text.removeprefix("/").split("/", 2)
     if len(parts) != 3 or not all(parts):
         raise typer.BadParameter(f"{text!r} is not VOLUME/BUCKET/PATH")

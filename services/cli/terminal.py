@@ -1,6 +1,6 @@
-"""The one way to a terminal: a line at a time, and nothing in it that would act on the terminal.
+"""Print to the terminal line by line, without control characters. Commands print text only through this module.
 
-Names and reasons are free text of users. A control character in one could hide a line, make one up, or do worse.
+Names and reasons are free text of users. A control character in them could hide or forge a line.
 """
 
 from __future__ import annotations
@@ -21,6 +21,6 @@ def with_escapes(text: str, escape: Callable[[str], str]) -> str:
 
 
 def say(*lines: str, err: bool = False, colour: str | None = None) -> None:
-    """Lines for people, each one line whatever a name or a reason in it holds: the one way to print for a command."""
+    """Print each text as one line; unprintable characters, including line breaks, become escapes."""
     for line in lines:
         typer.secho(printable(line), err=err, fg=colour)

@@ -1,1 +1,1 @@
-"""The client of the plane: workloads, the model that judges them, and the `deepclean` command."""
+"""The client library of the plane."""

@@ -1,4 +1,4 @@
-"""Errors that a user of the client meets."""
+"""Errors that the client library raises."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from services.domain.errors import DeepcleanError
 
 
 class PlaneError(DeepcleanError):
-    """The plane has refused something; ``code`` is Ozone's.
+    """The plane refused a command or a read; ``code`` is Ozone's error code.
 
     For an expired snapshot (SNAPSHOT_EXPIRED) ``next_snapshot`` is the snapshot from which the client can resume: a
     name if the client asked by name, an id if it asked by id, empty when there is no later snapshot.

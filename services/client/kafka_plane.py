@@ -1,4 +1,4 @@
-"""The real plane as a client sees it: commands over Kafka, reads over HTTP."""
+"""A client of a running plane: commands over Kafka, reads over HTTP."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class KafkaPlane:
         max_unanswered: int = 20_000,
         check: Callable[[], None] = lambda: None,
     ) -> None:
-        """``check`` is called during waits; it raises to end a wait that has become pointless."""
+        """``check`` is called during waits; an exception that it raises ends the wait."""
         self.address = address
         self.shards = address.shards
         self._http = http_client(address.http_token)

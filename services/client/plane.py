@@ -96,7 +96,7 @@ NamespaceCommand = (
     | ResetBreaker
 )
 SENDERS: Mapping[type[Any], str] = {RequeueOrphans: "audit"}
-"""Who a command says it comes from, where that is not just a client."""
+"""The sender that a command names, for commands that do not name a client only."""
 SnapshotRequest = (
     CreateSnapshot
     | DeleteSnapshot
@@ -225,7 +225,7 @@ class SnapshotReads(Protocol):
         ...
 
     def retention(self, volume: str, bucket: str) -> RetentionRow:
-        """The policy of a bucket and where its runs are; RETENTION_NOT_FOUND when it has none."""
+        """Return the retention policy of a bucket and the state of its runs. Without one: RETENTION_NOT_FOUND."""
         ...
 
     def retention_preview(

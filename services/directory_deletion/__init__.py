@@ -1,1 +1,1 @@
-"""Empties deleted directories page by page, and purges their own rows once nobody holds them."""
+"""Expands deleted directories page by page, and removes their own rows when no snapshot holds them."""

@@ -15,7 +15,7 @@ from services.runtime.process.settings import ServiceSettings, read_limits
 
 
 def build(settings: ServiceSettings, registry: CollectorRegistry) -> ServiceParts:  # noqa: ARG001 it needs none
-    """The parts of this service."""
+    """Return the parts of this service."""
     limits, metrics = read_limits(DirectoryDeletionSettings, "directory_deletion"), DirectoryDeletionMetrics(registry)
     return ServiceParts(make_service=lambda _: DirectoryDeletionService(limits, metrics))
 

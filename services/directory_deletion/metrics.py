@@ -1,4 +1,4 @@
-"""What directory_deletion reports."""
+"""The metrics of directory_deletion."""
 
 from __future__ import annotations
 

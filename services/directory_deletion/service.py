@@ -1,4 +1,4 @@
-"""directory_deletion of one shard: expands deleted directories, and purges the rows of those that nobody holds."""
+"""directory_deletion of one shard: expands deleted directories, and removes their rows when no snapshot holds them."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ class DirectoryDeletionService(RememberingService):
         self._is_reported = False
 
     def read_memory(self, tables: Tables) -> None:
-        """Read from the tables everything that is kept in memory."""
+        """Replace the state in memory with the state of the tables."""
         self._chain.restore(tables)
         self._collection.restore(tables)
         self._trees.restore(tables)
 
     def carry_out(self, message: Message, work: Work) -> None:
-        """Take in one message."""
+        """Apply one message."""
         self._receive(message.record, work)
 
     def _receive(self, record: object, work: Work) -> None:
@@ -69,7 +69,11 @@ class DirectoryDeletionService(RememberingService):
             self._on_progress(record.body, work)
 
     def _follow(self, record: SnapshotChainRecord, work: Work) -> None:
-        """A marker that cannot be followed stops the service: put aside it would leave a gap."""
+        """Apply a marker of the chain.
+
+        Raises:
+            InvariantError: the marker cannot be applied. The service stops: a dead-lettered marker would leave a gap.
+        """
         try:
             self._chain.follow(record, work)
         except InvariantError:
@@ -90,7 +94,7 @@ class DirectoryDeletionService(RememberingService):
                 self._trees.collection_changed(followed.different, work)
 
     def _pass_barrier(self, barrier: Barrier, work: Work) -> None:
-        """End pauses, and send the barrier on behind all that went to metadata."""
+        """End pauses, and send the barrier to metadata after all earlier commands."""
         left = self._trees.work + pop_done(work) + self._collection.is_behind(barrier)
         passed = replace(
             barrier, work=barrier.work + left, origin=self.name, collection_txn=self._collection.complete_txn
@@ -99,11 +103,11 @@ class DirectoryDeletionService(RememberingService):
         work.send(METADATA_COMMANDS, MetadataCommand(work.shard, "", 0, passed, sender=self.name, wants_reply=False))
 
     def do_due(self, now_ms: int, work: Work) -> None:
-        """Do what is due, and start what has room."""
+        """Do the work that is due, and start expansions and removals as far as there is room."""
         self._trees.tick(now_ms, self._chain.view, work)
 
     def end_batch(self, work: Work) -> None:
-        """Report."""
+        """Report the gauges."""
         if work.is_changed() or not self._is_reported:
             self._is_reported = True
             self._trees.report(str(work.shard))

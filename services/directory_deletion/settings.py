@@ -1,4 +1,4 @@
-"""What may be set for directory_deletion."""
+"""Settings of directory_deletion."""
 
 from __future__ import annotations
 

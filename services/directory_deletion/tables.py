@@ -6,10 +6,10 @@ table           key                         value
 treeTable       /bucketId/death/objectId    a deleted directory in progress
 chainTable      see ``StoredChain``         the chain: its version, its buckets, its live snapshots
 collectionTable #KNOWN                      the known collection states: all buckets whose state is not RUNNING
-countTable      done                        what was done since the last barrier
+countTable      done                        the work done since the last barrier
 =============== =========================== =========================================================
 
-Death, objectId and version are 16 hex digits.
+Death and objectId are 16 hex digits.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from services.runtime.parts.stored_chain import CHAIN_TABLE
 from services.storage.tables import TableDefinition, TablesReader
 
 Tables = Work | TablesReader
-"""Where tables are read: committed, or as a unit of work has left them."""
+"""Tables to read: their committed rows, or those of a unit of work."""
 
 TREE_TABLE = TableDefinition("treeTable", records.TreeRow, is_cached=True)
 
@@ -34,5 +34,5 @@ _64_BITS = (1 << 64) - 1
 
 
 def tree_row_key(bucket_id: int, death: int, object_id: int) -> bytes:
-    """treeTable."""
+    """Return a key of treeTable."""
     return b"/%d/%016x/%016x" % (bucket_id, death, object_id & _64_BITS)

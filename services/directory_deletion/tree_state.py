@@ -6,17 +6,17 @@ from enum import StrEnum
 
 
 class TreeState(StrEnum):
-    """What a deleted directory waits for."""
+    """The step of a deleted directory. Each step is described by the event that ends it."""
 
     WAITING = "WAITING"
     """Room to be expanded."""
     EXPANDING = "EXPANDING"
     """metadata's answer to a page of its expansion."""
     EXPANDED = "EXPANDED"
-    """The chain version that its verdict needs, and room to be purged."""
+    """The chain version that its verdict needs, and room for the removal of its row."""
     REMOVING = "REMOVING"
-    """metadata's answer to the purge of its row."""
+    """metadata's answer to the removal of its row."""
     BLOCKED = "BLOCKED"
-    """The end of a child's row."""
+    """The removal of a child's row."""
     SUSPENDED = "SUSPENDED"
-    """The collector, of which metadata knows more than is known here; it is asked again after a pause."""
+    """A change of the collection state that metadata knows and this service does not; or a retry after a pause."""

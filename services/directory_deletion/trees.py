@@ -1,16 +1,19 @@
-"""Deleted directories on their way: expanded whatever their verdict, purged when nobody holds them.
+"""Deleted directories in progress: each is expanded whatever its verdict, and removed when no snapshot holds it.
 
-They are expanded at once, or at the end of the undo window: until then a tree can be brought back as a whole.
+A directory is expanded at once, or at the end of the undo window; until then undelete restores its tree as a whole.
 
-While the collector may not, a tree that waits stays as it is, in the table and in no queue, and is no work: so it
-can still come back as a whole. Where the expansion has begun it goes on; the emptied rows wait.
+While the collection state of a bucket allows no expansion, a directory that waits for it stays in the table and in no
+queue, and is not counted as work: undelete can still restore its tree as a whole. An expansion that has begun
+continues. While the state allows no claims, the rows of expanded directories wait.
 
-A directory's own row goes last: metadata keeps it while the row of a sub-directory of the same deletion is left. It
-is BLOCKED then and stays in the table, however long a snapshot holds that child. Each purge names the parent, and a
-parent that is BLOCKED is tried again at once; its key follows from the child's bucket and death and the parent's id,
-so that a restart loses nothing. A row that is only BLOCKED is not work: there is nothing that the plane could do.
+The row of a directory is removed last: metadata keeps it while the row of a sub-directory of the same deletion is
+left. The directory is then BLOCKED, and stays in the table as long as a snapshot holds that child. The answer to each
+removal names the parent, and a BLOCKED parent is tried again at once. The parent's key consists of the child's bucket
+and death and the parent's id, so that a restart loses nothing. A BLOCKED row is not counted as work: the plane can do
+nothing about it.
 
-A purge that metadata holds back though nothing is known here of a pause waits, longer each time, until more is known.
+If metadata suspends a removal and no pause is known here, the row waits, longer each time, until the collection state
+is known.
 """
 
 from __future__ import annotations
@@ -54,10 +57,10 @@ from services.storage.store import prefix_end
 logger = structlog.get_logger(__name__)
 
 MAX_NAME_BYTES = 41
-"""The most that a row's name takes in a message, as numbers of 64 bits are written."""
+"""Most bytes that the name of a row takes in a message, with encoded 64-bit numbers."""
 _CLAIMED_NEXT = (TreeState.EXPANDED, TreeState.BLOCKED, TreeState.SUSPENDED)
 _OBJECT_ID_DIGITS = 16
-"""At the end of a key; what is before them is bucket and death."""
+"""Length of the object id at the end of a key. Bucket and death precede it."""
 
 
 def _key(row: TreeRow) -> bytes:
@@ -65,14 +68,14 @@ def _key(row: TreeRow) -> bytes:
 
 
 def _is_work(row: TreeRow) -> bool:
-    """A row that is BLOCKED or SUSPENDED, or is tried only in case that it is not any more, is nothing to wait for."""
+    """Return whether a settle waits for a row: not if it is BLOCKED or SUSPENDED, or in a retry after that."""
     return row.state in (TreeState.WAITING, TreeState.EXPANDING) or (
         row.state not in (TreeState.BLOCKED, TreeState.SUSPENDED) and row.attempt == 1
     )
 
 
 class Trees:
-    """All deleted directories of the shard that are on their way."""
+    """All deleted directories of the shard that are in progress."""
 
     def __init__(
         self, settings: DirectoryDeletionSettings, metrics: DirectoryDeletionMetrics, collection: CollectionFollower
@@ -102,11 +105,11 @@ class Trees:
 
     @property
     def work(self) -> int:
-        """How many directories there is something to do for."""
+        """Return the number of directories for which a settle waits."""
         return self._work
 
     def restore(self, tables: Tables) -> None:
-        """Make what is kept in memory anew."""
+        """Read the state from the tables."""
         self._unheard_deaths.clear()
         self._window.restore(tables)
         self._must_end_windows = False
@@ -119,10 +122,10 @@ class Trees:
             self._enlist(row)
 
     def collection_changed(self, bucket_ids: Collection[int], work: Work) -> None:
-        """More is known of what the collector may do for some buckets: their rows go where they belong now.
+        """Move the rows of some buckets to the queues that belong to their new collection states.
 
-        What metadata has held back for no reason known here may have one now, or not be held back any more, whatever
-        bucket it is of. No other row is read.
+        SUSPENDED rows of all buckets are tried again: the reason of their suspension may be known now, or over. No
+        other row is read.
         """
         prefixes = [bucket_id_prefix(bucket_id) for bucket_id in bucket_ids]
         ranges = [()] if WHOLE_SHARD in bucket_ids else [(prefix, prefix_end(prefix)) for prefix in prefixes]
@@ -135,7 +138,7 @@ class Trees:
                 self._step(waiting, TreeState.EXPANDED, work, attempt=1)
 
     def receive(self, judged: JudgedDirectory, chain_version: int, work: Work) -> None:
-        """A directory that the first judge has seen, for the first time or again."""
+        """Add a directory that the first judge has judged; update it if it is known."""
         key = tree_row_key(judged.bucket_id, judged.death, judged.object_id)
         row = work.table(TREE_TABLE).get(key)
         if row is None:
@@ -159,7 +162,7 @@ class Trees:
         count_done(work)
 
     def expanded(self, answer: DirectoryExpanded, work: Work) -> None:
-        """Metadata has moved a page of a directory's children; the answer to a repeated question is ignored."""
+        """Apply metadata's answer to a page of an expansion. The answer to a repeated request is ignored."""
         row = work.table(TREE_TABLE).get(tree_row_key(answer.bucket_id, answer.death, answer.object_id))
         if row is None or row.state != TreeState.EXPANDING:
             return
@@ -173,11 +176,11 @@ class Trees:
         if answer.outcome is ExpansionOutcome.EXPANDED and row.is_reclaimable:
             self._step(row, TreeState.EXPANDED, work, attempt=1)
         else:
-            # Gone, or held by a snapshot: when that is dropped a sweep brings the row again.
+            # Missing, or held by a snapshot: after the drop of the snapshot a sweep sends the row again.
             self._forget(row, work)
 
     def removed(self, answer: DirectoryRemoval, work: Work) -> None:
-        """Metadata has said what became of a row; a parent that waits for it is tried at once."""
+        """Apply metadata's answer to the removal of a row. A parent that waits for the row is tried again at once."""
         self._metrics.removals.labels(answer.outcome.value.lower()).inc()
         if answer.outcome is RemovalOutcome.REMOVED:
             self._wake(tree_row_key(answer.bucket_id, answer.death, answer.parent_id), work)
@@ -198,7 +201,7 @@ class Trees:
             self._step(row, TreeState.WAITING, work, attempt=1)
             return
         if answer.outcome is RemovalOutcome.MISSING:
-            # Purged before, unheard, and who its parent was is not known any more: it died with it.
+            # Removed before, and that answer was lost. Its parent is unknown, but has the same death.
             self._unheard_deaths.add(tree_row_key(answer.bucket_id, answer.death, 0)[:-_OBJECT_ID_DIGITS])
         if answer.outcome is RemovalOutcome.HELD:
             self._metrics.removals_refused.inc()
@@ -206,7 +209,7 @@ class Trees:
         self._forget(row, work)
 
     def _suspend(self, row: TreeRow, work: Work) -> None:
-        """Nothing more is to be done before the collector may do more; or before it is known here that it may not."""
+        """Park a row: EXPANDED if this service knows of the suspension, else SUSPENDED until it does."""
         if _is_work(row):
             count_done(work)
         if may_claim(self._collection.of(row.bucket_id)):
@@ -215,7 +218,7 @@ class Trees:
             self._step(row, TreeState.EXPANDED, work, attempt=1)
 
     def make_due(self, passed_txn: int, work: Work) -> None:
-        """End every pause now, and the undo windows of all that died until a txn."""
+        """End the pauses of BLOCKED rows, and the undo windows of all deaths up to a txn."""
         for key in self._blocked.members():
             row = work.table(TREE_TABLE).get(key)
             if row is not None and row.due_ms != AT_ONCE:
@@ -224,7 +227,7 @@ class Trees:
         self._must_end_windows = self._window.window_ms > 0
 
     def _end_windows(self, now_ms: int, work: Work) -> None:
-        """Have all expanded whose windows have ended; what was due before keeps its place in front of it."""
+        """Make the expansions due whose windows have ended, after those that were due before."""
         self._must_end_windows = False
         for key in [*self._to_expand.members(), *self._unscheduled]:
             row = work.table(TREE_TABLE).get(key)
@@ -234,7 +237,7 @@ class Trees:
                 self._put(row, replace(row, due_ms=now_ms), work)
 
     def tick(self, now_ms: int, view: ChainView, work: Work) -> None:
-        """Set the times of what this unit of work has changed, ask again what is late, start what has room."""
+        """Set due times of changed rows, send late requests again, start expansions and removals that have room."""
         if self._must_end_windows:
             self._end_windows(now_ms, work)
         for key in list(self._unscheduled):
@@ -268,7 +271,7 @@ class Trees:
         self._step(row, TreeState.EXPANDING, work, due_ms=due_ms)
 
     def _remove_some(self, view: ChainView, now_ms: int, work: Work) -> bool:
-        """One command to purge; says whether there may be another one."""
+        """Send one command that removes rows. Return whether rows may be left for another one."""
         in_flight = self._states[TreeState.REMOVING]
         rows: list[TreeRow] = []
         max_rows = max(1, min(self._settings.max_removal_rows, self._settings.max_removal_bytes // MAX_NAME_BYTES))
@@ -281,7 +284,7 @@ class Trees:
                 rows.append(row)
         if not rows:
             return False
-        # A child is mostly younger than its parent: purged before it, it does not block it.
+        # A child is usually younger than its parent: if the child is removed first, it does not block the parent.
         rows.sort(key=lambda row: row.object_id, reverse=True)
         names = tuple(RowName(DeletedKind.DIRECTORY, r.bucket_id, r.object_id, r.birth, r.death) for r in rows)
         self._send(RemoveDirectories(view.version, names), work)
@@ -296,7 +299,10 @@ class Trees:
                 self._step(row, TreeState.EXPANDED, work)
 
     def _is_judged_again(self, row: TreeRow, view: ChainView, work: Work) -> bool:
-        """Whether nobody holds a directory, by this judge's own view; one that is held is forgotten, and kept."""
+        """Return whether no snapshot holds a directory in this judge's view.
+
+        A directory that is held or cannot be judged is forgotten here; metadata keeps its row.
+        """
         try:
             verdict = view.judge(row.bucket_id, row.birth, row.death, row.snapshots_before_death)
         except (ChainViewError, LifetimeError) as error:
@@ -316,11 +322,11 @@ class Trees:
         if parent is not None and parent.state == TreeState.BLOCKED:
             self._step(parent, TreeState.EXPANDED, work, attempt=1)
         elif parent is not None and parent.state == TreeState.REMOVING:
-            # It was a mere try, behind which settling does not wait; from now on it has to succeed.
+            # Until now this was only a retry, for which a settle does not wait; now it can succeed and counts as work.
             self._put(parent, replace(parent, attempt=1), work)
 
     def _wake_unheard(self, work: Work) -> None:
-        """Try all that may have waited for a child whose end was not heard: one look over them for all such ends."""
+        """Try the BLOCKED directories again whose child may have been removed by a lost answer, in one pass for all."""
         if self._unheard_deaths:
             for key in self._blocked.members():
                 if key[:-_OBJECT_ID_DIGITS] in self._unheard_deaths:
@@ -345,7 +351,7 @@ class Trees:
             return
         pause_ms = self._settings.answer_timeout_ms
         if row.state == TreeState.WAITING:
-            # First come, first served: sweeps bring the same held ones again and again, ahead of all others by key.
+            # By arrival: in the order of keys, held directories that sweeps send repeatedly would always come first.
             pause_ms = 0 if self._window.is_over(row.death) else self._window.window_ms
         elif row.state in (TreeState.BLOCKED, TreeState.SUSPENDED):
             pause_ms = backoff_ms(self._settings.first_blocked_ms, self._settings.longest_blocked_ms, row.attempt - 1)
@@ -358,7 +364,7 @@ class Trees:
     def _step(
         self, row: TreeRow, state: TreeState, work: Work, *, attempt: int | None = None, due_ms: int = UNSET
     ) -> None:
-        """Let a row take a step; how long it may wait there is set at the end of the unit of work, unless it is."""
+        """Move a row to a step. The tick of this unit of work sets the due time, unless ``due_ms`` is given."""
         self._put(row, replace(row, state=state, attempt=attempt or row.attempt, due_ms=due_ms), work)
 
     def _put(self, before: TreeRow | None, row: TreeRow, work: Work) -> None:
@@ -372,7 +378,7 @@ class Trees:
         work.table(TREE_TABLE).delete(_key(row))
 
     def _is_suspended(self, row: TreeRow) -> bool:
-        """Whether a directory stays as it is until the collector may do more."""
+        """Return whether a directory stays as it is until its collection state becomes looser."""
         if self._collection.is_running:
             return False
         state = self._collection.of(row.bucket_id)
@@ -393,7 +399,7 @@ class Trees:
             self._queues[row.state].set(_key(row), row.due_ms)
 
     def _enlist_again(self, key: bytes, row: TreeRow) -> None:
-        """As ``_delist`` and ``_enlist``, for a row that was put where it is by what the collector might do before."""
+        """Do as ``_delist`` and ``_enlist``, for a row whose queue was chosen by an earlier collection state."""
         queue = self._queues[row.state]
         if key in queue or key in self._unscheduled:
             self._work -= _is_work(row)

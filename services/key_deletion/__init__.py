@@ -1,1 +1,1 @@
-"""Takes deleted rows from a verdict to freed blocks: judges again, claims, tells SCM, finishes; sweeps stores."""
+"""Frees the blocks of reclaimable rows: judges again, claims, has SCM delete, finishes; and sweeps garbage ranges."""

@@ -15,7 +15,7 @@ from services.runtime.process.settings import ServiceSettings, read_limits
 
 
 def build(settings: ServiceSettings, registry: CollectorRegistry) -> ServiceParts:  # noqa: ARG001 it needs none
-    """The parts of this service."""
+    """Return the parts of this service."""
     limits, metrics = read_limits(KeyDeletionSettings, "key_deletion"), KeyDeletionMetrics(registry)
     return ServiceParts(make_service=lambda _: KeyDeletionService(limits, metrics))
 

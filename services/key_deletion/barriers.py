@@ -1,4 +1,4 @@
-"""Barriers that come on two topics: only when both twins are here is everything before them here, too."""
+"""Barriers that arrive on two topics: when both copies have arrived, all earlier messages have, too."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from services.runtime.loop.service import Work
 
 
 def joined(barrier: Barrier, topic: Topic, work: Work) -> Barrier | None:
-    """The barrier once its twin was here; until then it is kept in a table, and None is said.
+    """Return a barrier that has now arrived on both topics. Store one that has not, and return None.
 
-    A repeat of one that has passed waits for a twin that may never come; the next round of its request takes its
-    place, so that a request leaves one row at most. It does not take the place of a later round, which others wait for.
+    A repeat of a barrier that has passed waits for a copy that may never arrive. The next round of its request replaces
+    it, so that a request leaves at most one row. A barrier does not replace one of a later round, which is still valid.
     """
     table = work.table(BARRIER_TABLE)
     counterpart_topic = SWEEP_RESULTS if topic is PURGE_KEYS else PURGE_KEYS
@@ -30,6 +30,6 @@ def joined(barrier: Barrier, topic: Topic, work: Work) -> Barrier | None:
         return None
     table.delete(own_key)
     table.delete(counterpart_key)
-    # A round that was asked again has passed metadata twice.
+    # A barrier that was sent again has passed metadata at two txns.
     passed_txn = min(barrier.passed_txn, counterpart.passed_txn)
     return replace(barrier, work=max(barrier.work, counterpart.work), passed_txn=passed_txn)

@@ -1,12 +1,13 @@
-"""Which snapshots' stores are deep clean: what every marker changes, and what every sweep shows.
+"""Decides which garbage ranges are deep clean, from the markers of the chain and the results of sweeps.
 
-The rows of a snapshot's store died after the snapshot before it and not after itself; those of the active store died
-after the newest one. When a snapshot is dropped its store joins the next one, and only rows that it alone held become
-reclaimable. A store's flags are reset by the drop of either of the two snapshots before it.
+The garbage range of a snapshot S with the snapshot P before it has the rows with P < death <= S; the active range has
+the rows that died after the newest snapshot. When a snapshot is dropped, its range is merged into the next range, and
+only rows that this snapshot alone held become reclaimable. The drop of either of the two snapshots before a range
+resets the range's flags.
 
-A store is clean when no sweep is of it, neither on its way nor queued nor suspended: whatever may have become
-reclaimable is in the range of one until it has found nothing, and a sweep goes with its rows when their store joins
-another one. So the flags need no memory of their own.
+A range is clean when it has no sweep, running, queued or suspended: rows that may have become reclaimable belong to a
+sweep until a sweep finds none, and a sweep moves with its rows when their range is merged into another. So the flags
+need no state of their own.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from services.runtime.parts.counts import count, count_done, set_count
 
 
 class GarbageRanges:
-    """The stores of all live snapshots of the shard."""
+    """The garbage ranges of all live snapshots of the shard."""
 
     def __init__(
         self,
@@ -55,12 +56,12 @@ class GarbageRanges:
         self._safety_sweep_ms = 0
 
     def restore(self, tables: Tables) -> None:
-        """Make what is kept in memory anew."""
+        """Read the state from the tables."""
         self._rows = {row.snapshot_id: row for _, row in tables.table(GARBAGE_RANGE_TABLE).scan()}
         self._safety_sweep_ms = count(SAFETY_SWEEP_MS, tables)
 
     def follow(self, record: SnapshotChainRecord, view: ChainView, work: Work) -> None:
-        """Do what a new marker asks for; the view has followed it already."""
+        """Apply a new marker, which the view has applied already."""
         body = record.body
         count_done(work)
         if isinstance(body, ChainCapture):
@@ -71,14 +72,14 @@ class GarbageRanges:
             self._start_over(view, work)
 
     def _captured(self, snapshot: ChainedSnapshot, bucket_id: int, view: ChainView, work: Work) -> None:
-        """A new store holds what the active one held until now: it is swept once."""
+        """Create the range of a new snapshot from the rows of the active range, and sweep it once."""
         previous = view.previous_live(bucket_id, snapshot.txn)
         self._put(GarbageRangeRow(snapshot.snapshot_id, bucket_id, view.version, attempt=0), work)
         rows = RowRange(previous.txn if previous else 0, snapshot.txn)
         self._sweeps.queue(bucket_id, snapshot.snapshot_id, rows, work)
 
     def _dropped(self, drop: ChainDrop, view: ChainView, work: Work) -> None:
-        """A store joins the next one, with whatever is still to be swept in it."""
+        """Merge the range of a dropped snapshot, with its sweeps, into the next range."""
         following = view.next_live(drop.bucket_id, drop.txn)
         merged_into_id = following.snapshot_id if following else ACTIVE
         self._sweeps.hand_over(drop.bucket_id, drop.snapshot_id, merged_into_id, work)
@@ -92,24 +93,24 @@ class GarbageRanges:
         self._reset(following, view, work)
         after = view.next_live(drop.bucket_id, following.txn)
         if after is not None:
-            # Only what it holds exclusively is another sum now: none of its rows became reclaimable.
+            # Only its exclusive size has changed: none of its rows became reclaimable.
             self._reset(after, view, work)
 
     def _rows_of_drop(self, drop: ChainDrop, following: ChainedSnapshot | None, view: ChainView) -> RowRange | None:
-        """What may have become reclaimable, in the store that the dropped one joins; None when nothing has."""
+        """Return the rows of the next range that the drop may have made reclaimable; None if it made none."""
         if not drop.rows_held_alone:
             return None
         previous = view.previous_live(drop.bucket_id, drop.txn)
         return RowRange(drop.txn, following.txn if following else 0, previous.txn if previous else 0, drop.txn)
 
     def _reset(self, snapshot: ChainedSnapshot, view: ChainView, work: Work) -> None:
-        """A store's flags are off: set them again when it is clean for sure, else when a sweep has shown it."""
+        """Reset a range's flags. Set them again at once if the range is clean, else after its sweeps."""
         garbage_range = replace(self._rows[snapshot.snapshot_id], reset_version=view.version, attempt=0)
         self._put(garbage_range, work)
         self._flag_if_clean(garbage_range, work)
 
     def _start_over(self, view: ChainView, work: Work) -> None:
-        """The chain was taken up at a full-chain record: nothing is known of any store."""
+        """Replace all ranges after a full chain, and sweep every row: nothing is known about any range."""
         for snapshot_id, row in list(self._rows.items()):
             self._sweeps.forget(row.bucket_id, snapshot_id, work)
             work.table(GARBAGE_RANGE_TABLE).delete(snapshot_id.encode())
@@ -120,12 +121,11 @@ class GarbageRanges:
             self._sweeps.queue(bucket_id, ACTIVE, EVERY_ROW, work)
 
     def swept(self, sweep: SweepRow, work: Work) -> None:
-        """A sweep has ended: what it was over is clean, or is swept again after a pause.
+        """Apply the end of a sweep: its range is clean, or its rows are swept again after a pause.
 
-        Rows that it found are on their way by now, or stay where they are until the collector may claim them; they are
-        swept then. Of the active store no flag says whether it is clean, so nothing has to be shown again. A directory
-        that nobody holds but that waits for a child that is held is not counted: it goes with the child, and it has no
-        blocks.
+        Rows that the sweep found are being claimed by now; suspended ones stay where they are, and are swept after the
+        resume. The active range has no flags, so its sweep is not repeated. A reclaimable directory that waits for a
+        held child is not counted: it is removed after the child, and has no blocks.
         """
         garbage_range = self._rows.get(sweep.snapshot_id)
         if garbage_range is None:
@@ -142,22 +142,22 @@ class GarbageRanges:
         pause_ms = backoff_ms(
             self._settings.first_sweep_again_ms, self._settings.longest_sweep_again_ms, garbage_range.attempt
         )
-        pause_ms = max(pause_ms, self._settings.undo_window_ms)  # before that it would only find the same rows
+        pause_ms = max(pause_ms, self._settings.undo_window_ms)  # an earlier sweep would find the same rows
         self._sweeps.queue(*place, work, pause_ms)
 
     def sweep_again(self, bucket_id: int, work: Work) -> None:
-        """The collector may do more for a bucket, or for all: whatever was held back is judged and claimed now.
+        """Sweep a bucket, or all, whose collection state became looser: suspended rows are judged and claimed now.
 
-        Nothing of it was kept here: it is where it was, in metadata's garbage tables.
+        This service stores no suspended rows: they are still in metadata's garbage tables.
         """
         self._sweeps.queue(bucket_id, ACTIVE, EVERY_ROW, work)
-        pause_ms = self._settings.first_sweep_again_ms  # the rows that the other one finds have gone by then
+        pause_ms = self._settings.first_sweep_again_ms  # by then the rows of the first sweep are removed
         self._sweeps.resume(lambda row: bucket_id in (WHOLE_SHARD, row.bucket_id), pause_ms, work)
 
     def tick(self, now_ms: int, work: Work) -> None:
-        """The safety net: now and then every garbage row of the shard is judged again, and what is claimed asked for.
+        """Start the safety sweep if it is due: every garbage row is judged again, and claimed rows are sent, too.
 
-        It brings back what a dead letter, or a lost database has left behind. One that takes longer goes on to its end.
+        It recovers rows that a dead letter or a lost database has left behind. While one is running, no other starts.
         """
         if now_ms < self._safety_sweep_ms:
             return
@@ -167,7 +167,7 @@ class GarbageRanges:
         set_count(SAFETY_SWEEP_MS, self._safety_sweep_ms, work)
 
     def _flag_if_clean(self, garbage_range: GarbageRangeRow, work: Work) -> None:
-        """Report a store as clean, at the newest chain version that concerns it, unless something of it is swept."""
+        """Report a range as clean, at the chain version of its last reset, unless it has a sweep."""
         if not self._sweeps.is_clean(garbage_range.bucket_id, garbage_range.snapshot_id):
             return
         clean = SetDeepClean(garbage_range.snapshot_id, garbage_range.reset_version, True, True)

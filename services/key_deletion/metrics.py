@@ -1,4 +1,4 @@
-"""What key_deletion reports."""
+"""The metrics of key_deletion."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class KeyDeletionMetrics:
         self._start_at_zero()
 
     def _start_at_zero(self) -> None:
-        """A value never reached reads 0 instead of being absent."""
+        """Create every label, so that a value that was never reached reads 0 instead of being absent."""
         for verdict in (*(verdict.value for verdict in Verdict), UNJUDGEABLE):
             self.rows_judged.labels(verdict)
         for outcome in CLAIM_OUTCOMES:

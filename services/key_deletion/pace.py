@@ -1,10 +1,10 @@
-"""How fast, and when, rows are claimed: so many, or so many bytes, a second at most, and only at some hours of the day.
+"""Limits on claims: rows per second, bytes per second, and hours of the day.
 
-How many bytes a claim takes is known by its answer alone. So with a rate in bytes one claim is on its way at a time,
-and its bytes hold back the next one: the rate is exceeded by one task at most, and kept over minutes.
+The bytes of a claim are known only from its answer. So with a limit in bytes one claim is in progress at a time, and
+its bytes delay the next one: the limit is exceeded by at most one task, and holds over minutes.
 
-A task that was claimed goes on to its end: its blocks are promised to the block store. What a barrier has met is
-claimed whatever the pace, since a settle waits for it.
+A claimed task continues to its end: its blocks are already promised to the block store. Purge requests from before a
+barrier are claimed without these limits, because a settle waits for them.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from services.key_deletion.settings import KeyDeletionSettings
 
 
 class ThrottledBy(StrEnum):
-    """Why purges that could be judged are not."""
+    """Why purge requests are not judged although there is room."""
 
     HOURS = "hours"
     RATE = "rate"
 
 
 class Pace:
-    """Says when the next task may be started. Nothing of it outlives a restart but the hours."""
+    """Decides when the next task may be started. A restart resets the pauses of the rates."""
 
     def __init__(self, settings: KeyDeletionSettings) -> None:
         self._hours = purge_hours(settings.purge_hours)
@@ -33,7 +33,7 @@ class Pace:
         self._next_by_rows_ms = self._next_by_bytes_ms = 0
 
     def throttled_by(self, now_ms: int, claims_in_progress: int = 0) -> ThrottledBy | None:
-        """What forbids to start a task now; None when nothing does."""
+        """Return the limit that forbids to start a task now; None when none does."""
         self._wait_for_claimed(now_ms)
         if not self._hours.are_open(now_ms):
             return ThrottledBy.HOURS
@@ -45,7 +45,7 @@ class Pace:
         )
 
     def claimed(self, size_bytes: int) -> None:
-        """So many bytes were claimed: the next task waits for as long as they take at the rate."""
+        """Count claimed bytes: the next task waits for as long as they take at the rate."""
         self._claimed_bytes += size_bytes
 
     def _wait_for_claimed(self, now_ms: int) -> None:
@@ -55,7 +55,7 @@ class Pace:
         self._claimed_bytes = 0
 
     def started(self, rows: int, now_ms: int) -> None:
-        """A task of so many rows was started: the next one waits for as long as these rows take at the rate."""
+        """Count the rows of a started task: the next task waits for as long as they take at the rate."""
         if self._rows_per_second:
             begin_ms = max(now_ms, self._next_by_rows_ms)
             self._next_by_rows_ms = begin_ms + -(-rows * 1_000 // self._rows_per_second)

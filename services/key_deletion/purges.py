@@ -1,10 +1,10 @@
-"""Purges that came in: they wait for the end of their undo window, until this judge knows enough, and until it has
-room; then each row is judged again.
+"""Purge requests. Each waits for the end of its undo window, for the chain version that it needs, and for room; then
+every row is judged again.
 
-A purge waits as a whole, so that the window costs a number for each message and nothing for each row.
+A purge request waits as a whole, so that the window needs memory for each message and not for each row.
 
-What sweeps have found waits in a queue of its own, and has a share of the tasks: behind all deletions it would wait for
-ever when more is deleted than can be claimed, and so would whatever a dropped snapshot has held.
+Purge requests from sweeps have a queue of their own and a share of the tasks. Behind all deletions they would wait
+without end while more is deleted than can be claimed, and with them the rows that a dropped snapshot had held.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ from services.runtime.parts.undo_window import UndoWindow
 logger = structlog.get_logger(__name__)
 
 SWEEP_SHARE = 4
-"""While both queues have something, one task in so many is for what sweeps have found."""
+"""While both queues have purge requests, one task in ``SWEEP_SHARE`` is for those from sweeps."""
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedRows:
-    """Rows for one task, and the oldest chain version with which the first judge judged any of them."""
+    """Rows for one task, and the lowest chain version with which the first judge judged any of them."""
 
     rows: list[RowNames]
     first_judge_version: int
@@ -61,7 +61,7 @@ class JudgedRows:
 
 @dataclass(slots=True)
 class _InWindow:
-    """A purge in its undo window."""
+    """A purge request in its undo window."""
 
     number: int
     newest_death: int
@@ -71,15 +71,15 @@ class _InWindow:
 
 @dataclass(slots=True)
 class _Queue:
-    """Purges that wait for room, first come first served."""
+    """Purge requests that wait for room, in the order of their arrival."""
 
     numbers: deque[int] = field(default_factory=deque)
     pressing: int = 0
-    """How many of the first ones were here when a barrier passed: it waits for them."""
+    """Number of requests at the head of the queue that were here when a barrier passed. A settle waits for them."""
 
 
 class WaitingPurges:
-    """The queues of purges, behind those whose rows may still be brought back."""
+    """The queues of purge requests, and the requests whose rows can still be undeleted."""
 
     def __init__(
         self, metrics: KeyDeletionMetrics, undo_window_ms: int = 0, collection: CollectionFollower | None = None
@@ -96,21 +96,21 @@ class WaitingPurges:
 
     @property
     def is_sweep_waiting(self) -> bool:
-        """Whether something that a sweep has found may be claimed and has had no room yet."""
+        """Return whether rows that a sweep has found may be claimed and wait for room."""
         return bool(self._swept.numbers)
 
     @property
     def in_undo_window(self) -> int:
-        """Purges whose rows may still be brought back."""
+        """Return the number of purge requests whose rows can still be undeleted."""
         return len(self._in_window)
 
     @property
     def are_pressing(self) -> bool:
-        """Whether any was here when a barrier passed: it waits for them."""
+        """Return whether any purge request was here when a barrier passed. A settle waits for such requests."""
         return any(queue.pressing for queue in (self._deleted, self._swept))
 
     def restore(self, tables: Tables) -> None:
-        """Make what is kept in memory anew. What was pressing is so again when the next barrier passes."""
+        """Read the state from the tables. Pressing requests become pressing again when the next barrier passes."""
         self._deleted, self._swept = _Queue(), _Queue()
         self._window.restore(tables)
         self._in_window.clear()
@@ -119,10 +119,10 @@ class WaitingPurges:
             self._append(_InWindow(number, max(purge.rows.deaths), purge.due_ms, purge.is_sweep))
 
     def append(self, purge: PurgeKeys, work: Work) -> None:
-        """Queue a purge.
+        """Queue a purge request.
 
         Raises:
-            InvalidMessageError: not every row has its place in the chain.
+            InvalidMessageError: the columns of its rows have different lengths.
         """
         try:
             check_lengths(*columns(purge.rows), purge.snapshots_before_death)
@@ -134,7 +134,7 @@ class WaitingPurges:
         self._append(_InWindow(number, max(purge.rows.deaths), UNSET, purge.is_sweep))
 
     def _append(self, purge: _InWindow) -> None:
-        """Where a purge waits follows from what is stored, whether it has just come or is read anew."""
+        """Put a purge request into the window or its queue, depending on stored values only: a restart agrees."""
         if self._window.is_over(purge.newest_death):
             self._queue_of(purge).numbers.append(purge.number)
         else:
@@ -144,7 +144,7 @@ class WaitingPurges:
         return self._swept if purge.is_sweep else self._deleted
 
     def make_due(self, passed_txn: int, work: Work) -> None:
-        """End the windows of all that died until a txn, and let no pace hold back what is here."""
+        """End the undo windows of all deaths up to a txn, and exempt the queued purge requests from the pace."""
         self._window.ended(passed_txn, work)
         waiting, self._in_window = self._in_window, deque()
         for purge in waiting:
@@ -153,11 +153,11 @@ class WaitingPurges:
             queue.pressing = len(queue.numbers)
 
     def tick(self, now_ms: int, work: Work) -> None:
-        """Set when the windows end of what has come in, and queue what may not be brought back any more."""
+        """Set the ends of the windows of new purge requests, and queue the requests whose windows have ended."""
         table = work.table(WAITING_TABLE)
         for waiting in reversed(self._in_window):
             if waiting.due_ms != UNSET:
-                break  # it and all before it came earlier
+                break  # this one and all before it have a time already
             waiting.due_ms = now_ms + self._window.window_ms
             purge = table.get(number_key(waiting.number))
             if purge is not None:
@@ -168,9 +168,9 @@ class WaitingPurges:
             self._queue_of(ended).numbers.append(ended.number)
 
     def pop_rows(self, view: ChainView, max_rows: int, work: Work, *, only_pressing: bool = False) -> JudgedRows | None:
-        """Reclaimable rows for one task, from as many purges of a queue as fit whole; None when none may be judged yet.
+        """Return reclaimable rows for one task, from as many purge requests of a queue as fit whole; None for none.
 
-        A purge judged with a newer chain than this view waits, and all behind it: they are as new.
+        A purge request that was judged with a newer chain than this view waits, and all behind it: they are as new.
         """
         queues = [queue for queue in (self._deleted, self._swept) if queue.pressing or not only_pressing]
         is_contended = bool(self._deleted.numbers and self._swept.numbers)
@@ -179,7 +179,7 @@ class WaitingPurges:
         for queue in queues:
             if (rows := self._pop_rows_of(queue, view, max_rows, work)) is not None:
                 if is_contended:
-                    next_number(PURGE_TURN, work)  # only now: as long as all wait for the chain, nothing is written
+                    next_number(PURGE_TURN, work)  # not earlier: while all wait for the chain, ticks write nothing
                 return rows
         return None
 
@@ -195,7 +195,7 @@ class WaitingPurges:
                 if purge.chain_version > view.version or (row_total and row_total + purge_rows > max_rows):
                     break
                 found.append(self._judge(purge, view, max_rows))
-                # A queue is in the order of its verdicts but for repeats.
+                # A queue is in the order of its verdicts, except for repeats.
                 first_judge_version = min(first_judge_version or purge.chain_version, purge.chain_version)
                 row_total += min(purge_rows, max_rows)
                 if purge_rows > max_rows:
@@ -209,8 +209,8 @@ class WaitingPurges:
         return JudgedRows(found, first_judge_version) if row_total else None
 
     def _judge(self, purge: WaitingPurge, view: ChainView, max_rows: int) -> RowNames:
-        """The rows that nobody holds, by this judge's own view. The others are kept by doing nothing; so are those
-        that the collector may not claim, which are swept when it may.
+        """Return the rows that no snapshot holds in this judge's view. The other rows stay where they are; so do rows
+        whose claims are suspended, which are swept after the resume.
         """
         judged, befores = names_between(purge.rows, 0, max_rows), purge.snapshots_before_death[:max_rows]
         verdicts = view.judge_columns(judged.bucket_ids, judged.births, judged.deaths, befores)
@@ -222,7 +222,7 @@ class WaitingPurges:
     def _sort_out(
         self, judged: RowNames, befores: Sequence[int], verdicts: Sequence[Verdict | None], view: ChainView
     ) -> RowNames:
-        """The rows that nobody holds and the collector may claim; counts the others, and says what should not be."""
+        """Return rows that no snapshot holds and whose claims are not suspended. Count the others; log errors."""
         reclaimable = []
         counted: Counter[str] = Counter()
         suspended: Counter[CollectionState] = Counter()

@@ -1,4 +1,4 @@
-"""Which garbage rows a sweep is over: a range of deaths, and one of births."""
+"""The garbage rows that a sweep covers: a range of deaths and a range of births."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from schemas.records import SweepRow
 
 @dataclass(frozen=True, slots=True)
 class RowRange:
-    """Garbage rows by death and birth: after the first number, up to the second one; 0 as the second is no end."""
+    """Garbage rows with after < death <= until, and the same for the birth; an ``until`` of 0 means no upper bound."""
 
     after_death: int
     until_death: int
@@ -17,7 +17,7 @@ class RowRange:
     until_birth: int = 0
 
     def __or__(self, other: RowRange) -> RowRange:
-        """The smallest range over both."""
+        """Return the smallest range that contains both."""
         return RowRange(
             min(self.after_death, other.after_death),
             _later(self.until_death, other.until_death),
@@ -27,7 +27,7 @@ class RowRange:
 
     @classmethod
     def of(cls, row: SweepRow) -> RowRange:
-        """The range of a sweep."""
+        """Return the range of a sweep."""
         return cls(row.after_death, row.until_death, row.after_birth, row.until_birth)
 
 

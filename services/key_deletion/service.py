@@ -1,7 +1,7 @@
-"""key_deletion of one shard: the second judge, and the way from a verdict to freed blocks.
+"""key_deletion of one shard: the second judge, and the steps from a verdict to freed blocks.
 
-Answers are taken in as they come; whatever is new (tasks, retries, sweeps) is started by ``tick``, at the end of the
-unit of work, when there is room for it.
+Answers are applied as they arrive. Tasks, retries and sweeps are started by ``tick``, at the end of the unit of work,
+when there is room for them.
 """
 
 from __future__ import annotations
@@ -79,12 +79,12 @@ class KeyDeletionService(RememberingService):
         self._is_reported = False
 
     def read_memory(self, tables: Tables) -> None:
-        """Read from the tables everything that is kept in memory."""
+        """Replace the state in memory with the state of the tables."""
         for part in (self._chain, self._collection, self._purges, self._tasks, self._sweeps, self._garbage_ranges):
             part.restore(tables)
 
     def carry_out(self, message: Message, work: Work) -> None:
-        """Take in one message."""
+        """Apply one message."""
         self._receive(message.topic, message.record, work)
 
     def _receive(self, topic: Topic, record: object, work: Work) -> None:
@@ -106,7 +106,11 @@ class KeyDeletionService(RememberingService):
             self._on_progress(record.body, record.txn, work)
 
     def _follow(self, record: SnapshotChainRecord, work: Work) -> None:
-        """A marker that cannot be followed stops the service: put aside it would leave a gap."""
+        """Apply a marker of the chain.
+
+        Raises:
+            InvariantError: the marker cannot be applied. The service stops: a dead-lettered marker would leave a gap.
+        """
         try:
             if self._chain.follow(record, work):
                 self._garbage_ranges.follow(record, self._chain.view, work)
@@ -140,7 +144,7 @@ class KeyDeletionService(RememberingService):
                 self._garbage_ranges.sweep_again(bucket_id, work)
 
     def _on_barrier(self, barrier: Barrier | None, topic: Topic, work: Work) -> None:
-        """Once both twins are here: end pauses, and pass the barrier on to SCM behind all that went there."""
+        """When a barrier has arrived on both topics, end all pauses, and send it to SCM after all earlier commands."""
         both = joined(barrier, topic, work) if barrier is not None else None
         if both is None:
             return
@@ -151,16 +155,16 @@ class KeyDeletionService(RememberingService):
         work.send(SCM_COMMANDS, ScmCommand(replace(both, work=both.work + left)))
 
     def _work(self, work: Work) -> int:
-        """What is still to be done here, and what was done since this was last asked.
+        """Return the work that is left here, plus the work that was done since the last call.
 
-        A store that is not flagged has a sweep, queued or on its way, until it is. What is suspended until the
-        collector may claim is not waited for.
+        A garbage range without flags has a queued or running sweep, which counts as work. Suspended sweeps are not
+        counted: a settle does not wait for them.
         """
         left = len(self._tasks) + len(self._purges) + len(self._sweeps)
         return left + pop_done(work)
 
     def do_due(self, now_ms: int, work: Work) -> None:
-        """Do what is due, and start what has room."""
+        """Do the work that is due, and start tasks and sweeps as far as there is room."""
         self._tasks.tick(now_ms, work)
         self._purges.tick(now_ms, work)
         view = self._chain.view
@@ -180,10 +184,11 @@ class KeyDeletionService(RememberingService):
         self._sweeps.tick(now_ms, self._max_sweep_pages(), work)
 
     def _max_sweep_pages(self) -> int:
-        """Pages of sweeps that may be on their way.
+        """Return the largest number of sweep pages in progress.
 
-        While rows are held back, or wait for room, there is one: whatever is deleted meanwhile is judged behind it. And
-        no more is looked for as long as something waits that was found: it would wait, too, and be found once more.
+        It is 1 while claims are throttled or tasks have no room: new deletions are judged only after the pages that
+        were sent before them. It is 0 while rows that a sweep has found wait for room: further rows would wait, too,
+        and be found again.
         """
         if self._purges.is_sweep_waiting:
             return 0
@@ -191,7 +196,7 @@ class KeyDeletionService(RememberingService):
         return self._settings.max_sweep_pages_in_flight if is_all_claimed else 1
 
     def end_batch(self, work: Work) -> None:
-        """Report."""
+        """Report the gauges."""
         if work.is_changed() or self._throttled_by is not self._reported_throttled_by or not self._is_reported:
             self._is_reported = True
             self._reported_throttled_by = self._throttled_by
@@ -201,7 +206,7 @@ class KeyDeletionService(RememberingService):
             self._sweeps.report(shard)
 
     def _report_purges(self, shard: str) -> None:
-        """Those that are held back on purpose apart from those that wait for something that has to come."""
+        """Set the gauges of purge requests: throttled ones apart from those that wait for the chain or for room."""
         ready = len(self._purges) - self._purges.in_undo_window
         self._metrics.waiting_purges.labels(shard).set(0 if self._throttled_by else ready)
         self._metrics.purges_in_undo_window.labels(shard).set(self._purges.in_undo_window)

@@ -1,4 +1,4 @@
-"""What may be set for key_deletion."""
+"""Settings of key_deletion."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""When a page of a sweep is judged to its end: once each of its messages is, however often any of them is.
+"""Decides when a page of a sweep is judged: when each of its messages was judged at least once.
 
-A message is known by the txn at which metadata sent the page and by its number within the page. Metadata that starts
-from an older copy sends the same messages again, and the judges judge again what they judged before; neither makes a
-new message. A page that was asked for twice was sent at two txns, with other rows in the same places: what was judged
-counts only if it was sent at the txn of the answer that counts.
+A message is identified by the txn at which metadata sent the page and by its number within the page. Metadata that
+starts from an older copy sends the same messages again, and judges may judge a message again; neither counts as a new
+message. A page that was requested twice was sent at two txns, with different rows under the same numbers: a result
+counts only if its message was sent at the txn of metadata's first answer.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from schemas.records import OpenSweepPage, SweepPageSent, SweptParts
 
 NO_PARTS = SweptParts((), (), ())
 UNANSWERED = 0
-"""In place of the txn at which a page was sent."""
+"""Stands for the txn of a page for which metadata's answer has not arrived."""
 MAX_PARTS = 1_000
-"""Messages of a page that are remembered. A page has a few dozen; what is beyond is judged once more after a while."""
+"""Most judged messages that are stored for a page. A page has a few dozen; one with more is requested again later."""
 
 
 def asked_page(number: int, start_table: int, start_key: bytes) -> OpenSweepPage:
-    """A page as it is asked for."""
+    """Return a page that is requested."""
     return OpenSweepPage(number, start_table, start_key, UNANSWERED, 0, NO_PARTS)
 
 
 def answered_page(page: OpenSweepPage, answer: SweepPageSent, txn: int) -> OpenSweepPage:
-    """A page of which metadata has said what went out."""
+    """Return a page after metadata's answer, without the results of messages that were sent at another txn."""
     judged = [part for part in _parts(page.judged) if part[0] == txn]
     return replace(page, sent_txn=txn, sent_rows=answer.rows, judged=_columns(judged))
 
 
 def judged_page(page: OpenSweepPage, parts: SweptParts) -> OpenSweepPage | None:
-    """A page of which some more was judged; None when that changes nothing."""
+    """Return a page with more judged messages; None if nothing has changed."""
     known = {part[:2] for part in _parts(page.judged)}
     counting = [part for part in _parts(parts) if page.sent_txn in (UNANSWERED, part[0])]
     news = {part[:2]: part for part in counting if part[:2] not in known}
@@ -41,7 +41,7 @@ def judged_page(page: OpenSweepPage, parts: SweptParts) -> OpenSweepPage | None:
 
 
 def is_judged(page: OpenSweepPage) -> bool:
-    """Whether every row that went out was judged."""
+    """Return whether every row that metadata sent was judged."""
     return page.sent_txn != UNANSWERED and sum(page.judged.rows) >= page.sent_rows
 
 

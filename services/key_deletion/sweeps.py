@@ -1,13 +1,12 @@
-"""Sweeps: sending the garbage rows of a store through the judges again, page after page.
+"""Sweeps: metadata sends the garbage rows of a range through the judges again, page after page.
 
-A sweep that has begun goes on to its end, whatever is queued meanwhile and whichever snapshot is dropped: it keeps its
-place, and goes back no further than to a page that nobody answers for. What is to be swept again in its store, or more,
-is queued behind it: one sweep a store at most waits, over all that is wanted. Those that wait begin in the order in
-which they were due; those that have begun ask for pages in turn, as many as they are let. So every sweep ends, however
-many others there are.
+A running sweep continues to its end, whatever is queued and whichever snapshot is dropped. It keeps its place, and
+goes back only to a page that was not judged in time. Requests to sweep its range again are queued behind it: a range
+has at most one queued sweep, which covers all requested rows. Queued sweeps start in the order of their due times.
+Running sweeps request pages in turn, within a limit. So every sweep ends, however many others there are.
 
-Several pages may be on their way: where a page begins, metadata says with the one before, long before that one is
-judged.
+Several pages may be in progress: metadata's answer to a page contains the start of the next one, and arrives long
+before the page is judged.
 """
 
 from __future__ import annotations
@@ -33,15 +32,15 @@ from services.runtime.parts.due import UNSET, DueQueue
 logger = structlog.get_logger(__name__)
 
 ACTIVE = ""
-"""In place of a snapshot id: the bucket's active store."""
+"""Stands for the bucket's active range where a snapshot id is expected."""
 EVERY_BUCKET = 0
-"""In place of a bucket id: every garbage row that there is, and the claimed ones."""
+"""Stands for every garbage row of the shard, and the claimed rows, where a bucket id is expected."""
 _NO_MORE_TABLES = 4
 _QUEUED = 0
-"""In place of the number of a sweep."""
+"""Stands for the number of a queued sweep."""
 _NO_PAUSE = -1
 MOST_DOUBLINGS = 8
-"""Of the time that a sweep waits for answers: 10 minutes become up to 42 hours."""
+"""Most doublings of the time that a sweep waits for answers: 10 minutes become at most 42 hours."""
 
 
 class Sweeps:
@@ -54,22 +53,22 @@ class Sweeps:
         self._settings = settings
         self._metrics = metrics
         self._queued: dict[bytes, SweepRow] = {}
-        """By the key of their store."""
+        """By the key of their range."""
         self._running: dict[int, SweepRow] = {}
         self._queue: DueQueue[bytes] = DueQueue()
         self._timeouts: DueQueue[int] = DueQueue()
         self._unscheduled: dict[bytes, None] = {}
-        """Queued ones that have a pause and no due time yet."""
+        """Queued sweeps that have a pause and no due time yet."""
         self._untimed: dict[int, None] = {}
-        """Running ones of which something has come, or was asked for, in this unit of work."""
+        """Running sweeps that have received or requested something in this unit of work."""
         self._ends_pauses = False
 
     def __len__(self) -> int:
-        """How many have something to do; those that wait for the collector have not."""
+        """Return the number of sweeps, without those that are suspended."""
         return len(self._running) + len(self._queue.members()) + len(self._unscheduled)
 
     def restore(self, tables: Tables) -> None:
-        """Make what is kept in memory anew."""
+        """Read the state from the tables."""
         self._queued.clear()
         self._running.clear()
         self._queue.clear()
@@ -87,25 +86,25 @@ class Sweeps:
                     self._untimed[row.sweep_id] = None
 
     def is_clean(self, bucket_id: int, snapshot_id: str) -> bool:
-        """Whether a store is not to be swept: every row that may have become reclaimable was looked at since."""
+        """Return whether a range has no sweep: every row that may have become reclaimable was judged since."""
         is_queued = sweep_key(bucket_id, snapshot_id, _QUEUED) in self._queued
         return not is_queued and next(self._running_of(bucket_id, snapshot_id), None) is None
 
     def queue(self, bucket_id: int, snapshot_id: str, rows: RowRange, work: Work, pause_ms: int = 0) -> None:
-        """Have rows of a store swept after a pause, together with those of it that wait already."""
+        """Queue a sweep over rows of a range, after a pause; it is merged with the range's queued sweep."""
         self._enqueue(_queued_row(bucket_id, snapshot_id, rows, pause_ms), work)
 
     def suspend(self, bucket_id: int, snapshot_id: str, rows: RowRange, work: Work) -> None:
-        """Have rows of a store swept when the collector may do more."""
+        """Queue a sweep over rows of a range that starts only after ``resume``."""
         self._enqueue(_queued_row(bucket_id, snapshot_id, rows, _NO_PAUSE), work)
 
     def resume(self, is_meant: Callable[[SweepRow], bool], pause_ms: int, work: Work) -> None:
-        """Have what was suspended swept after a pause."""
+        """Start the suspended sweeps that match after a pause."""
         for row in [row for row in self._queued.values() if _is_suspended(row) and is_meant(row)]:
             self._enqueue(replace(row, pause_ms=pause_ms), work)
 
     def hand_over(self, bucket_id: int, snapshot_id: str, merged_into_id: str, work: Work) -> None:
-        """A store has joined another one: whatever was to be swept in it is to be swept there, and goes on."""
+        """Move the sweeps of a range to the range that it was merged into; running ones continue."""
         for row in list(self._running_of(bucket_id, snapshot_id)):
             work.table(SWEEP_TABLE).delete(_key(row))
             self._put(replace(row, snapshot_id=merged_into_id, is_inherited=True), work)
@@ -115,7 +114,7 @@ class Sweeps:
             self._enqueue(replace(queued, snapshot_id=merged_into_id, is_inherited=True), work)
 
     def forget(self, bucket_id: int, snapshot_id: str, work: Work) -> None:
-        """End whatever sweeps a store; late answers are ignored."""
+        """End all sweeps of a range; late answers are ignored."""
         for row in list(self._running_of(bucket_id, snapshot_id)):
             self._end(row, work)
         queued = self._queued.get(sweep_key(bucket_id, snapshot_id, _QUEUED))
@@ -123,13 +122,13 @@ class Sweeps:
             self._dequeue(queued, work)
 
     def page_sent(self, answer: SweepPageSent, txn: int, work: Work) -> SweepRow | None:
-        """Metadata has sent a page's rows at a txn; says the sweep if that was its end."""
+        """Record that metadata has sent a page at a txn. Return the sweep if this completed it, else None."""
         row, page = self._open_page(answer.sweep_id, answer.page)
         if row is None or page is None or page.sent_txn != UNANSWERED:
             return None
         row = replace(
             row,
-            # What dies from here on is judged as it dies: a sweep without an end would run after it for ever.
+            # Rows with later deaths are judged by their deletions; without a bound the sweep might never end.
             until_death=row.until_death or txn,
             unexpanded_directories=row.unexpanded_directories + answer.unexpanded_directories,
             next_table=answer.next_table,
@@ -138,10 +137,10 @@ class Sweeps:
         return self._advance(row, answered_page(page, answer, txn), work)
 
     def judged(self, result: SweepResult, work: Work) -> SweepRow | None:
-        """Some of a page was judged; says the sweep if that was its end. What is judged twice counts once.
+        """Record judged messages of a page; a repeat is not counted. Return the sweep if this completed it, else None.
 
         Raises:
-            InvalidMessageError: not every message has its place in all columns.
+            InvalidMessageError: the columns of the result have different lengths.
         """
         try:
             check_lengths(*((result.parts.txns, result.parts.numbers, result.parts.rows) if result.parts else ()))
@@ -157,11 +156,11 @@ class Sweeps:
         return self._advance(row, judged, work)
 
     def make_due(self) -> None:
-        """End every pause with this unit of work."""
+        """End every pause at the end of this unit of work."""
         self._ends_pauses = True
 
     def tick(self, now_ms: int, max_pages: int, work: Work) -> None:
-        """Set the times of what this unit of work has changed, start what is due, ask for pages up to a number."""
+        """Set due times, restart late pages, start due sweeps, and request pages: at most ``max_pages`` in progress."""
         for key in list(self._unscheduled):
             self._set_due(self._queued[key], now_ms, work)
         if self._ends_pauses:
@@ -169,7 +168,7 @@ class Sweeps:
             for key in self._queue.members():
                 self._set_due(replace(self._queued[key], pause_ms=0), now_ms, work)
         for sweep_id in self._untimed:
-            self._timeouts.discard(sweep_id)  # something has come: it is not late
+            self._timeouts.discard(sweep_id)  # it got an answer: it is not late
         while (late := self._timeouts.pop_due(now_ms)) is not None:
             self._go_back(self._running[late], work)
         self._start_due(now_ms, work)
@@ -210,14 +209,14 @@ class Sweeps:
         work.table(SWEEP_TABLE).delete(key)
 
     def _set_due(self, row: SweepRow, now_ms: int, work: Work) -> None:
-        """Never later than it was: what is queued again and again would never begin."""
+        """Set a due time that is not later than before: a sweep that is queued again and again would never start."""
         due_ms = _sooner(row.due_ms, now_ms + row.pause_ms, without=UNSET)
         row = replace(row, due_ms=due_ms, pause_ms=_NO_PAUSE)
         self._remember_queued(row)
         work.table(SWEEP_TABLE).put(_key(row), row)
 
     def _start_due(self, now_ms: int, work: Work) -> None:
-        """Start what is due, first come first served; a store is swept once at a time but for what it has inherited."""
+        """Start due sweeps in the order of their due times. A range has one running sweep, besides inherited ones."""
         too_early = []
         while len(self._running) < self._settings.max_sweeps_in_flight:
             key = self._queue.pop_due(now_ms)
@@ -241,7 +240,7 @@ class Sweeps:
             self._ask(row, work)
 
     def _ask(self, row: SweepRow, work: Work) -> None:
-        """Ask for the next page."""
+        """Request the next page."""
         page = asked_page(row.page + 1, row.next_table, row.next_key)
         asked = replace(row, page=page.page, open_pages=(*row.open_pages, page), turn=next_number(SWEEP_TURN, work))
         self._put(asked, work)
@@ -258,16 +257,16 @@ class Sweeps:
             start_key=row.next_key,
             max_rows=self._settings.max_sweep_page_rows,
             max_bytes=self._settings.max_sweep_page_bytes,
-            # What is claimed was forgotten only by a service that looks through all that there is. And as long as
-            # the block store fails, each sweep would give each claimed row one more task.
+            # Claimed rows lack a task only if this service has lost its state; sweeps of everything repair that. But
+            # while the block store fails, each sweep would start one more task for each claimed row.
             with_claimed=_is_over_everything(row) and not self._are_tasks_failing(),
         )
         command = MetadataCommand(work.shard, "", 0, body, sender="key_deletion", wants_reply=False)
         work.send(METADATA_COMMANDS, command)
 
     def _go_back(self, row: SweepRow, work: Work) -> None:
-        """Ask for the oldest page that is not judged, and all behind it, once more, under other numbers: nobody can
-        say which answers to these are still to come.
+        """Request the oldest open page and all pages after it again, under new page numbers: late answers to the old
+        numbers must not be counted.
         """
         logger.warning("sweep without an answer in time: page asked for again", sweep_id=row.sweep_id, page=row.page)
         self._metrics.sweeps.labels("timed_out").inc()
@@ -283,13 +282,13 @@ class Sweeps:
         self._put(row, work)
 
     def _patience_ms(self, row: SweepRow) -> int:
-        """How long a sweep waits for what it has asked for: twice as long each time that it had to ask again. The
-        judges may be hours behind, and what is sent again lies behind all that they still have to judge.
+        """Return how long a sweep waits for answers. The time doubles with every repeated request: the judges may be
+        hours behind, and they judge the rows that are sent again only after all earlier messages.
         """
         return self._settings.answer_timeout_ms << min(row.times_late, MOST_DOUBLINGS)
 
     def _advance(self, row: SweepRow, page: OpenSweepPage, work: Work) -> SweepRow | None:
-        """Close a page once every row of it is judged; says the sweep when that was the last one."""
+        """Store a page, or close it if all its rows are judged. Return the sweep if this completed it, else None."""
         others = [one for one in row.open_pages if one.page != page.page]
         if is_judged(page):
             count_done(work)
@@ -312,7 +311,7 @@ class Sweeps:
         work.table(SWEEP_TABLE).delete(_key(row))
 
     def _open_page(self, sweep_id: int, number: int) -> tuple[SweepRow | None, OpenSweepPage | None]:
-        """The sweep of a number, and its page of a number if that is open."""
+        """Return the running sweep of an id, and its open page of a number; None for either that does not exist."""
         row = self._running.get(sweep_id)
         pages = () if row is None else row.open_pages
         return row, next((page for page in pages if page.page == number), None)
@@ -321,7 +320,7 @@ class Sweeps:
         return (row for row in self._running.values() if (row.bucket_id, row.snapshot_id) == (bucket_id, snapshot_id))
 
     def _put(self, row: SweepRow, work: Work) -> None:
-        """Keep a running sweep."""
+        """Store a running sweep."""
         self._running[row.sweep_id] = row
         work.table(SWEEP_TABLE).put(_key(row), row)
 
@@ -350,7 +349,7 @@ def _queued_row(bucket_id: int, snapshot_id: str, rows: RowRange, pause_ms: int)
 
 
 def _merged(one: SweepRow, other: SweepRow) -> SweepRow:
-    """One queued sweep over the rows of both, due when the first of them is."""
+    """Return one queued sweep over the rows of both, due when the earlier one is."""
     rows = RowRange.of(one) | RowRange.of(other)
     return replace(
         one,
@@ -373,13 +372,13 @@ def _is_suspended(row: SweepRow) -> bool:
 
 
 def _may_ask(row: SweepRow) -> bool:
-    """Whether it is known where a sweep's next page begins, and there is one."""
+    """Return whether a sweep has a next page whose start is known."""
     is_known = not row.open_pages or row.open_pages[-1].sent_txn != UNANSWERED
     return is_known and row.next_table < _NO_MORE_TABLES
 
 
 def _is_over_everything(row: SweepRow) -> bool:
-    """Whether a sweep is over all of the active store: after a resume or a chain that begins anew, and hourly."""
+    """Return whether a sweep covers the whole active range: after a resume or a full chain, or as the safety sweep."""
     is_filtered = row.after_death or row.after_birth or row.until_birth
     return row.snapshot_id == ACTIVE and not is_filtered
 

@@ -6,12 +6,12 @@ table             key                     value
 taskTable         task                    a batch of rows in progress
 waitingTable      number, in order        a purge request that may not be judged yet, or has no room
 chainTable        see ``StoredChain``     the chain: its version, its buckets, its live snapshots
-garbageRangeTable snapshot id             a live snapshot's garbage range; it is clean when no sweep is of it
-sweepTable        /bucketId/snapshot id/n a garbage range's sweep, in progress under a number; 0 for the one that is
-                                          queued, no id for the active range
+garbageRangeTable snapshot id             a live snapshot's garbage range; it is clean when it has no sweep
+sweepTable        /bucketId/snapshot id/n the sweep of a garbage range: n is the number of one in progress, 0 for
+                                          the queued one; the id is empty for the range of the active namespace
 barrierTable      topic/barrier id        a barrier that waits for its counterpart from the other topic
 collectionTable   #KNOWN                  the known collection states: all buckets whose state is not RUNNING
-countTable        name                    the numbers given out, and what was done since the last barrier
+countTable        name                    the numbers given out, and the work done since the last barrier
 ================= ======================= ==============================================================
 
 Numbers are 16 hex digits, so that the order of keys is the order of numbers.
@@ -30,7 +30,7 @@ from services.runtime.parts.stored_chain import CHAIN_TABLE
 from services.storage.tables import TableDefinition, TablesReader
 
 Tables = Work | TablesReader
-"""Where tables are read: committed, or as a unit of work has left them."""
+"""Tables to read: their committed rows, or those of a unit of work."""
 
 TASK_TABLE = TableDefinition("taskTable", records.TaskRow, is_cached=True)
 WAITING_TABLE = TableDefinition("waitingTable", records.WaitingPurge)
@@ -50,28 +50,28 @@ TABLES: tuple[TableDefinition[Any], ...] = (
 )
 
 TASK, PURGE, SWEEP = b"task", b"purge", b"sweep"
-"""countTable: numbers given out."""
+"""Keys in countTable: numbers given out."""
 SWEEP_TURN, PURGE_TURN = b"sweepTurn", b"purgeTurn"
-"""countTable: turns of sweeps to ask for a page, and of the two queues of purges to be claimed."""
+"""Keys in countTable: the turns of sweeps to request a page, and of the two queues of purge requests to be claimed."""
 SAFETY_SWEEP_MS = b"safetySweepMs"
-"""countTable: when the safety sweep ran."""
+"""Key in countTable: when the next safety sweep is due."""
 
 
 def number_key(number: int) -> bytes:
-    """taskTable and waitingTable."""
+    """Return a key of taskTable or waitingTable."""
     return b"%016x" % number
 
 
 def number_of_key(key: bytes) -> int:
-    """The number in a key of taskTable or waitingTable."""
+    """Return the number in a key of taskTable or waitingTable."""
     return int(key, 16)
 
 
 def sweep_key(bucket_id: int, snapshot_id: str, sweep_id: int) -> bytes:
-    """sweepTable."""
+    """Return a key of sweepTable."""
     return b"/%d/%s/%016x" % (bucket_id, snapshot_id.encode(), sweep_id)
 
 
 def barrier_key(topic: Topic, barrier_id: str) -> bytes:
-    """barrierTable."""
+    """Return a key of barrierTable."""
     return f"{topic.name}/{barrier_id}".encode()

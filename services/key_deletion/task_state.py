@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class TaskState(StrEnum):
-    """What a task waits for."""
+    """The step of a task. Each step is described by the event that ends it."""
 
     CLAIMING = "CLAIMING"
     """metadata's answer to its claim."""

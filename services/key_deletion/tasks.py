@@ -1,7 +1,7 @@
-"""Batches of rows on their way: claimed by metadata, deleted by SCM, finished by metadata.
+"""Tasks: batches of rows that metadata claims, whose blocks SCM deletes, and that metadata then finishes.
 
-SCM hears only of blocks that an answer to a claim has named, and metadata only of rows whose blocks SCM has
-confirmed. An answer that is not for the present step of its task is ignored: it was given twice.
+SCM gets only blocks that metadata's answer to a claim has named. Metadata finishes only rows whose blocks SCM has
+confirmed. An answer that is not for the current step of its task is a repeat, and is ignored.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ from services.runtime.parts.due import AT_ONCE, UNSET, DueQueue
 logger = structlog.get_logger(__name__)
 
 MAX_ROW_BYTES = 85
-"""The most that a row takes in any message of a task: a block group, as numbers of 64 bits are written."""
+"""Most bytes that a row takes in any message of a task: a block group of encoded 64-bit numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class _OpenTask:
-    """What is asked of a task at every step."""
+    """The facts about a task that are kept in memory."""
 
     state: TaskState
     is_retry: bool
@@ -80,21 +80,21 @@ class Tasks:
 
     @property
     def max_rows(self) -> int:
-        """Rows of one task at most, by both limits."""
+        """Return the largest number of rows of one task, by both limits."""
         return max(1, min(self._settings.max_task_rows, self._settings.max_task_bytes // MAX_ROW_BYTES))
 
     @property
     def has_room(self) -> bool:
-        """Whether one more task may be in flight."""
+        """Return whether one more task may be in flight."""
         return self._in_flight < self._settings.max_tasks_in_flight
 
     @property
     def are_failing(self) -> bool:
-        """Whether the block store has failed to delete something and has not done it since."""
+        """Return whether any block group that the block store failed to delete is still not deleted."""
         return self._retries_in_flight > 0 or self._in_flight < len(self._open)
 
     def restore(self, tables: Tables) -> None:
-        """Make what is kept in memory anew."""
+        """Read the state from the tables."""
         self._open.clear()
         self._in_flight = self.claiming = self._retries_in_flight = self._unconfirmed_bytes = 0
         self._timeouts.clear()
@@ -111,7 +111,7 @@ class Tasks:
     def start(
         self, found: Sequence[RowNames], chain_version: int, now_ms: int, work: Work, first_judge_version: int = 0
     ) -> None:
-        """Claim rows, judged with these versions of the chain here and by the first judge."""
+        """Start a task that claims rows; the chain versions are those of the verdicts here and of the first judge."""
         task = next_number(TASK, work, now_ms)
         rows = each_once(found)
         self._enter(
@@ -120,7 +120,7 @@ class Tasks:
         self._schedule(task, now_ms, work)
 
     def claimed(self, answer: RowsClaimed, work: Work) -> int:
-        """Metadata has answered a claim: what it let go is for SCM. Says how many bytes that are."""
+        """Apply metadata's answer to a claim: send the claimed blocks to SCM. Return their bytes."""
         row = self._expected(answer.task, TaskState.CLAIMING, work)
         if row is None or not _is_answer_to(answer, row):
             return 0
@@ -129,7 +129,7 @@ class Tasks:
             ("removed", answer.removed),
             ("missing", answer.missing),
             ("refused", answer.refused),
-            ("suspended", answer.suspended),  # left alone from here on: the end of the pause has them swept
+            ("suspended", answer.suspended),  # no further step: they are swept after the resume
         ):
             self._metrics.rows_claimed.labels(outcome).inc(row_count(found))
         for name in row_names(answer.refused):
@@ -142,7 +142,7 @@ class Tasks:
         return sum(answer.groups.sizes_bytes)
 
     def deleted(self, answer: BlocksDeleted, work: Work) -> None:
-        """SCM has answered: confirmed groups are finished, failed ones become a task of their own."""
+        """Apply SCM's answer: finish confirmed groups; failed ones are retried, as a task of their own if need be."""
         row = self._expected(answer.task, TaskState.DELETING, work)
         if row is None or row.attempt != answer.attempt:
             return
@@ -161,7 +161,7 @@ class Tasks:
             self._enter(next_number(TASK, work), retry, work)
 
     def finished(self, answer: RowsFinished, work: Work) -> None:
-        """Metadata has removed a task's rows."""
+        """End a task whose rows metadata has removed."""
         if self._expected(answer.task, TaskState.FINISHING, work) is not None:
             self._end(answer.task, work)
 
@@ -176,7 +176,7 @@ class Tasks:
             self._retries.set(task, AT_ONCE)
 
     def tick(self, now_ms: int, work: Work) -> None:
-        """Set the times of what this unit of work has changed, ask again what is late, try again what is due."""
+        """Set the due times of changed tasks, send late requests again, and retry due failures while there is room."""
         for task in list(self._unscheduled):
             self._schedule(task, now_ms, work)
         while (late := self._timeouts.pop_due(now_ms)) is not None:
@@ -200,7 +200,7 @@ class Tasks:
             self._metrics.tasks.labels(shard, state.value.lower()).set(tasks)
 
     def _enter(self, task: int, row: TaskRow, work: Work) -> None:
-        """Take a step: the row, the message that it asks with; its time is set at the end of the unit of work."""
+        """Move a task to a step: store its row and send its request. The unit of work's tick sets its due time."""
         row = replace(row, due_ms=UNSET)
         work.table(TASK_TABLE).put(number_key(task), row)
         self._remember(task, row)
@@ -222,7 +222,7 @@ class Tasks:
         work.send(METADATA_COMMANDS, command)
 
     def _ask_again(self, task: int, now_ms: int, work: Work) -> None:
-        """The same question under the same number: the first answer counts, whichever it is for."""
+        """Send a request again under the same task number: the first answer counts, later ones are ignored."""
         row = work.table(TASK_TABLE).get(number_key(task))
         if row is None:
             return
@@ -256,7 +256,7 @@ class Tasks:
         count_done(work)
 
     def _expected(self, task: int, state: TaskState, work: Work) -> TaskRow | None:
-        """The row of a task if it waits at this step."""
+        """Return the row of a task that is at this step; None for any other."""
         open_task = self._open.get(task)
         if open_task is None or open_task.state is not state:
             return None
@@ -286,7 +286,7 @@ class Tasks:
 
 
 def _split(groups: BlockGroups, failed: Sequence[int]) -> tuple[BlockGroups, BlockGroups]:
-    """The groups at these places, and the others."""
+    """Return the groups at the failed places, and the others."""
     if not failed:
         return NO_GROUPS, groups
     places = set(failed)
@@ -298,10 +298,10 @@ def _split(groups: BlockGroups, failed: Sequence[int]) -> tuple[BlockGroups, Blo
 
 
 def _is_answer_to(answer: RowsClaimed, row: TaskRow) -> bool:
-    """Whether an answer names the rows of this claim, each once."""
+    """Return whether an answer names the rows of this claim, each once."""
     check_lengths(*group_columns(answer.groups))
     claimed = names_of_groups(answer.groups)
-    # Mostly all were claimed, in the order of the claim: then the comparison costs next to nothing.
+    # Usually all rows were claimed, in the order of the claim: this comparison is then sufficient, and cheap.
     if row.rows == (claimed,) and not (answer.removed or answer.missing or answer.refused or answer.suspended):
         return True
     named = row_names((claimed, *answer.removed, *answer.missing, *answer.refused, *answer.suspended))

@@ -1,1 +1,1 @@
-"""Stands in for Ozone's storage container manager: knows which blocks exist, and deletes them when it is told to."""
+"""The mock of Ozone's storage container manager: it knows which blocks exist, and deletes blocks on command."""

@@ -16,7 +16,7 @@ from services.runtime.process.settings import ServiceSettings, read_limits
 
 
 def build(settings: ServiceSettings, registry: CollectorRegistry) -> ServiceParts:  # noqa: ARG001 it needs none
-    """The parts of this service; its switches are those of all its shards."""
+    """Return the parts of this service. All shards share the switches."""
     limits, switches = read_limits(MockScmSettings, "mock_scm"), MockScmSwitches()
     metrics = MockScmMetrics(registry)
     return ServiceParts(

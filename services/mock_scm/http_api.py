@@ -1,4 +1,4 @@
-"""The mock storage container manager over HTTP: which blocks exist, sums over them, and the switches to misbehave."""
+"""The mock storage container manager over HTTP: existence of blocks, totals, fault switches, and copies for audits."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _SWITCHES = TypeAdapter(Switches)
 
 
 def routes(stores: Stores, switches: MockScmSwitches) -> list[Route]:
-    """All reads of the shards that this process serves, and the switches that they share."""
+    """Return the routes of the reads, of the switches that all shards share, and of audit copies."""
 
     def get_switches(_: Request) -> Response:
         shown = Switches(**{field.name: getattr(switches, field.name) for field in fields(MockScmSwitches)})
@@ -64,7 +64,7 @@ def routes(stores: Stores, switches: MockScmSwitches) -> list[Route]:
 
 
 def make_copy(store: RocksStore, directory: Path) -> AuditCopy:
-    """Copy the inventory, with the counters that belong to it, for an audit."""
+    """Copy the inventory and its counters for an audit. Return the directory of the copy and its txn."""
     with closing_reader(store.copy_to(directory)) as tables:
         return AuditCopy(str(directory), queries.totals(tables).mark_txn)
 

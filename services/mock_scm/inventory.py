@@ -1,4 +1,4 @@
-"""The blocks of one shard: what was written, what was deleted, and in which containers."""
+"""The blocks of one shard: those that were written, those that were deleted, and their containers."""
 
 from __future__ import annotations
 
@@ -38,34 +38,34 @@ _BLOCK_RUN = codec(BlockRun)
 _INVENTORY_ROW = codec(InventoryRow)
 NO_STATE = ScmState(0, 0, 0, 0, 0, 0, 0)
 MAX_NUMBER = 2**63 - 1
-"""Of an id or a figure. Figures that only ever grow stay there."""
+"""Largest id or counter. Counters that only grow stay at this value."""
 
 
 def scm_state(tables: Work | TablesReader, key: bytes = STATE_KEY) -> ScmState:
-    """The counters of the shard."""
+    """Return the counters of the shard."""
     return tables.table(SCM_STATE_TABLE).get(key) or NO_STATE
 
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """What became of the groups of one deletion."""
+    """The outcomes of the groups of one deletion."""
 
     deleted: int
     absent: int
     mismatched: frozenset[int]
-    """Their places."""
+    """Places of the groups that do not match the inventory."""
     deleted_bytes: int
     log_keys: tuple[bytes, ...]
     """Keys of the rows that were written to the deletedBlocks log."""
 
 
 def add_written(written: BlocksWritten, container_size_bytes: int, work: Work) -> tuple[int, int | None]:
-    """Take blocks into the inventory, unless their ids are not above the mark: they are known, or gone again.
+    """Add blocks to the inventory, except those with ids up to the mark, which are known or deleted again.
 
-    Says how many bytes were new, and the id of the next container when the newest one is full now.
+    Return the new bytes, and the id of the next container if the newest one is full now, else None.
 
     Raises:
-        InvalidMessageError: not every version has its place in all lists.
+        InvalidMessageError: the lists have different lengths, or a run or a sum is out of range.
     """
     state = scm_state(work)
     runs = [run for run in _runs(written) if run[0] > state.mark_local_id]
@@ -104,7 +104,7 @@ def add_written(written: BlocksWritten, container_size_bytes: int, work: Work) -
 
 
 def _runs(written: BlocksWritten) -> list[tuple[int, int, int, int]]:
-    """First local id, number of blocks, size of each, size of all."""
+    """Return for each run the first local id, the number of blocks, the size of each and the size of all."""
     columns = (written.first_local_ids, written.block_counts, written.block_sizes_bytes, written.sizes_bytes)
     if len({len(column) for column in columns}) > 1:
         raise InvalidMessageError("the lists of written blocks are not as long as each other: each version is in all")
@@ -113,10 +113,11 @@ def _runs(written: BlocksWritten) -> list[tuple[int, int, int, int]]:
 
 
 def check_groups(groups: BlockGroups) -> None:
-    """Refuse groups of which a run cannot be, or whose lists are not as long as each other.
+    """Check that the lists of groups have the same length and that every run is possible.
 
     Raises:
-        InvalidMessageError: there is such a run.
+        ColumnsError: the lengths differ.
+        InvalidMessageError: a run is impossible.
     """
     columns = group_columns(groups)
     check_lengths(*columns)
@@ -130,7 +131,11 @@ def _check_runs(
     block_sizes_bytes: Sequence[int],
     sizes_bytes: Sequence[int],
 ) -> None:
-    """Refuse runs that cannot be: what has no blocks, no size, or ids beyond the last one."""
+    """Check that no run is without blocks or size, or has ids below 0 or above ``MAX_NUMBER``.
+
+    Raises:
+        InvalidMessageError: such a run exists.
+    """
     if not first_local_ids:
         return
     last_local_id = max(first + count - 1 for first, count in zip(first_local_ids, block_counts, strict=True))
@@ -142,7 +147,7 @@ def _check_runs(
 
 @cache
 def _encoded_bucket_id(bucket_id: int) -> bytes:
-    """What an encoded inventory row begins with: in Avro a record is its fields, one after the other."""
+    """Return the first bytes of an encoded inventory row: Avro encodes a record as its fields, one after the other."""
     run = BlockRun(0, 0, 1, 1, 1)
     return _INVENTORY_ROW.encode(InventoryRow(bucket_id, run)).removesuffix(_BLOCK_RUN.encode(run))
 
@@ -150,7 +155,7 @@ def _encoded_bucket_id(bucket_id: int) -> bytes:
 def _encoded_row(
     bucket_id: int, container_id: int, first_local_id: int, block_count: int, block_size_bytes: int, size_bytes: int
 ) -> bytes:
-    """An inventory row as it is stored, without a record for it: to compare the bytes costs half of reading them."""
+    """Return an inventory row as it is stored, without making a record: comparing bytes costs half of decoding them."""
     return _encoded_bucket_id(bucket_id) + _BLOCK_RUN.encode_fields(
         {
             "container_id": container_id,
@@ -163,8 +168,8 @@ def _encoded_row(
 
 
 def remove_groups(groups: BlockGroups, refused: Collection[int], work: Work) -> Removal:
-    """Take groups out of the inventory, but for the refused places, and write the deletedBlocks log: one row, with the
-    next delTxnId, a container. A group that is not there was deleted before.
+    """Remove groups from the inventory, except the refused places, and write the deletedBlocks log: for each container
+    one row with the next delTxnId. A group that is not in the inventory was deleted before.
     """
     table = work.table(INVENTORY_TABLE)
     removed: dict[int, list[tuple[int, int, int]]] = {}
@@ -218,7 +223,7 @@ def _log_deletion(removed: dict[int, list[tuple[int, int, int]]], work: Work) ->
 
 
 def carry_out(key: bytes, work: Work) -> None:
-    """What a datanode does with a row of the deletedBlocks log: its container loses the blocks, once."""
+    """Do a datanode's work for a row of the deletedBlocks log: remove the blocks from their container, once."""
     row = work.table(DELETED_BLOCKS_TABLE).get(key)
     if row is None:
         return

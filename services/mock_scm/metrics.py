@@ -1,4 +1,4 @@
-"""What the mock storage container manager reports."""
+"""The metrics of the mock storage container manager."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 
 
 class GroupOutcome(StrEnum):
-    """What became of one block group of a deletion."""
+    """The outcome of one block group of a deletion."""
 
     DELETED = "deleted"
     ABSENT = "absent"

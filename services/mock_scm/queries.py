@@ -1,4 +1,4 @@
-"""What may be asked of the mock storage container manager: for its HTTP interface and for tests."""
+"""Reads of the mock storage container manager, for its HTTP interface and for tests."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from services.storage.tables import TableDefinition, TablesReader
 
 @dataclass(frozen=True, slots=True)
 class BucketInventory:
-    """What one bucket has in the store."""
+    """The blocks of one bucket in the store."""
 
     bucket_id: int
     size_bytes: int
@@ -33,21 +33,21 @@ class BucketInventory:
 
 @dataclass(frozen=True, slots=True)
 class InventoryPage:
-    """Some runs of the inventory, and where the next page starts (empty: there is none)."""
+    """Some runs of the inventory, and the key at which the next page starts; empty if there is none."""
 
     rows: tuple[InventoryRow, ...]
     next_key: bytes
 
 
 def exist(tables: TablesReader, runs: Iterable[BlockRun]) -> list[bool]:
-    """For each run of blocks whether it is in the store."""
+    """Return for each run of blocks whether it is in the store."""
     table = tables.table(INVENTORY_TABLE)
     rows = ((run, table.get(inventory_key(run.container_id, run.first_local_id))) for run in runs)
     return [row is not None and row.blocks == run for run, row in rows]
 
 
 def totals(tables: TablesReader) -> ScmTotals:
-    """Sums over the inventory, and what is still to be deleted."""
+    """Return sums over the inventory, and the number of pending deletions."""
     state = scm_state(tables)
     return ScmTotals(
         mark_txn=local_id_txn(state.mark_local_id),
@@ -60,12 +60,12 @@ def totals(tables: TablesReader) -> ScmTotals:
 
 
 def containers(tables: TablesReader) -> list[ContainerRow]:
-    """Every container, oldest first."""
+    """Return every container, oldest first."""
     return [row for _, row in tables.table(CONTAINER_TABLE).scan()]
 
 
 def pending_deletions(tables: TablesReader) -> int:
-    """Deletions that wait for their blocks or their time, and rows that the datanodes have yet to carry out."""
+    """Return the number of deletions that wait for their blocks or time, and of rows left for the datanodes."""
     tables_of_deletions: tuple[TableDefinition[Any], ...] = (
         WAITING_DELETION_TABLE,
         DELAYED_DELETION_TABLE,
@@ -75,7 +75,7 @@ def pending_deletions(tables: TablesReader) -> int:
 
 
 def by_bucket(tables: TablesReader) -> dict[int, BucketInventory]:
-    """What each bucket has in the store: reads the whole inventory."""
+    """Return the blocks of each bucket in the store. It reads the whole inventory."""
     found: dict[int, BucketInventory] = {}
     for _, row in tables.table(INVENTORY_TABLE).scan():
         before = found.get(row.bucket_id) or BucketInventory(row.bucket_id, 0, 0, 0)
@@ -89,7 +89,7 @@ def by_bucket(tables: TablesReader) -> dict[int, BucketInventory]:
 
 
 def inventory_page(tables: TablesReader, start_key: bytes = b"", max_rows: int = 1_000) -> InventoryPage:
-    """Runs of the inventory by container and local id, from a key on."""
+    """Return at most ``max_rows`` runs of the inventory, by container and local id, from ``start_key`` on."""
     rows: list[InventoryRow] = []
     for key, row in tables.table(INVENTORY_TABLE).scan(start_key):
         if len(rows) == max_rows:

@@ -1,8 +1,7 @@
 """The mock storage container manager of one shard.
 
-It answers for blocks as a real one has to (``docs/scm-contract.md``), and it can be told to misbehave: to be slow, to
-fail, to answer twice. What it is told to delete is written to its deletedBlocks log; its datanodes, which are mock
-too, carry that out in a later unit of work.
+It keeps the contract of a block store (``docs/scm-contract.md``). Switches make it slow, make it fail, or make it
+answer twice. Deletions are written to its deletedBlocks log; its mock datanodes carry them out in a later unit of work.
 """
 
 from __future__ import annotations
@@ -62,14 +61,14 @@ class MockScmService(RememberingService):
         self._settings = settings or MockScmSettings()
         self._metrics = metrics or MockScmMetrics(CollectorRegistry())
         self._is_reported = False
-        # Keys of three tables in order, so that looking whether anything is due costs nothing.
+        # Sorted keys of three tables, so that a check for due work reads no table.
         self._waiting: list[bytes] = []
         self._delayed: list[bytes] = []
         self._logged: list[bytes] = []
         self._written_log_rows = 0
 
     def read_memory(self, tables: Work | TablesReader) -> None:
-        """Read from the tables everything that is kept in memory."""
+        """Replace the state in memory with the state of the tables."""
         self._waiting = [key for key, _ in tables.table(WAITING_DELETION_TABLE).scan()]
         self._delayed = [key for key, _ in tables.table(DELAYED_DELETION_TABLE).scan()]
         self._logged = [key for key, _ in tables.table(DELETED_BLOCKS_TABLE).scan()]
@@ -114,7 +113,7 @@ class MockScmService(RememberingService):
         _insert(self._delayed, key)
 
     def _delete_when_known(self, command: DeleteBlocks, work: Work) -> None:
-        """A block that was not reported yet cannot be told from one that is deleted already: wait for the report."""
+        """Delete blocks, once all are reported as written: an unreported block looks like one that is deleted."""
         groups = command.groups
         lasts = (first + count - 1 for first, count in zip(groups.first_local_ids, groups.block_counts, strict=True))
         newest = max(lasts, default=0)
@@ -145,7 +144,7 @@ class MockScmService(RememberingService):
         self._metrics.deleted_bytes.inc(removal.deleted_bytes)
 
     def _refused(self, command: DeleteBlocks) -> set[int]:
-        """Places of the groups that it was told to fail."""
+        """Return the places of the groups that the switches make fail."""
         if not (self.switches.is_failing or self.switches.failing_buckets or self.switches.fail_share):
             return set()
         groups = block_groups(command.groups)
@@ -160,7 +159,7 @@ class MockScmService(RememberingService):
         return crc32(identity) < self.switches.fail_share * (1 << 32)
 
     def _pass_barrier(self, barrier: Barrier, work: Work) -> None:
-        """Answer behind everything before it, and count what was deleted since the last one and what is left."""
+        """Send the barrier on after all earlier answers, with the deletions since the last barrier and those left."""
         state = inventory.scm_state(work)
         done = state.deletion_txn - inventory.scm_state(work, BARRIER_STATE_KEY).deletion_txn
         work.table(SCM_STATE_TABLE).put(BARRIER_STATE_KEY, state)
@@ -168,7 +167,7 @@ class MockScmService(RememberingService):
         work.send(SCM_REPLIES, ScmReply(replace(barrier, work=barrier.work + done + left)))
 
     def do_due(self, now_ms: int, work: Work) -> None:
-        """Carry out deletions that are no longer delayed, and what the datanodes find in the log."""
+        """Carry out deletions whose delay is over, and the datanodes' work for rows of the log."""
         due = bisect_right(self._delayed, now_ms, key=order_of_key)
         for key in self._delayed[: min(due, self._settings.max_deletions_per_tick)]:
             row = work.table(DELAYED_DELETION_TABLE).get(key)
@@ -183,7 +182,7 @@ class MockScmService(RememberingService):
         del self._logged[:carried_out]
 
     def end_batch(self, work: Work) -> None:
-        """Report; what was logged in this unit of work is for the datanodes from the next one on."""
+        """Report the gauges. The datanodes get the log rows of this unit of work from the next one on."""
         self._written_log_rows = len(self._logged)
         if work.is_changed() or not self._is_reported:
             self._is_reported = True
@@ -193,7 +192,7 @@ class MockScmService(RememberingService):
 
 
 def _insert(keys: list[bytes], key: bytes) -> None:
-    """A command that came twice waits once."""
+    """Insert a key into a sorted list, unless it is in it: a repeated command waits once."""
     place = bisect_left(keys, key)
     if keys[place : place + 1] != [key]:
         keys.insert(place, key)

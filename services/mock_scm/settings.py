@@ -1,4 +1,4 @@
-"""What may be set for the mock storage container manager, and what may be switched while it runs."""
+"""Settings of the mock storage container manager, and switches that can be changed while it runs."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ containerTable       containerId                a container and what is in it
 deletedBlocksTable   delTxnId                   blocks that the datanodes have yet to remove
 waitingDeletionTable untilLocalId/task/attempt  a deletion of blocks that are not known yet
 delayedDeletionTable due/task/attempt           a deletion that is carried out later
-scmStateTable        now, barrier               the counters, and what they were when the last barrier passed
+scmStateTable        now, barrier               the counters, and their values when the last barrier passed
 ==================== ========================== ==========================================================
 
 All numbers are 16 hex digits, so that the order of keys is the order of numbers.
@@ -43,20 +43,20 @@ BARRIER_STATE_KEY = b"barrier"
 
 
 def number_key(number: int) -> bytes:
-    """containerTable and deletedBlocksTable."""
+    """Return a key of containerTable or deletedBlocksTable."""
     return b"%016x" % number
 
 
 def inventory_key(container_id: int, first_local_id: int) -> bytes:
-    """inventoryTable."""
+    """Return a key of inventoryTable."""
     return b"%016x/%016x" % (container_id, first_local_id)
 
 
 def deletion_key(order: int, command: DeleteBlocks) -> bytes:
-    """waitingDeletionTable by local id and delayedDeletionTable by time."""
+    """Return a key of waitingDeletionTable, with a local id as order, or of delayedDeletionTable, with a time."""
     return b"%016x/%016x/%08x" % (order, command.task, command.attempt)
 
 
 def order_of_key(key: bytes) -> int:
-    """The local id or time in a key of waitingDeletionTable or delayedDeletionTable."""
+    """Return the local id or time in a key of waitingDeletionTable or delayedDeletionTable."""
     return int(key[:16], 16)

@@ -1,1 +1,1 @@
-"""The composition root: what the plane stands on, and the one place where its services meet in a process."""
+"""The composition root: brokers, processes and upkeep of a plane, and the plane that runs in one process."""

@@ -1,4 +1,4 @@
-"""Snapshots: names and states, the two chains, clean flags, sizes, and the request to settle.
+"""Snapshots: names and states, the two chains, deep-clean flags, sizes, and settling.
 
-Owns snapshotInfoTable. What a snapshot holds is metadata's; the two meet in the topics.
+The service owns snapshotInfoTable. Metadata owns the contents of snapshots. The two exchange messages only.
 """

@@ -18,7 +18,7 @@ from services.snapshots.settings import SnapshotsSettings
 
 
 def build(settings: ServiceSettings, registry: CollectorRegistry) -> ServiceParts:  # noqa: ARG001 it needs none
-    """The parts of this service."""
+    """Return the parts of this service."""
     limits, metrics = read_limits(SnapshotsSettings, "snapshots"), SnapshotsMetrics(registry)
     return ServiceParts(
         make_service=lambda _: SnapshotsService(limits, metrics), routes=routes, why_unready=_why_unready

@@ -1,7 +1,8 @@
-"""Whether who sent a command may do it: key_deletion by its signature, people by what they own.
+"""Authorization of commands: key_deletion by its signature, users by their signature and the buckets that they own.
 
-Who owns a bucket is metadata's to know. A create is decided there; everything else by the owner that came back with
-the bucket's newest snapshot. Of a bucket without snapshots only administrators may set a policy or a consumer.
+Metadata knows the owners of buckets and sends the owner with each capture. This service uses the owner of the bucket's
+newest snapshot. In a bucket without snapshots metadata decides about a create, and only administrators may set a
+policy or a consumer.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from services.snapshots.state.rows import SnapshotRows
 from services.snapshots.state.tables import SECRET_TABLE, ReadableTables
 
 _ADMINISTRATORS_ONLY = (SetSecret, records.ResolveDeadLetter, records.Settle)
-"""A settle ends undo windows and passes the pace of everybody's deletions."""
+"""Commands for administrators only. A settle ends undo windows and bypasses claim rates and hours for all users."""
 
 
 class Access:
-    """Knows who has a secret, and asks for signatures once an administrator has one."""
+    """Checks signatures and permissions. Signatures are required once an administrator has a secret."""
 
     def __init__(self, rows: SnapshotRows) -> None:
         self._rows = rows
@@ -32,18 +33,18 @@ class Access:
 
     @property
     def is_on(self) -> bool:
-        """Whether commands must be signed."""
+        """Return whether commands must be signed."""
         return self._signers.is_on
 
     def restore(self, tables: ReadableTables) -> None:
-        """Start from the table."""
+        """Read the secrets from the table."""
         self._signers.restore(row for _, row in tables.table(SECRET_TABLE).scan())
 
     def check_service(self, message: Message, command: SnapshotCommand) -> None:
-        """Refuse a service's command that it has not signed.
+        """Check that a service has signed its command.
 
         Raises:
-            InvalidMessageError: it goes to the dead letters.
+            InvalidMessageError: the signature is missing or wrong; the loop dead-letters the command.
         """
         if not self._signers.is_on:
             return
@@ -53,7 +54,7 @@ class Access:
             raise InvalidMessageError(str(error)) from error
 
     def check_client(self, message: Message, command: SnapshotCommand) -> None:
-        """Refuse a client's command unless its user has signed it and may do it.
+        """Check that the user of a client's command has signed it and is authorized.
 
         Raises:
             CommandError: PERMISSION_DENIED.
@@ -71,7 +72,7 @@ class Access:
             )
         owner = self._owner(body.volume, body.bucket)
         if owner is None and isinstance(body, records.CreateSnapshot):
-            return  # metadata knows, and its answer decides
+            return  # the owner is not known here: metadata decides
         if not may_manage(role, command.user, owner or ""):
             raise CommandError(
                 ErrorCode.PERMISSION_DENIED,
@@ -87,6 +88,6 @@ class Access:
         """Add, change or remove the secret of a user or a service.
 
         Raises:
-            CommandError: it is refused.
+            CommandError: the change is refused.
         """
         self._signers.set_secret(change, work.table(SECRET_TABLE))

@@ -1,8 +1,8 @@
-"""The dead letters of a shard: each that comes is kept until somebody has dealt with it, and who did so stays known.
+"""The dead letters of a shard. A letter is kept until an operator resolves it; its row then names the operator.
 
-A letter is about one message and one service that could not take it in; the same letter comes again when that service
-repeats itself. Its number is its place in the topic. Whatever a letter says is taken in: one that could not be would
-make another, and so on for ever.
+A letter is about one message that one service could not apply. The service sends the same letter again when it reads
+the message again. The number of a letter is its offset in the topic. Every letter is accepted, whatever it contains:
+a refused letter would cause another letter, without end.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from services.snapshots.state.tables import (
 )
 
 OTHER = "other"
-"""Label of letters that name no service of the plane: somebody else has written them."""
+"""Label of letters that name no service of the plane: an unknown sender has written them."""
 SOURCES = (*DEAD_LETTERS.producers, OTHER)
 MAX_WHO_CHARACTERS, MAX_WHY_CHARACTERS = 128, 1_024
 
 
 class DeadLetters:
-    """Keeps letters and what was done about them; in tables alone, since there may be a great many."""
+    """Stores letters and their resolutions, in tables only: there may be too many letters for memory."""
 
     def __init__(self, metrics: SnapshotsMetrics) -> None:
         self._metrics = metrics
 
     def receive(self, message: Message, letter: DeadLetter, work: Work) -> None:
-        """Keep a letter, unless it is known: then its service has repeated itself."""
+        """Store a letter. A known letter is ignored: its service has sent it again."""
         places = work.table(DEAD_LETTER_PLACE_TABLE)
         place = dead_letter_place_key(letter)
         if places.get(place) is not None:
@@ -64,10 +64,10 @@ class DeadLetters:
         _count(row, 1, work)
 
     def resolve(self, command: ResolveDeadLetter, log_time_ms: int, work: Work) -> None:
-        """Note that somebody has dealt with a letter; its bytes are left to the topic.
+        """Mark a letter as retried or dropped, and delete its bytes here; the topic keeps them.
 
         Raises:
-            CommandError: there is no such letter, or it was dealt with before.
+            CommandError: DEAD_LETTER_NOT_FOUND, DEAD_LETTER_RESOLVED, INVALID_REQUEST.
         """
         table, key = work.table(DEAD_LETTER_TABLE), dead_letter_key(command.number)
         row = table.get(key)
@@ -90,7 +90,7 @@ class DeadLetters:
         _count(row, -1, work)
 
     def report(self, work: Work) -> None:
-        """Say how many are open."""
+        """Set the gauge of open letters."""
         table = work.table(DEAD_LETTER_COUNT_TABLE)
         for source in SOURCES:
             row = table.get(source.encode())
@@ -98,7 +98,7 @@ class DeadLetters:
 
 
 def _count(row: DeadLetterRow, difference: int, work: Work) -> None:
-    """Count a letter that has become open, or is no longer."""
+    """Add ``difference`` to the number of open letters of a letter's service."""
     source = row.service if row.service in DEAD_LETTERS.producers else OTHER
     table = work.table(DEAD_LETTER_COUNT_TABLE)
     before = table.get(source.encode())

@@ -1,4 +1,4 @@
-"""All that snapshots reports. A label's values are a closed set, never a name or an id."""
+"""The metrics of snapshots. A label's values are a closed set, never a name or an id."""
 
 from __future__ import annotations
 

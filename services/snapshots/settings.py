@@ -1,4 +1,4 @@
-"""What may be set for the snapshots service."""
+"""Settings of the snapshots service."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Verifying the ledger: the command log is replayed by code that shares no rule with the judges, and compared."""
+"""Verify the ledger against a replay of the command log; the replay shares no rule with the judges."""

@@ -1,9 +1,10 @@
-"""What was where in a shard's namespace, and from when to when, told in offsets of the command log.
+"""The history of a shard's namespace: each entry and version with its lifetime, in offsets of the command log.
 
-A version lives from the offset of the command that wrote it to the offset of the one that took it away; a snapshot
-shows it if its own offset lies between. This is what the words mean, and all that a verdict is checked against.
+A version lives from the offset of the command that wrote it to the offset of the command that deleted or replaced it.
+A snapshot holds the version if the snapshot's own offset lies between the two. Verdicts are checked against this
+definition only.
 
-Everything is in a database of SQLite on disk, so that memory stays bounded however long the log is.
+The history is a SQLite database on disk, so that memory stays bounded for a log of any length.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ _DIRECTORIES_BELOW = """
 
 
 class Entry(NamedTuple):
-    """A file or directory at its present place."""
+    """A file or directory at a path."""
 
     object_id: int
     birth: int
@@ -78,7 +79,11 @@ class Version(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """A claim of the log asked for a version when nobody held it: by which death it named it, and between what."""
+    """A claim that named a version while no snapshot held it.
+
+    ``death`` is the death that the claim named. ``previous_txn`` is the last snapshot before the death and
+    ``next_txn`` the first snapshot after the birth, each 0 if there is none.
+    """
 
     claim_txn: int
     death: int
@@ -87,7 +92,7 @@ class Asked(NamedTuple):
 
 
 class Tree(NamedTuple):
-    """A directory that was deleted: of which bucket, at which offset, and whether anything was in it."""
+    """A deleted directory: its bucket, the offset of the deletion, and whether it was empty."""
 
     bucket_id: int
     died: int
@@ -95,7 +100,7 @@ class Tree(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """One claim of the log."""
+    """One claim command of the log."""
 
     txn: int
     time_ms: int
@@ -107,14 +112,14 @@ class Claim(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Where in the log something happened: an offset, and the txn that the shard gave it."""
+    """A position in the log: an offset and the txn that the shard assigned there."""
 
     offset: int
     txn: int
 
 
 class History:
-    """The namespace of one shard through time. Its file is the caller's to remove."""
+    """The namespace of one shard through time. The caller removes the file."""
 
     def __init__(self, file: Path) -> None:
         self._database = sqlite3.connect(file, isolation_level=None, cached_statements=256)
@@ -124,13 +129,13 @@ class History:
         self._run = self._database.execute
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the database file."""
         self._database.close()
 
-    # What is where
+    # Entries
 
     def find(self, parent_id: int, name: str) -> Entry | None:
-        """What is at a place now."""
+        """Return the entry that is at a place now, or None."""
         found = self._run(
             "SELECT object, birth, is_directory FROM entries WHERE parent = ? AND name = ? AND until IS NULL",
             (parent_id, name),
@@ -138,27 +143,27 @@ class History:
         return None if found is None else Entry(found[0], found[1], bool(found[2]))
 
     def has_children(self, parent_id: int) -> bool:
-        """Whether anything is in a directory or bucket now."""
+        """Return whether a directory or bucket has entries now."""
         return bool(
             self._run("SELECT 1 FROM entries WHERE parent = ? AND until IS NULL LIMIT 1", (parent_id,)).fetchone()
         )
 
     def add(self, bucket_id: int, parent_id: int, name: str, entry: Entry, now: Moment) -> None:
-        """Something is at a place from now on."""
+        """Record an entry that is at a place from now on."""
         self._run(
             "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, NULL)",
             (bucket_id, parent_id, name, entry.object_id, entry.birth, entry.is_directory, now.offset),
         )
 
     def leave(self, parent_id: int, name: str, now: Moment) -> None:
-        """Whatever is at a place is not there any more."""
+        """Record that the entry at a place has left it."""
         self._run(
             "UPDATE entries SET until = ? WHERE parent = ? AND name = ? AND until IS NULL",
             (now.offset, parent_id, name),
         )
 
     def leave_tree(self, bucket_id: int, directory_id: int, now: Moment) -> None:
-        """A directory is deleted: whatever is below it is not there any more, and dies."""
+        """Record the deletion of a directory: all entries below it leave and their versions die."""
         is_empty = not self.has_children(directory_id)
         self._run("INSERT INTO trees VALUES (?, ?, ?, ?, ?)", (directory_id, now.txn, bucket_id, now.offset, is_empty))
         if is_empty:
@@ -173,17 +178,17 @@ class History:
         self._run("UPDATE entries SET until = ? WHERE until IS NULL AND parent IN (SELECT id FROM tree)", (now.offset,))
 
     def tree(self, directory_id: int, death: int) -> Tree | None:
-        """A directory that was deleted at a txn, unless it has come back."""
+        """Return the directory that was deleted at a txn, or None if it was undeleted or is unknown."""
         found = self._run(
             "SELECT bucket, died, is_empty FROM trees WHERE object = ? AND death = ?", (directory_id, death)
         ).fetchone()
         return None if found is None else Tree(found[0], found[1], bool(found[2]))
 
     def bring_back_tree(self, directory_id: int, death: int, tree: Tree, now: Moment) -> None:
-        """What died below a directory with it lives on; the directory itself gets its place apart.
+        """Restore the entries and versions that were deleted together with a directory, but not its own entry.
 
-        A command that deletes a directory with something in it deletes nothing else: whatever left at its offset was
-        below.
+        The caller adds the directory's own entry. Entries are found by the offset of the deletion: a command that
+        deletes a directory with content deletes nothing else.
         """
         self._run("DELETE FROM trees WHERE object = ? AND death = ?", (directory_id, death))
         if tree.is_empty:
@@ -199,7 +204,7 @@ class History:
         )
 
     def roll_back(self, bucket_id: int, snapshot_offset: int, rollback_id: str, now: Moment) -> None:
-        """A bucket is again what it was at an offset: what came since dies, what went since is back."""
+        """Set a bucket back to an offset: newer entries leave, their versions die, missing entries return."""
         for table in ("target", "gone", "back"):
             self._run(f"DROP TABLE IF EXISTS temp.{table}")
         self._run(
@@ -241,7 +246,7 @@ class History:
     def write(
         self, bucket_id: int, object_id: int, birth: int, size_bytes: int, blocks: BlockRun | None, now: Moment
     ) -> None:
-        """A version is committed."""
+        """Record a committed version."""
         run = (None,) * 4
         if blocks is not None:
             run = (blocks.container_id, blocks.first_local_id, blocks.block_count, blocks.block_size_bytes)  # type: ignore[assignment]
@@ -252,14 +257,14 @@ class History:
         )
 
     def die(self, object_id: int, birth: int, now: Moment) -> None:
-        """A version is taken away."""
+        """Record the death of a version."""
         self._run(
             "UPDATE versions SET died = ?, death = ? WHERE object = ? AND birth = ?",
             (now.offset, now.txn, object_id, birth),
         )
 
     def bring_back(self, version: Version, now: Moment) -> None:
-        """A dead version lives on, and whoever asked for it before has asked in vain."""
+        """Make a dead version live again and drop all earlier claims of it."""
         name = (version.object_id, version.birth)
         self._run(
             "UPDATE versions SET died = NULL, death = NULL, rollback = NULL, claim = NULL, previous = NULL, "
@@ -269,7 +274,7 @@ class History:
         self._run("DELETE FROM asked_again WHERE object = ? AND birth = ?", name)
 
     def hand_over(self, version: Version, object_id: int, now: Moment) -> None:
-        """A dead version's blocks are those of a new one from now on, and the old one is no more."""
+        """Move a dead version's blocks to a new version born now, and remove the old version."""
         self._run(
             "INSERT INTO versions (object, birth, bucket, born, container, first_block, blocks, block_bytes, bytes) "
             "SELECT ?, ?, bucket, ?, container, first_block, blocks, block_bytes, bytes FROM versions "
@@ -280,12 +285,12 @@ class History:
             self._run(f"DELETE FROM {table} WHERE object = ? AND birth = ?", (version.object_id, version.birth))  # noqa: S608  names of ours
 
     def version(self, object_id: int, birth: int) -> Version | None:
-        """A version, whatever has become of it."""
+        """Return a version, live or dead, or None."""
         found = self._run("SELECT * FROM versions WHERE object = ? AND birth = ?", (object_id, birth)).fetchone()
         return None if found is None else _version(found)
 
     def kept(self) -> Iterator[tuple[int | None]]:
-        """First blocks of all versions that have a row: those that live, and dead ones with blocks."""
+        """Return the first block of each live version and of each dead version with blocks left."""
         return self._run(
             "SELECT first_block FROM versions WHERE finish IS NULL AND (died IS NULL OR first_block IS NOT NULL)"
         )
@@ -293,11 +298,14 @@ class History:
     # Claims
 
     def note_claim(self, claim: Claim) -> None:
-        """The log has a claim."""
+        """Record a claim command."""
         self._run("INSERT INTO claims VALUES (?, ?, ?, ?, ?, ?)", claim)
 
     def ask(self, version: Version, asked: Asked) -> None:
-        """A claim asks for a dead version that nobody holds. Whether it got it, its ledger record says."""
+        """Record that a claim names a dead version which no snapshot holds.
+
+        Whether metadata granted the claim is not known here: the ledger row names the claim.
+        """
         if version.claim_txn is None:
             self._run(
                 "UPDATE versions SET claim = ?, death = ?, previous = ?, next = ? WHERE object = ? AND birth = ?",
@@ -308,7 +316,7 @@ class History:
             self._run("INSERT OR IGNORE INTO asked_again VALUES (?, ?, ?, ?, ?, ?)", (*name, *asked))
 
     def asked(self, version: Version, claim_txn: int) -> Asked | None:
-        """What a claim asked for that could have got a version; None when it could not, or did not ask."""
+        """Return how a claim named a version, or None if it did not name it or a snapshot held the version."""
         if version.claim_txn == claim_txn:
             return Asked(claim_txn, version.death or 0, version.previous_txn or 0, version.next_txn or 0)
         found = self._run(
@@ -318,44 +326,44 @@ class History:
         return None if found is None else Asked(*found)
 
     def note_held(self, version: Version, claim_txn: int, holder_txn: int) -> None:
-        """Somebody asks for a version that a snapshot holds."""
+        """Record the first claim that names a version while a snapshot holds it."""
         self._run(
             "UPDATE versions SET held_claim = ?, holder = ? WHERE object = ? AND birth = ? AND held_claim IS NULL",
             (claim_txn, holder_txn, version.object_id, version.birth),
         )
 
     def note_finish(self, txn: int, time_ms: int) -> None:
-        """The log has a finish."""
+        """Record a finish command."""
         self._run("INSERT INTO finishes VALUES (?, ?)", (txn, time_ms))
 
     def finish(self, version: Version, finish_txn: int) -> None:
-        """A claimed version's blocks are gone."""
+        """Record that the blocks of a claimed version are deleted."""
         self._run(
             "UPDATE versions SET finish = ? WHERE object = ? AND birth = ?",
             (finish_txn, version.object_id, version.birth),
         )
 
     def claim_of(self, txn: int) -> Claim | None:
-        """The claim of a txn."""
+        """Return the claim with this txn, or None."""
         found = self._run("SELECT * FROM claims WHERE txn = ?", (txn,)).fetchone()
         return None if found is None else Claim(*found)
 
     def finish_time_ms(self, txn: int) -> int | None:
-        """Log time of the finish of a txn."""
+        """Return the log time of the finish with this txn, or None."""
         found = self._run("SELECT time_ms FROM finishes WHERE txn = ?", (txn,)).fetchone()
         return None if found is None else int(found[0])
 
-    # What the ledger has of it
+    # Ledger rows
 
     def enter(self, version: Version) -> None:
-        """The ledger has a row of a version."""
+        """Count a ledger row of a version."""
         self._run(
             "UPDATE versions SET entered = entered + 1 WHERE object = ? AND birth = ?",
             (version.object_id, version.birth),
         )
 
     def not_entered(self) -> Iterator[Version]:
-        """Claimed versions that the ledger has no row of, finished or not."""
+        """Return the claimed versions without a ledger row, finished or not."""
         return map(_version, self._run("SELECT * FROM versions WHERE claim IS NOT NULL AND entered = 0"))
 
 

@@ -1,11 +1,11 @@
-"""Replays a shard's command log from its beginning: who was claimed, and who held it then, by offsets alone.
+"""Replay a shard's command log from its beginning: find the claimed versions and their holders from offsets alone.
 
-It knows which commands are refused, since only the others get a txn; but of what the judges know it knows nothing: no
-chain view, no interval of txns, no garbage tables. A deleted tree dies at once here, whenever it is expanded there.
-So whether an undelete came too late is read from metadata's answer, and checked against what lived and died here.
+The replay has to decide which commands are refused, since only the others get a txn. It uses none of the judges'
+state: no chain view, no txn intervals, no garbage tables. A deleted tree dies at once here, although metadata expands
+it later. Whether an undelete came too late is therefore read from metadata's answer and checked against this history.
 
-What a claim asks for is noted with who held it then. Whether metadata let it have that is not asked: a row of the
-ledger names its claim.
+The replay records each version that a claim names, with the snapshot that held it, if any. It does not decide whether
+metadata granted the claim: the ledger row names the claim.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ MAX_ORPHANS = 200
 
 
 class UnknownCommandError(Exception):
-    """A command that this replay was not taught: whatever follows would be numbered wrong."""
+    """The replay does not know a command, so that it cannot number the following txns."""
 
 
 _PERSON = ""
@@ -57,13 +57,13 @@ _STEERING: Mapping[type[Any], tuple[str, ...]] = {
     records.AcceptLostTail: (_PERSON,),
     records.SetFeatureLevel: (_PERSON,),
 }
-"""What steers the shard, and who may send it."""
+"""Commands that control the shard itself, with their allowed senders."""
 
 _BY_ANSWER = (records.Undelete, records.RequeueOrphans, *COLLECTION_COMMANDS)
-"""Commands of which the answer says whether they were refused."""
+"""Commands whose outcome is read from metadata's answer."""
 
 Answers = Callable[[int], MetadataReply | None]
-"""What metadata answered at a txn; None when the txn was not given to a command that was answered."""
+"""Return metadata's answer at a txn, or None when no answered command got this txn."""
 
 
 class _RefusedError(Exception):
@@ -76,7 +76,7 @@ class _DeadLetteredError(Exception):
 
 @dataclass(slots=True)
 class _Bucket:
-    """A bucket, and its live snapshots in the order of the log: where each was taken, and its txn."""
+    """A bucket, and its live snapshots in log order: the offset, the txn and the id of each."""
 
     bucket_id: int
     is_tree: bool
@@ -89,7 +89,7 @@ class _Bucket:
 
 @dataclass(slots=True)
 class _Rollback:
-    """A rollback: the txns of its pages so far."""
+    """A rollback: its last page and the txns of its pages so far."""
 
     page: int
     txns: list[int]
@@ -97,10 +97,10 @@ class _Rollback:
 
 
 class LogReplay:
-    """One shard, from an empty disk on.
+    """Replays one shard, starting from an empty disk.
 
-    ``rollback_ends`` says on which page each rollback ended, ``answers`` what metadata answered; ``note`` is told what
-    should not have been done.
+    ``rollback_ends`` holds the last page of each rollback, ``answers`` returns metadata's answers, and ``note`` is
+    called with each finding about an undelete or requeued orphans.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class LogReplay:
         shard: int,
         history: History,
         rollback_ends: Mapping[str, int],
-        answers: Answers = lambda txn: None,  # noqa: ARG005  a log without an undelete needs none
+        answers: Answers = lambda txn: None,  # noqa: ARG005  enough for a log without commands of _BY_ANSWER
         note: Callable[[Finding], None] = lambda finding: None,  # noqa: ARG005
     ) -> None:
         self.history = history
@@ -128,7 +128,7 @@ class LogReplay:
         self._ids_of_names: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
         self._snapshots: dict[str, _Bucket] = {}
         self._uncaptured: set[str] = set()
-        """Snapshots that were dropped before they were taken: they never will be."""
+        """Snapshots that were dropped before they were captured. Later captures of them do nothing."""
         self._rollbacks: dict[tuple[int, str], _Rollback] = {}
         self._pages: dict[str, set[int]] = {}
         self._clients: dict[str, tuple[int, int]] = {}
@@ -161,10 +161,10 @@ class LogReplay:
         }
 
     def apply(self, offset: int, signed: Signed | None) -> None:
-        """Take in the next command; None for one that cannot be read.
+        """Apply the next command; None is an unreadable one. Commands after an accepted lost tail are only counted.
 
         Raises:
-            UnknownCommandError: nothing can be said of what follows.
+            UnknownCommandError: the replay does not know the command.
         """
         self.commands += 1
         if signed is None or self.lost_tail_offset is not None:
@@ -213,7 +213,7 @@ class LogReplay:
             self._send_collection(command)
 
     def _is_new(self, command: MetadataCommand) -> bool:
-        """Whether a client's command is none that it has sent before."""
+        """Record the number of a client's command. Return False when the client already sent this or a later one."""
         if command.number <= self._clients.get(command.client_id, (0, 0))[0]:
             return False
         self._clients[command.client_id] = (command.number, self._time_ms)
@@ -239,17 +239,17 @@ class LogReplay:
             raise UnknownCommandError(f"offset {self._now.offset} holds a {type(body).__name__}")
 
     def _steer(self, body: Any) -> None:
-        """Carry out what steers the shard itself."""
+        """Apply a command that controls the shard itself."""
         if isinstance(body, records.GrantContainer):
             self._container_id = max(self._container_id, body.container_id)
         elif isinstance(body, records.StopClaims):
             self.txn = self._now.txn
         elif isinstance(body, records.AcceptLostTail):
-            # What the lost commands did is in the database and in no log: from here on nothing can be replayed.
+            # The effects of the lost commands are in metadata's database but in no log, so the replay ends here.
             self.lost_tail_offset = self._now.offset
 
     def _nothing(self, body: Any) -> None:
-        """It takes a txn, and changes neither what lives nor what is claimed."""
+        """Do nothing: the command gets a txn, but changes neither live versions nor claims."""
 
     # Volumes and buckets
 
@@ -284,7 +284,7 @@ class LogReplay:
         del self._buckets[body.volume, body.bucket]
 
     def _bucket(self, body: Any) -> _Bucket:
-        """The bucket that a command is about: not while it is being rolled back."""
+        """Return the bucket that a command names. Refuse the command if it is missing or being rolled back."""
         bucket = self._buckets.get((body.volume, body.bucket))
         _require(bucket is not None and not bucket.fence)
         assert bucket is not None  # noqa: S101  it was required
@@ -330,7 +330,10 @@ class LogReplay:
         return BlockRun(self._container_id, first, count, body.block_size_bytes, body.size_bytes)
 
     def _walk(self, bucket: _Bucket, path: str) -> tuple[int, list[str]]:
-        """The last directory on a path that is there, and the names of those that are not; refused on a file."""
+        """Return the id of the last existing directory on a path, and the names of the missing ones below it.
+
+        Refuse the command if a file is on the path.
+        """
         parent_id = bucket.bucket_id
         names = path.split("/") if path else []
         for place, name in enumerate(names):
@@ -347,7 +350,7 @@ class LogReplay:
         return made.object_id
 
     def _find(self, bucket: _Bucket, path: str) -> tuple[int, str, Entry | None]:
-        """Where a path leads in a tree, and what is there; the root is nothing."""
+        """Return the parent id, name and entry of a path in a tree. The entry is None if missing or the root."""
         directory, slash, name = path.rpartition("/")
         parent_id, missing = self._walk(bucket, directory or slash)
         return parent_id, name, None if missing or not name else self.history.find(parent_id, name)
@@ -356,7 +359,7 @@ class LogReplay:
         self._delete_one(self._bucket(body), body.key)
 
     def _delete_keys(self, body: records.DeleteKeys) -> None:
-        """Each for itself."""
+        """Delete each key on its own: a key that cannot be deleted does not stop the others."""
         bucket = self._bucket(body)
         _require(1 <= len(body.keys) <= MAX_KEYS)
         for key in body.keys:
@@ -422,7 +425,7 @@ class LogReplay:
     def _target_of(self, bucket: _Bucket, target: str) -> Entry | None:
         try:
             return self._find(bucket, target)[2]
-        except _RefusedError:  # a file on the way: nothing is there
+        except _RefusedError:  # a file on the path: the target does not exist
             return None
 
     def _move(self, bucket: _Bucket, source: tuple[int, str], target: tuple[int, str], moved: Entry) -> None:
@@ -438,7 +441,7 @@ class LogReplay:
             parent_id = self._add_directory(bucket, parent_id, name)
 
     def _requeue_orphans(self, command: MetadataCommand, body: records.RequeueOrphans) -> None:
-        """Of the pages of a search the last one does something: which one that is, the answer tells."""
+        """Apply the last page of an orphan search; earlier pages change nothing. The answer shows which is the last."""
         answer = self._answers(self._now.txn)
         if answer is None or (answer.client_id, answer.number) != (command.client_id, command.number):
             return
@@ -455,7 +458,7 @@ class LogReplay:
         self.txn = self._now.txn
 
     def _require_orphans(self, body: records.RequeueOrphans) -> None:
-        """Whoever answered that blocks are orphans must have seen what this history sees."""
+        """Refuse the blocks unless they are orphans according to this history, too."""
         bucket = self._by_id.get(body.bucket_id)
         runs, txn = body.blocks, self._now.txn
         _require(0 < len(runs) <= MAX_ORPHANS and len({run.first_local_id for run in runs}) == len(runs))
@@ -470,20 +473,20 @@ class LogReplay:
         for (first_block,) in self.history.kept():
             _require(first_block is None or local_id_txn(first_block) not in wanted)
 
-    # What may be claimed, and when
+    # Collection commands
 
     def _send_collection(self, command: MetadataCommand) -> None:
-        """Whether something is paused is not asked here, but the command may have got a txn."""
+        """Advance the txn if the answer shows that the command got one. The collection state is not replayed."""
         body: Any = command.body
         answer = self._answers(self._now.txn)
         is_mine = answer is not None and (answer.client_id, answer.number) == (command.client_id, command.number)
         if answer is not None and is_mine and answer.committed is not None and answer.committed.keys is None:
             named = self._ids_of_names[body.volume, body.bucket] if body.volume else {0}
-            # One without a number is told by what it is about.
+            # A command without a number is matched to the answer by its object id.
             if command.number or answer.committed.object_id in named:
                 self.txn = self._now.txn
 
-    # What comes back
+    # Undelete
 
     def _undelete(self, command: MetadataCommand, body: records.Undelete) -> None:
         answer = self._answers(self._now.txn)
@@ -492,7 +495,7 @@ class LogReplay:
             return
         answered_id = answer.committed.object_id
         if answered_id != body.object_id and object_txn(answered_id) != self._now.txn:
-            return  # of somebody else who does not number commands
+            return  # the answer belongs to another command without a number
         bucket = self._buckets.get((body.volume, body.bucket))
         try:
             _require(bucket is not None and not bucket.fence)
@@ -503,7 +506,7 @@ class LogReplay:
                 self._undelete_key(bucket, body, answered_id)
         except (_RefusedError, InvalidNameError):
             if not command.number:
-                return  # as above: the next command like it may get this txn
+                return  # without a number the answer may belong to a later command, which then gets this txn
             self._note_return(bucket, body, "was brought back, and was not there to come back, or its place was taken")
         self.undeletes += 1
         self.txn = self._now.txn
@@ -539,7 +542,7 @@ class LogReplay:
         self.history.add(bucket.bucket_id, parent_id, name, back, self._now)
 
     def _free_place(self, bucket: _Bucket, path: str) -> tuple[int, str]:
-        """Where something goes that comes back; directories that are missing on the way are made."""
+        """Return the parent id and name for an undeleted entry, creating missing directories; refuse a taken path."""
         check_key_path(path, is_tree=bucket.is_tree)
         if not bucket.is_tree:
             _require(self.history.find(bucket.bucket_id, path) is None)
@@ -641,11 +644,14 @@ class LogReplay:
         self.history.ask(version, Asked(self._now.txn, death, previous_txn, next_txn))
 
     def _dead(self, bucket_id: int, named_id: int, birth: int, death: int) -> Version | None:
-        """A dead version with blocks, by its name."""
+        """Return the version with blocks that these names denote, or None.
+
+        ``death`` must be the version's own, or the txn of a page of the rollback that deleted it.
+        """
         version = self.history.version(named_id, birth)
         if version is None or version.bucket_id != bucket_id or version.first_local_id is None:
             return None
-        # A rollback buries page by page, and all at once here: any of its pages may be the death.
+        # metadata rolls back page by page, this replay at once: any page's txn may be the death.
         pages = self._pages.get(version.rollback, set()) if version.rollback else set()
         return version if death == version.death or death in pages else None
 
@@ -661,7 +667,7 @@ class LogReplay:
 
 
 def _require(is_so: bool) -> None:
-    """Refuse the command unless something is so."""
+    """Refuse the command unless the condition holds."""
     if not is_so:
         raise _RefusedError
 

@@ -1,4 +1,4 @@
-"""What verifying a shard's ledger has found."""
+"""The report of a ledger verification."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ MAX_EXAMPLES = 1_000
 
 
 class FindingKind(StrEnum):
-    """What is wrong with a row of the ledger, for want of one, or with an undelete; the worst first."""
+    """Kinds of errors in a ledger row, a missing ledger row or an undelete, most severe first."""
 
     FREED_WHILE_LIVE = "FREED_WHILE_LIVE"
     FREED_WHILE_HELD = "FREED_WHILE_HELD"
@@ -25,12 +25,12 @@ class FindingKind(StrEnum):
 
 
 LOSSES = (FindingKind.FREED_WHILE_LIVE, FindingKind.FREED_WHILE_HELD, FindingKind.UNKNOWN_VERSION)
-"""Blocks went that somebody needed, or that nobody can say anything of."""
+"""Kinds where live or held blocks were freed, or blocks of a version that is not in the log."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong. Ids are 0 where there are none."""
+    """One error. Ids that do not apply are 0."""
 
     kind: FindingKind
     bucket_id: int
@@ -44,9 +44,10 @@ class Finding:
 
 @dataclass(slots=True)
 class VerifyReport:
-    """One shard. Bytes are those of the blocks; ``txn`` is how far the log was replayed.
+    """Result of one shard.
 
-    ``undeletes`` are those that metadata has answered with success: each was checked, too.
+    All sizes are block bytes. ``txn`` is the last replayed txn. ``undeletes`` counts the undeletes that metadata
+    answered with success; each was checked.
     """
 
     shard: int
@@ -68,16 +69,16 @@ class VerifyReport:
 
     @property
     def is_clean(self) -> bool:
-        """Whether nothing is wrong."""
+        """Return whether there are no findings."""
         return not self.findings
 
     @property
     def has_losses(self) -> bool:
-        """Whether something went that was needed."""
+        """Return whether a finding is one of ``LOSSES``."""
         return any(kind in self.findings for kind in LOSSES)
 
     def add(self, finding: Finding) -> None:
-        """Count a finding, and keep it while there is room."""
+        """Count a finding and keep it as an example, at most ``MAX_EXAMPLES``."""
         self.findings[finding.kind] = self.findings.get(finding.kind, 0) + 1
         if len(self.examples) < MAX_EXAMPLES:
             self.examples.append(finding)

@@ -1,4 +1,4 @@
-"""Holds the ledger against the replayed log: each row against what the log says of that version, and none missing."""
+"""Compare the ledger with the replayed log: each ledger row with the version in the log, and missing rows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from services.verifier.report import Finding, FindingKind, VerifyReport
 
 
 class Verification:
-    """Compares the ledger of one shard, message by message, with the history that its log tells."""
+    """Compare the ledger of one shard, message by message, with the history replayed from the command log."""
 
     def __init__(self, report: VerifyReport, history: History) -> None:
         self.report = report
@@ -20,7 +20,7 @@ class Verification:
         self._newest_finish = 0
 
     def receive(self, message: LedgerRows | None, offset: int) -> None:
-        """Compare the next message; None for one that cannot be read. A message that comes again says the same."""
+        """Compare the next message; None is an unreadable one. Rows of a repeated message are counted apart."""
         try:
             rows = [] if message is None else list(ledger_rows(message))
         except LedgerError as error:
@@ -81,7 +81,7 @@ class Verification:
     def _differences(self, row: LedgerRow, version: Version, asked: Asked) -> Iterator[tuple[FindingKind, str]]:
         claim = self._history.claim_of(asked.claim_txn)
         facts = row.claim
-        if claim is None:  # whatever was asked for was asked for by one of the log's
+        if claim is None:  # note_claim stored each claim before its rows
             raise AssertionError(version)
         pairs: tuple[tuple[str, Any, Any], ...] = (
             ("death", row.death, asked.death),
@@ -105,7 +105,11 @@ class Verification:
                 yield FindingKind.DIFFERENT, f"{name}: the ledger says {entered}, the log {reported}"
 
     def end(self, complete_txn: int) -> VerifyReport:
-        """Look for what is missing: the ledger has all that was finished up to ``complete_txn``, or should."""
+        """Report finished versions without a ledger row and return the report.
+
+        The ledger must hold every version finished at or below ``complete_txn``. Claimed versions without a row that
+        finish later are counted as unfinished.
+        """
         report = self.report
         complete_txn = max(complete_txn, self._newest_finish)
         for version in self._history.not_entered():
@@ -117,7 +121,7 @@ class Verification:
         return report
 
     def compare_bytes(self, deleted_before: int, deleted_after: int) -> None:
-        """Compare with what the block store has deleted, asked before anything was read and after all was."""
+        """Compare the ledger's bytes with the block store's deleted bytes, read before the replay and after it."""
         report = self.report
         report.deleted_bytes_before, report.deleted_bytes_after = deleted_before, deleted_after
         if report.lost_tail_offset is not None:

@@ -1,1 +1,1 @@
-"""Sources of work, and what plays them on a plane."""
+"""Workloads: their sources and formats, and the code that replays them on a plane."""

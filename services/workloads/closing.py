@@ -1,4 +1,4 @@
-"""What a demonstration does after the last commit: it removes a tree and some snapshots, so that there is garbage."""
+"""The last operations of a demonstration: they delete a tree and some snapshots, so that there is garbage."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,7 +9,7 @@ from services.workloads.workload import DeleteDirectory, DeleteSnapshot, Operati
 
 @dataclass(frozen=True, slots=True)
 class Closing:
-    """The directory to remove (None if removing any would leave nothing) and the snapshots to delete."""
+    """The directory to delete (None if no directory can be deleted without emptying the bucket) and the snapshots."""
 
     directory: str | None
     snapshots: tuple[str, ...]
@@ -21,7 +21,7 @@ def choose_closing(keys: Iterable[str], snapshots: Sequence[str]) -> Closing:
 
 
 def closing_operations(closing: Closing, volume: str, bucket: str) -> Iterator[Operation]:
-    """Yield the operations that a closing consists of."""
+    """Yield the operations of a closing."""
     if closing.directory is not None:
         yield DeleteDirectory(volume, bucket, closing.directory)
     for snapshot in closing.snapshots:
@@ -29,13 +29,16 @@ def closing_operations(closing: Closing, volume: str, bucket: str) -> Iterator[O
 
 
 def _largest_directory(keys: list[str]) -> str | None:
-    """The top-level directory with the most files; inside a directory that is the only one, one further down."""
+    """Return the top-level directory with the most files; below a directory without a sibling, look one level deeper.
+
+    None if the deletion would leave no file.
+    """
     prefix, below = "", keys
     while True:
         file_counts = Counter(k[len(prefix) :].split("/", 1)[0] for k in below if "/" in k[len(prefix) :])
         if not file_counts:
             return prefix.removesuffix("/") if prefix and len(below) < len(keys) else None
-        # Among equals the first by name, so that the choice is the same each time.
+        # Ties go to the first name, so that the choice is deterministic.
         largest = min(file_counts, key=lambda name: (-file_counts[name], name))
         if len(file_counts) > 1:
             return prefix + largest
@@ -44,7 +47,7 @@ def _largest_directory(keys: list[str]) -> str | None:
 
 
 def _first_middle_last(snapshots: Sequence[str]) -> tuple[str, ...]:
-    """Some snapshot always stays; of one alone nothing is deleted."""
+    """Return the first, middle and last snapshot; of 3 the first and last, of 2 the first, of 1 none: one must stay."""
     count = len(snapshots)
     if count < 2:
         chosen: set[int] = set()

@@ -1,4 +1,4 @@
-"""A made-up history for a place without git: seeded, so that the same seed gives the same workload."""
+"""A random history for machines without a git repository. The same seed gives the same workload."""
 
 import hashlib
 from collections.abc import Iterator, Sequence
@@ -28,7 +28,7 @@ _SUFFIXES: Final = (".md", ".py", ".json", ".txt")
 _STARTING_FILES_COUNT: Final = 150
 _LONGEST_CHANGE_COUNT: Final = 25
 _EMPTY_SHARE: Final = 0.02
-# How often a change is of this kind, out of 100.
+# Frequency of each kind of change in percent.
 _WEIGHTS: Final = {
     "overwrite": 58,
     "add": 22,
@@ -41,9 +41,9 @@ _WEIGHTS: Final = {
 
 
 class GeneratedHistory:
-    """Files that are added, edited, moved and deleted like a project's sources; see WorkloadSource.
+    """Adds, edits, moves and deletes files like the sources of a project; see WorkloadSource.
 
-    A "commit" is a batch of changes. There are all kinds of operations, empty directories included.
+    A "commit" is a batch of changes. Empty directories are created, too.
     """
 
     def __init__(
@@ -70,11 +70,11 @@ class GeneratedHistory:
         self._model = NamespaceModel()
 
     def operations(self) -> Iterator[Operation]:
-        """Yield everything that the plane is asked to do, from making the volume to the last commit."""
+        """Yield all operations, from the creation of the volume to the last commit."""
         return self._accepted(self._proposals())
 
     def _accepted(self, proposals: Iterator[Operation]) -> Iterator[Operation]:
-        """Only what a plane would not refuse."""
+        """Yield the proposals that a plane would not refuse."""
         for number, operation in enumerate(proposals):
             try:
                 self._model.apply(number, operation)
@@ -102,7 +102,7 @@ class GeneratedHistory:
         keys, directories = sorted(view.keys), list(view.directories)
         change_count = min(_LONGEST_CHANGE_COUNT, 1 + int(random.expovariate(0.25)))
         for kind in random.choices(list(_WEIGHTS), weights=list(_WEIGHTS.values()), k=change_count):
-            # A file that an earlier change of this commit moved away makes a proposal that is not accepted.
+            # ``keys`` is from before this commit: _accepted drops proposals for files that were moved since.
             yield self._change(random, kind, keys or [_new_path(random)], directories or [_new_directory(random)])
 
     def _change(self, random: Random, kind: str, keys: list[str], directories: list[str]) -> Operation:
@@ -118,7 +118,7 @@ class GeneratedHistory:
             case "make_directory":
                 return MakeDirectory(*place, f"{random.choice(directories)}/{_new_directory(random)}")
             case "delete_directory":
-                # A deep one: few files, so that the tree keeps its size.
+                # Prefer a deep directory: it has few files, so that the tree keeps its size.
                 return DeleteDirectory(*place, max(random.sample(directories, min(3, len(directories))), key=len))
             case _:
                 return self._put(random, _new_path(random) if kind == "add" else random.choice(keys))

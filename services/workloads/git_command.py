@@ -1,6 +1,6 @@
-"""What is read from a git repository, always through the git command and its plumbing.
+"""Read a git repository with git's plumbing commands.
 
-Plumbing commands heed no personal settings of diff and log, so that two people see the same history.
+Plumbing commands ignore a user's settings for diff and log, so that every user gets the same history.
 """
 
 import os
@@ -18,10 +18,10 @@ from services.domain.errors import DeepcleanError
 _SUBMODULE_MODE: Final = "160000"
 _NO_ENTRY_MODE: Final = "000000"
 _READ_BYTES: Final = 1 << 16
-# Both sides of a question to cat-file must fit into a pipe, or git and we wait for each other.
+# A request to cat-file and its answer must each fit into a pipe; otherwise git and this process deadlock.
 _BLOBS_PER_QUESTION: Final = 400
 _RENAME_CANDIDATES_COUNT: Final = 1000
-# A hook's environment would point git at the repository that the hook runs in.
+# Inside a git hook these variables point git at the repository of the hook.
 _FOREIGN_ENVIRONMENT: Final = frozenset(
     {
         "GIT_ALTERNATE_OBJECT_DIRECTORIES",
@@ -37,12 +37,12 @@ _FOREIGN_ENVIRONMENT: Final = frozenset(
 
 
 class GitError(DeepcleanError):
-    """git could not answer; the message says what to do."""
+    """A git command failed; the message names the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A commit of the first-parent history; ``parent`` is None where the history begins."""
+    """A commit of the first-parent history; ``parent`` is None for the first commit."""
 
     commit: str
     parent: str | None
@@ -50,7 +50,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One path's difference between a commit and its first parent. A side that is no file has a blob of None."""
+    """One path's difference between a commit and its first parent. The blob of a side that is not a file is None."""
 
     is_rename: bool
     old_path: bytes
@@ -69,7 +69,7 @@ class TreeFile:
 
 
 def key_of(path: bytes) -> str | None:
-    """The key for a path in git, or None if no key can have that name: keys are UTF-8, paths are any bytes."""
+    """Return the key for a path in git, or None if the path is not UTF-8: git paths are any bytes, keys are UTF-8."""
     try:
         return path.decode()
     except UnicodeDecodeError:
@@ -77,16 +77,16 @@ def key_of(path: bytes) -> str | None:
 
 
 class GitRepository:
-    """Questions to one repository, bare or with a working tree."""
+    """Queries of one repository, bare or with a working tree."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def has_history(self) -> bool:
-        """Say whether ``path`` is the root of a repository that has a commit; a source archive is none, and has none.
+        """Return whether ``path`` is the root of a repository with a commit. False for an unpacked source archive.
 
         Raises:
-            GitError: there is no such directory, or a repository in it that git cannot read.
+            GitError: the directory is missing, or git cannot read the repository in it.
         """
         if not self.path.is_dir():
             raise GitError(f"there is no directory {self.path}: name a clone of a git repository")
@@ -98,7 +98,7 @@ class GitRepository:
                 f"name the root of a whole clone"
             )
         if not self._answer("for-each-ref", "--count=1") and self._is_head_on_branch():
-            return False  # as after ``git init``
+            return False  # the state after ``git init``
         try:
             self._answer("rev-parse", "--verify", "HEAD^{commit}")
         except GitError as error:
@@ -109,7 +109,7 @@ class GitRepository:
         return True
 
     def _looks_like_repository(self) -> bool:
-        """Whether git's files are there, readable or not: beside a working tree, or, of a bare one, by themselves."""
+        """Return whether ``path`` has git's files, of a working tree or a bare repository, readable or not."""
         return (self.path / ".git").exists() or all((self.path / name).exists() for name in ("HEAD", "objects", "refs"))
 
     def _is_head_on_branch(self) -> bool:
@@ -119,13 +119,13 @@ class GitRepository:
             return False
 
     def first_parent_commits(self) -> list[Commit]:
-        """The history of HEAD along first parents, oldest first."""
+        """Return the history of HEAD along first parents, oldest first."""
         lines = self._answer("rev-list", "--first-parent", "--parents", "--reverse", "HEAD", "--").decode()
         columns = [line.split(" ") for line in lines.splitlines()]
         return [Commit(column[0], column[1] if len(column) > 1 else None) for column in columns]
 
     def tags(self) -> dict[str, list[str]]:
-        """The names of all tags by the object that they lead to in the end."""
+        """Return the names of all tags by the object that each finally points to."""
         target_of: dict[str, str] = {}
         for line in self._answer("for-each-ref", "--format=%(objectname) %(refname)", "refs/tags").splitlines():
             target, _, reference = line.decode(errors="replace").partition(" ")
@@ -141,7 +141,7 @@ class GitRepository:
         return names
 
     def changes(self, commits: Sequence[Commit]) -> Iterator[tuple[str, list[Change]]]:
-        """For each commit in turn, what it changes against its parent; a whole tree where there is no parent."""
+        """Yield each commit with its changes against its parent; for a commit without parent, its whole tree."""
         arguments = ["diff-tree", "--stdin", "-r", "-z", "--raw", "--root", "--always", "--no-abbrev"]
         arguments += ["--no-relative", "--find-renames", f"-l{_RENAME_CANDIDATES_COUNT}"]
         with tempfile.TemporaryFile() as questions:
@@ -153,7 +153,7 @@ class GitRepository:
                 yield from _read_changes(_null_terminated(output))
 
     def tree(self, commit: str) -> Iterator[TreeFile]:
-        """Every file and symbolic link below a commit; submodules are left out."""
+        """Yield every file and symbolic link of a commit's tree; submodules are left out."""
         with self._running(["ls-tree", "-r", "-l", "-z", "--full-tree", commit], None) as output:
             for line in _null_terminated(output):
                 description, _, path = line.partition(b"\t")
@@ -163,7 +163,7 @@ class GitRepository:
 
     @contextmanager
     def blob_sizes(self) -> Iterator["BlobSizes"]:
-        """A lasting conversation about the sizes of blobs."""
+        """Run ``git cat-file`` and yield a reader of blob sizes."""
         arguments = ["cat-file", "--batch-check=%(objectname) %(objectsize)"]
         with self._start(arguments, subprocess.PIPE) as process:
             assert process.stdin is not None  # noqa: S101 - both are pipes
@@ -179,7 +179,11 @@ class GitRepository:
 
     @contextmanager
     def _running(self, arguments: list[str], questions: IO[bytes] | None) -> Iterator[IO[bytes]]:
-        """The output of a git command. A command that fails raises, one that nobody reads to its end does not."""
+        """Run a git command and yield its output.
+
+        Raises:
+            GitError: the command failed.
+        """
         with tempfile.TemporaryFile() as complaints:
             with self._start(arguments, questions or subprocess.DEVNULL, complaints) as process:
                 assert process.stdout is not None  # noqa: S101 - it is a pipe
@@ -212,14 +216,18 @@ class GitRepository:
 
 
 class BlobSizes:
-    """Answers how many bytes blobs have."""
+    """Reads blob sizes from a running ``git cat-file``."""
 
     def __init__(self, questions: IO[bytes], answers: IO[bytes]) -> None:
         self._questions = questions
         self._answers = answers
 
     def of(self, blobs: Iterable[str]) -> dict[str, int]:
-        """The size of each of these blobs."""
+        """Return the size of each blob in bytes.
+
+        Raises:
+            GitError: the repository does not have a blob.
+        """
         asked = list(dict.fromkeys(blobs))
         sizes: dict[str, int] = {}
         for start in range(0, len(asked), _BLOBS_PER_QUESTION):
@@ -244,7 +252,7 @@ def _null_terminated(output: IO[bytes]) -> Iterator[bytes]:
 
 
 def _read_changes(tokens: Iterator[bytes]) -> Iterator[tuple[str, list[Change]]]:
-    """Group ``commit (:modes blobs status path [path])*``; a path is never taken for a commit."""
+    """Yield each commit with its changes from the tokens ``commit (:modes blobs status path [path])*``."""
     commit: str | None = None
     changes: list[Change] = []
     for token in tokens:

@@ -1,4 +1,4 @@
-"""Turns the first-parent history of a git repository into a workload for a bucket with directories."""
+"""Convert the first-parent history of a git repository into a workload for a bucket with directories."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,7 +26,7 @@ _LONGEST_SNAPSHOT_NAME: Final = 63
 
 
 def choose_interval(commit_count: int) -> int:
-    """Every how many commits a snapshot is taken when nobody says: 20 to 40 come out, fewer of a short history."""
+    """Return the default number of commits per snapshot: 20 to 40 snapshots result, fewer for a short history."""
     return max(1, -(-commit_count // _MOST_SNAPSHOTS_COUNT))
 
 
@@ -37,7 +37,7 @@ class _Directory:
 
 
 class _KnownTree:
-    """The tree as the plane has it, to see what stands in the way of a path and which directories ran empty."""
+    """The plane's current tree, used to find entries that block a path and directories that became empty."""
 
     def __init__(self) -> None:
         self._root = _Directory()
@@ -60,7 +60,7 @@ class _KnownTree:
         directory.file_count -= 1
         for part in parents:
             child = directory.children[part]
-            assert child is not None  # noqa: S101 - a file is known by all directories above it
+            assert child is not None  # noqa: S101 - add_file added all directories above the file
             directory = child
             directory.file_count -= 1
         del directory.children[name]
@@ -79,7 +79,7 @@ class _KnownTree:
         return self._directory(path) is not None
 
     def is_free(self, key: str) -> bool:
-        """Whether a file can come to be at ``key`` once an empty directory there is out of the way."""
+        """Return whether a file can be created at ``key``, at most after removing a directory without files there."""
         directory = self._root
         for part in key.split("/"):
             if part not in directory.children:
@@ -91,7 +91,7 @@ class _KnownTree:
         return directory.file_count == 0
 
     def remove_empty_directory(self, key: str) -> str | None:
-        """Forget and name the topmost empty directory on the way to ``key``, the last part included."""
+        """Remove and return the topmost empty directory among ``key`` and its parents, or return None."""
         directory = self._root
         parts = key.split("/")
         for depth, part in enumerate(parts, start=1):
@@ -105,7 +105,7 @@ class _KnownTree:
         return None
 
     def remove_directory(self, path: str) -> bool:
-        """Forget an empty directory at exactly this path; say whether there was one."""
+        """Remove the directory at exactly this path; return whether there was one."""
         parent_path, _, name = path.rpartition("/")
         parent = self._directory(parent_path) if parent_path else self._root
         if parent is None or parent.children.get(name) is None:
@@ -125,19 +125,19 @@ class _KnownTree:
 
 @dataclass(slots=True)
 class _CommitPlan:
-    """A commit's changes sorted by what must happen to keys: first deletes, then renames, then puts."""
+    """A commit's changes in the order of execution: deletes, then renames, then puts."""
 
     deletes: list[str] = field(default_factory=list)
-    renames: list[tuple[str, str, str]] = field(default_factory=list)  # from, to, the blob moved to there
+    renames: list[tuple[str, str, str]] = field(default_factory=list)  # from, to, the moved blob
     puts: dict[str, str] = field(default_factory=dict)  # key → blob
 
 
 class GitHistory:
     """A repository's history as a workload; see WorkloadSource.
 
-    ``every`` takes a snapshot after each that many commits, ``uses_tags`` after each tagged one;
-    ``max_commits`` ends the history early, counted from its beginning. Submodules, and paths that are no
-    UTF-8, are left out; how many changes concerned such a path is counted in ``skipped_changes_count``.
+    ``every`` is the number of commits per snapshot; ``uses_tags`` creates a snapshot after each tagged commit instead.
+    ``max_commits`` limits the history to its first commits. Submodules and paths that are not UTF-8 are left out;
+    ``skipped_changes_count`` counts the changes of such paths.
     """
 
     def __init__(
@@ -165,16 +165,16 @@ class GitHistory:
 
     @property
     def commit_count(self) -> int:
-        """How many commits there are to play."""
+        """The number of commits of the history."""
         return len(self._commits)
 
     @property
     def last_commit(self) -> str:
-        """The commit whose tree the active namespace shows in the end."""
+        """The commit whose tree the active namespace must show after the last operation."""
         return self._commits[-1].commit
 
     def operations(self) -> Iterator[Operation]:
-        """Yield everything that the plane is asked to do, from making the volume to the last commit."""
+        """Yield all operations, from the creation of the volume to the last commit."""
         self.commits_read_count = self.skipped_changes_count = 0
         yield CreateVolume(self.volume)
         yield CreateBucket(self.volume, self.bucket, BucketLayout.FILE_SYSTEM_OPTIMIZED)
@@ -189,7 +189,7 @@ class GitHistory:
         if self.commits_read_count != self.commit_count:
             raise GitError(f"git told of {self.commits_read_count} commits, not of {self.commit_count}")
 
-    # ---- which snapshots
+    # ---- snapshots
 
     def _regular_points(self, every: int | None) -> list[SnapshotPoint]:
         interval = every or choose_interval(self.commit_count)
@@ -240,13 +240,13 @@ class GitHistory:
             if not known.has_file(key):
                 known.add_file(key)
             yield PutKey(self.volume, self.bucket, key, size_bytes[blob], blob)
-        # git knows no empty directories.
+        # git does not track empty directories.
         for key in left_behind:
             if (empty := known.remove_empty_directory(key)) is not None:
                 yield DeleteDirectory(self.volume, self.bucket, empty)
 
     def _rename(self, plan: _CommitPlan, known: _KnownTree) -> Iterator[Operation]:
-        """Rename in an order in which each target is free; what only goes round in a circle is put anew."""
+        """Yield the renames in an order in which each target is free. Renames in a cycle become deletes and puts."""
         waiting = plan.renames
         while waiting:
             blocked = []

@@ -1,7 +1,7 @@
-"""Plays a history on a plane and judges the outcome: what ``deepclean git`` and ``make run`` do.
+"""Replay a history on a plane and check the outcome, for ``deepclean git`` and ``make run``.
 
-Played commit by commit; then a tree and some snapshots are removed, the plane settles, and everything that can be
-seen is compared with git itself (or, for a generated history, with a model).
+The history is replayed commit by commit. Then a tree and some snapshots are deleted, the plane settles, and every
+listing is compared with git, or, for a generated history, with a model.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from services.workloads.source import WorkloadSource
 from services.workloads.workload import Operation
 
 SHARD = 0
-"""A history is one volume, and the first volume of a replay goes to the first shard."""
+"""Shard of every history: a history is one volume, and a replay puts its first volume on the first shard."""
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotReport:
-    """One snapshot as a person wants to see it."""
+    """The reported figures of one snapshot."""
 
     name: str
     commit: str
@@ -39,13 +39,13 @@ class SnapshotReport:
     referenced_bytes: int
     exclusive_bytes: int
     frees_bytes: int
-    """What deleting it, and it alone, would free."""
+    """Bytes that deleting this snapshot alone would free."""
     frees_versions: int
 
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """Versions and their bytes; those of zero bytes have no blocks and are not counted."""
+    """Versions and their bytes. Versions of zero bytes have no blocks and are not counted."""
 
     versions: int
     bytes: int
@@ -53,7 +53,7 @@ class Amount:
 
 @dataclass(frozen=True, slots=True)
 class HistoryReport:
-    """What happened, what is there now, and whether it is what it should be."""
+    """The report of a replayed history: its size, its times, the resulting snapshots and the outcome of the check."""
 
     source: str
     commits: int
@@ -63,28 +63,28 @@ class HistoryReport:
     settled_seconds: float
     settle_rounds: int
     versions: dict[str, Amount]
-    """By ``put``, ``live``, ``held``, ``pending``, ``claimed`` and ``freed``."""
+    """Amounts by ``put``, ``live``, ``held``, ``pending``, ``claimed`` and ``freed``."""
     snapshots: list[SnapshotReport]
     removed_directory: str | None
     deleted_snapshots: tuple[str, ...]
     check: dict[str, int]
     """``listing_mismatches``, ``lost``, ``leaked``, ``refused``, ``wrong_sizes``, ``wrong_diffs`` and
-    ``unaccounted_bytes``: all 0."""
+    ``unaccounted_bytes``. All are 0 in a correct run."""
     examples: list[str]
 
     @property
     def is_clean(self) -> bool:
-        """Whether the check found nothing."""
+        """Return whether all counts of the check are 0."""
         return not any(self.check.values())
 
     def to_json(self) -> dict[str, Any]:
-        """The report for programs."""
+        """Return the report as a JSON object."""
         return asdict(self)
 
 
 @dataclass(slots=True)
 class HistoryRun:
-    """One history on one plane."""
+    """The run of one history on one plane."""
 
     plane: Plane
     source: WorkloadSource
@@ -102,7 +102,7 @@ class HistoryRun:
         self._replay = Replay(self.plane)
 
     def run(self) -> HistoryReport:
-        """Play, close, settle, compare."""
+        """Replay the history, delete a tree and some snapshots, settle the plane, and return the compared outcome."""
         started = time.monotonic()
         self.on_stage("playing the history")
         for operation in self.source.operations():
@@ -171,7 +171,10 @@ class HistoryRun:
     def _compare_with_the_one_before(
         self, before: tuple[str, dict[str, ListedKey]] | None, snapshot_id: str, listing: dict[str, ListedKey]
     ) -> None:
-        """The diff of two neighbours must say what their listings do, which are held against the truth themselves."""
+        """Check that the diff of two adjacent states equals the difference of their listings.
+
+        The listings themselves are compared with the truth elsewhere.
+        """
         if before is None:
             return
         before_id, listing_before = before
@@ -231,7 +234,7 @@ class HistoryRun:
 
 
 def _matrix(reads: MetadataReads, volume: str, bucket: str) -> dict[Holders, SpaceCell]:
-    """The space matrix of a bucket."""
+    """Return the space matrix of a bucket."""
     return {
         (cell.first_holder, cell.last_holder): SpaceCell(
             cell.bytes, cell.versions, cell.key_rows, cell.directory_rows, cell.rename_rows

@@ -1,7 +1,8 @@
-"""Executes a workload on a plane and writes down what can be seen of it.
+"""Execute a workload on a plane and yield its output lines.
 
-Lines are those of the workload format: one for each refused operation, each observation and each answer that the
-format knows. Operations on keys are sent without waiting for one another; all others wait for those before them.
+The lines are those of the workload format: one for each refused operation, each observation and each answer that the
+format defines. Operations on keys, directories, buckets and volumes are sent without waiting for the answers of the
+earlier ones. All other operations wait for the answers of all operations before them.
 """
 
 from __future__ import annotations
@@ -38,19 +39,19 @@ _LAYOUT_NAMES = {
 
 
 def physical_name(kind: str, name: str) -> str:
-    """A name that the plane accepts: workloads may use shorter ones than Ozone does."""
+    """Return a name that the plane accepts: workloads may use names that are too short for Ozone's rule."""
     return name if len(name) >= MIN_NAME_LENGTH else f"{kind}-{name}"
 
 
 def logical_name(kind: str, name: str) -> str:
-    """The workload's word for a name of the plane."""
+    """Return the workload's name for a name on the plane; the reverse of ``physical_name``."""
     short = name.removeprefix(f"{kind}-")
     return short if len(short) < MIN_NAME_LENGTH else name
 
 
 @dataclass(frozen=True, slots=True)
 class PutVersion:
-    """A version that the workload has put, as the plane answered it."""
+    """A version that the workload has put, with the blocks from the plane's answer."""
 
     number: int
     volume: str
@@ -62,7 +63,7 @@ class PutVersion:
 
 @dataclass(slots=True)
 class _Sent:
-    """An operation whose answer is still on its way."""
+    """A sent operation whose answer was not read yet."""
 
     operation_number: int
     shard: int
@@ -77,7 +78,7 @@ class Replay:
     plane: Plane
     on_progress: Callable[[int], None] = lambda _count: None
     first_shard: int = 0
-    """Shard of the first volume; the others follow in turn."""
+    """Shard of the first volume. The following volumes take the following shards, round robin."""
     versions: list[PutVersion] = field(default_factory=list)
     refusals: int = 0
     _shards: dict[str, int] = field(default_factory=dict)
@@ -85,16 +86,16 @@ class Replay:
     _sent: list[_Sent] = field(default_factory=list)
     _settles: int = 0
     _name: str = field(default_factory=lambda: uuid4().hex)
-    """Part of what its settles are called: a late answer about another run's must not count for this one's."""
+    """Part of this run's settle ids, so that a late answer to another run's settle is not taken for this run's."""
 
     def run(self, operations: Iterable[tuple[int, workload.Operation]]) -> Iterator[Line]:
-        """Execute operations in order; yields a line for each refusal, observation and answer, in order."""
+        """Execute operations in order. Yield a line for each refusal, observation and answer, in the same order."""
         for number, operation in operations:
             yield from self.execute(number, operation)
         yield from self.collect()
 
     def execute(self, number: int, operation: workload.Operation) -> Iterator[Line]:
-        """Execute one operation; yields the lines that are due."""
+        """Execute one operation. Yield its lines and those of earlier operations whose answers were collected."""
         command = _namespace_command(operation)
         if command is not None:
             shard = self._shard(operation)
@@ -123,7 +124,7 @@ class Replay:
         self.on_progress(1)
 
     def _undelete(self, number: int, operation: workload.UndeleteKey) -> Iterator[Line]:
-        """Bring a version back; yields the code with which that is refused."""
+        """Undelete a version. Yield a line with the error code if the plane refuses."""
         try:
             path = operation.key
             undelete_path(self.plane, self._shard(operation), _names(operation), path, path)
@@ -132,7 +133,7 @@ class Replay:
             yield {"op": number, "error": error.code}
 
     def _space_line(self, operation: SpaceOperation) -> Line:
-        """The answer to a question about space, or the code with which it is refused."""
+        """Return the answer to a space query, or its error code if the plane refuses."""
         names = SpaceLines(partial(physical_name, "snap"), partial(logical_name, "snap"), self.settle)
         try:
             return names.answer(BucketView(self.plane, self._shard(operation), *_names(operation)), operation)
@@ -141,17 +142,17 @@ class Replay:
             return {"error": error.code}
 
     def hold(self, volume: str, bucket: str, state: records.CollectionState) -> None:
-        """Have the collector do something else for a bucket of the workload, behind all that was sent before."""
+        """Set the collection state of a bucket of the workload, after all commands sent before."""
         names = _physical_names(volume, bucket)
         self._order(volume, records.SetCollection(*names, state, "as the workload was told"))
 
     def limit(self, volume: str, bucket: str, limits: records.BreakerLimits | None) -> None:
-        """Limit what of a bucket may be claimed within an hour, or take its limits away."""
+        """Limit the claims of a bucket per hour, or remove its limits (None)."""
         names = _physical_names(volume, bucket)
         self._order(volume, records.SetBreaker(*names, limits))
 
     def reset_breaker(self, volume: str, bucket: str) -> records.BreakerTrip | None:
-        """Let a bucket go on if its breaker has tripped; says why it had."""
+        """Reset the tripped breaker of a bucket and return the trip, or None if it had not tripped."""
         names = _physical_names(volume, bucket)
         lines = self.plane.metadata(self._shards[volume]).collection(*names)
         trip = next(line.trip for line in lines if line.bucket and not line.is_deleted)
@@ -163,12 +164,12 @@ class Replay:
         self.plane.answer(shard, self.plane.submit(shard, command))
 
     def _shard(self, operation: Any) -> int:
-        """Shard of an operation's volume; volumes take the shards in turn."""
+        """Return the shard of an operation's volume; a new volume gets the next shard, round robin."""
         following = (self.first_shard + len(self._shards)) % self.plane.shards
         return self._shards.setdefault(operation.volume, following)
 
     def collect(self) -> Iterator[Line]:
-        """Wait for all answers that are on their way; yields the refusals."""
+        """Wait for the answers of all sent operations. Yield a line for each refusal."""
         sent, self._sent = self._sent, []
         for command in sent:
             reply = self.plane.answer(command.shard, command.number)
@@ -200,7 +201,7 @@ class Replay:
             del self._buckets[operation.volume, operation.bucket]
 
     def settle(self) -> int:
-        """Wait until there is nothing more that the plane can do; says how many rounds that took."""
+        """Wait until the plane has no more work to do. Return the number of rounds, the most of any shard."""
         self._settles += 1
         return max(
             self.plane.request(shard, Settle(f"settle-{self._name}-{self._settles}-shard-{shard}")).rounds
@@ -208,7 +209,7 @@ class Replay:
         )
 
     def _diff(self, number: int, operation: workload.Diff) -> Line:
-        """The differences of two states, or why there are none to tell."""
+        """Return a line with the diff of two states, or with the error code if the plane refuses."""
         shard, names = self._shard(operation), _names(operation)
         try:
             ids = [
@@ -218,12 +219,12 @@ class Replay:
             entries = diff(self.plane.metadata(shard), *names, from_snapshot_id=ids[0], to_snapshot_id=ids[1])
         except PlaneError as error:
             self.refusals += 1
-            # How far a deletion has come is nothing that a workload can tell: a snapshot is there or it is not.
+            # Whether a deleted snapshot is already dropped depends on timing, and lines must not: report both alike.
             return {"op": number, "error": NOT_FOUND if error.code == EXPIRED else error.code}
         return {"op": number, "diff": [_diff_line(entry) for entry in entries]}
 
     def existing_versions(self) -> list[bool]:
-        """For each version put whether its blocks are still in the store."""
+        """Return for each version of ``versions`` whether its blocks are still in the store."""
         existing = [False] * len(self.versions)
         for shard in range(self.plane.shards):
             indexes = [
@@ -239,7 +240,7 @@ class Replay:
         return existing
 
     def observe(self, number: int, label: str) -> Line:
-        """What can be seen of every bucket."""
+        """Return the observation line: the visible state of every bucket."""
         existing = self.existing_versions()
         buckets = {}
         for volume, bucket in sorted(self._buckets):
@@ -258,7 +259,7 @@ class Replay:
         return {"op": number, "label": label, "buckets": buckets, "reclaimed": reclaimed}
 
     def _suspended(self, volume: str, bucket: str) -> Line:
-        """How much of a bucket waits because the collector may not claim it; nothing when it may."""
+        """Return the amounts of a bucket that wait because its claims are suspended; {} while collection is active."""
         names = _physical_names(volume, bucket)
         lines = self.plane.metadata(self._shards[volume]).collection(*names)
         line = next((one for one in lines if one.bucket and not one.is_deleted), lines[0])
@@ -274,7 +275,7 @@ class Replay:
 
 
 def _left_line(command: _Sent, reply: records.MetadataReply) -> Iterator[Line]:
-    """What a bulk delete has left, in the order of its keys; nothing when it has deleted all of them."""
+    """Yield a line with the keys that a bulk delete could not delete, in the order of its keys, if there are any."""
     operation = command.operation
     if not isinstance(operation, workload.DeleteKeys) or reply.committed is None or reply.committed.keys is None:
         return
@@ -291,7 +292,7 @@ def _diff_line(entry: DiffEntry) -> list[str]:
 
 
 def observe_bucket(plane: Plane, shard: int, volume: str, bucket: str) -> Line:
-    """Chain, snapshots and listings of one bucket."""
+    """Return the layout, the chain, the snapshots and the listings of one bucket."""
     volume_name, bucket_name = _physical_names(volume, bucket)
     reads = plane.metadata(shard)
     row: BucketRow = reads.bucket(volume_name, bucket_name)
@@ -331,7 +332,7 @@ def _observe_snapshot(snapshot: SnapshotInfo, names: dict[str, str]) -> Line:
 
 
 def list_everything(plane: Plane, shard: int, volume: str, bucket: str, snapshot_id: str = "") -> list[ListedEntry]:
-    """All keys and directories of a bucket or of one of its snapshots."""
+    """Return all keys and directories of a bucket or of one of its snapshots."""
     entries: list[ListedEntry] = []
     while True:
         page = plane.metadata(shard).entries(
@@ -369,7 +370,7 @@ _COMMANDS: Mapping[type[Any], Callable[[Any], NamespaceCommand]] = {
 
 
 def _namespace_command(operation: workload.Operation) -> NamespaceCommand | None:
-    """The command of an operation on the namespace; None for the other operations."""
+    """Return the command of an operation on the namespace, or None for other operations."""
     make = _COMMANDS.get(type(operation))
     return None if make is None else make(operation)
 
@@ -412,7 +413,7 @@ def _hold_request(
 
 
 def _policy(operation: workload.ExpireSnapshots) -> records.RetentionPolicy:
-    """The rules of one request: what it leaves out is as in any policy. It is answered when what expired is gone."""
+    """Return the policy of one request. Rules that the operation leaves out take the defaults of a policy."""
     given = {
         "num_retained_min": operation.num_retained_min,
         "num_retained_max": operation.num_retained_max,

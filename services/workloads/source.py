@@ -1,4 +1,4 @@
-"""What every source of a workload offers, be it a git history or a generated one."""
+"""The interface of a workload source: a git history or a generated one."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from services.workloads.workload import Operation
 
 @dataclass(frozen=True, slots=True)
 class SnapshotPoint:
-    """A snapshot that a source takes, and the state of its history that the snapshot must show."""
+    """A snapshot that a source creates, and the commit whose state the snapshot must show."""
 
     name: str
     commit: str
@@ -17,33 +17,33 @@ class SnapshotPoint:
 
 
 class WorkloadSource(Protocol):
-    """A history that can be played into one bucket, commit by commit."""
+    """A history that can be replayed into one bucket, commit by commit."""
 
     @property
     def volume(self) -> str:
-        """The volume that the history is played into."""
+        """The volume that the history is replayed into."""
         ...
 
     @property
     def bucket(self) -> str:
-        """The bucket that the history is played into."""
+        """The bucket that the history is replayed into."""
         ...
 
     @property
     def commit_count(self) -> int:
-        """How many commits there are to play."""
+        """The number of commits of the history."""
         ...
 
     @property
     def commits_read_count(self) -> int:
-        """How many commits ``operations`` has come through so far."""
+        """The number of commits that ``operations`` has yielded completely so far."""
         ...
 
     @property
     def snapshots(self) -> Sequence[SnapshotPoint]:
-        """The snapshots that ``operations`` takes, oldest first; known before anything is played."""
+        """The snapshots that ``operations`` creates, oldest first. Available before the first operation is yielded."""
         ...
 
     def operations(self) -> Iterator[Operation]:
-        """Yield everything that the plane is asked to do, from making the volume to the last commit."""
+        """Yield all operations, from the creation of the volume to the last commit."""
         ...

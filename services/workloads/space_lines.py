@@ -1,7 +1,7 @@
-"""The lines with which a replay answers questions about space.
+"""The output lines for the space operations of a workload.
 
-Every figure of a line is exact. While a deleted directory waits for its expansion some are not, so the plane is given
-the time to settle, and asked again.
+Every figure of a line is exact. While a deleted directory waits for its expansion the plane's answer is not exact: the
+plane is then settled and asked again.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ Line = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class SpaceLines:
-    """Asks one plane on behalf of a workload, whose names of snapshots may be others than the plane's."""
+    """Sends a workload's space queries to a plane, converting snapshot names in both directions."""
 
     plane_name: Callable[[str], str]
     workload_name: Callable[[str], str]
     settle: Callable[[], object]
 
     def answer(self, view: BucketView, operation: SpaceOperation) -> Line:
-        """What a line says beside its number; raises PlaneError when the plane refuses."""
+        """Return the fields of a line apart from its number; raise PlaneError when the plane refuses the query."""
         line, is_exact = self._ask(view, operation)
         if not is_exact:
             self.settle()
@@ -55,7 +55,7 @@ class SpaceLines:
         else:
             explanation = view.path(operation.path)
             held = held_by_path(snapshots, explanation)
-            # What is below a directory in a snapshot that is leaving would still be counted.
+            # A snapshot that is being deleted still counts towards the bytes below a directory.
             is_leaving = bool(explanation.directories and snapshots.leaving_ids)
             is_exact = explanation.is_exact and not is_leaving
         return {"held_by": self._names(info.name for info in held.holders), "bytes": held.bytes}, is_exact

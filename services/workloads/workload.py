@@ -1,7 +1,7 @@
-"""The workload format: what a client does to the plane, one JSON object per line, as typed operations.
+"""The workload format: a client's operations on a plane, one JSON object per line.
 
-A line's number, counted from 0, is the operation's number; errors, observations and versions refer to it. Times and
-durations are seconds in a line (``…_s``) and milliseconds in an operation.
+A line's number, counted from 0, is the operation's number; errors, observations and versions refer to this number.
+Times and durations are seconds in a line (``…_s``) and milliseconds in an operation.
 """
 
 import json
@@ -15,7 +15,7 @@ from services.domain.errors import DeepcleanError
 
 
 class WorkloadError(DeepcleanError):
-    """A line of a workload is not an operation; the message names the line and what to correct."""
+    """A line of a workload is not an operation; the message names the line and the correction."""
 
     def __init__(self, number: int, reason: str) -> None:
         super().__init__(f"workload line {number} (counted from 0): {reason}")
@@ -25,14 +25,14 @@ class WorkloadError(DeepcleanError):
 
 @dataclass(frozen=True, slots=True)
 class CreateVolume:
-    """Make a volume."""
+    """Create a volume."""
 
     volume: str
 
 
 @dataclass(frozen=True, slots=True)
 class CreateBucket:
-    """Make a bucket in a volume."""
+    """Create a bucket in a volume."""
 
     volume: str
     bucket: str
@@ -41,7 +41,7 @@ class CreateBucket:
 
 @dataclass(frozen=True, slots=True)
 class DeleteBucket:
-    """Remove a bucket in which nothing is left; its name is free at once."""
+    """Delete an empty bucket. Its name is free at once."""
 
     volume: str
     bucket: str
@@ -49,7 +49,7 @@ class DeleteBucket:
 
 @dataclass(frozen=True, slots=True)
 class PutKey:
-    """Create or overwrite a key; ``tag`` names this version and comes back in listings."""
+    """Create or overwrite a key. ``tag`` is a label of this version, which listings return."""
 
     volume: str
     bucket: str
@@ -69,7 +69,7 @@ class DeleteKey:
 
 @dataclass(frozen=True, slots=True)
 class DeleteKeys:
-    """Delete many keys with one command; those that cannot be deleted are left."""
+    """Delete many keys with one command. A key that cannot be deleted does not stop the others."""
 
     volume: str
     bucket: str
@@ -78,7 +78,7 @@ class DeleteKeys:
 
 @dataclass(frozen=True, slots=True)
 class UndeleteKey:
-    """Bring back the version that died last at a path, to this path, unless its row was claimed."""
+    """Undelete the version that died last at a path, unless its row was claimed."""
 
     volume: str
     bucket: str
@@ -87,7 +87,7 @@ class UndeleteKey:
 
 @dataclass(frozen=True, slots=True)
 class RenameKey:
-    """Give a key another name."""
+    """Rename a key."""
 
     volume: str
     bucket: str
@@ -97,7 +97,7 @@ class RenameKey:
 
 @dataclass(frozen=True, slots=True)
 class RenameDirectory:
-    """Give a directory, with everything below it, another path."""
+    """Move a directory with all entries below it to another path."""
 
     volume: str
     bucket: str
@@ -107,7 +107,7 @@ class RenameDirectory:
 
 @dataclass(frozen=True, slots=True)
 class MakeDirectory:
-    """Make a directory and its missing parents."""
+    """Create a directory and its missing parents."""
 
     volume: str
     bucket: str
@@ -116,7 +116,7 @@ class MakeDirectory:
 
 @dataclass(frozen=True, slots=True)
 class DeleteDirectory:
-    """Delete a directory with everything below it."""
+    """Delete a directory with all entries below it."""
 
     volume: str
     bucket: str
@@ -125,7 +125,7 @@ class DeleteDirectory:
 
 @dataclass(frozen=True, slots=True)
 class CreateSnapshot:
-    """Take a snapshot of a bucket; ``at_ms`` is the creation time that retention reads, else that of the plane."""
+    """Create a snapshot of a bucket. ``at_ms`` is the creation time for retention; None: the plane's clock."""
 
     volume: str
     bucket: str
@@ -144,7 +144,7 @@ class DeleteSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class RenameSnapshot:
-    """Give a snapshot another name; its place in the chain stays."""
+    """Rename a snapshot. Its place in the chain does not change."""
 
     volume: str
     bucket: str
@@ -154,7 +154,7 @@ class RenameSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class TagSnapshot:
-    """Hold a snapshot under a name: it neither expires nor can it be deleted."""
+    """Protect a snapshot with a tag: a tagged snapshot does not expire and cannot be deleted."""
 
     volume: str
     bucket: str
@@ -164,7 +164,7 @@ class TagSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class UntagSnapshot:
-    """Let go of a snapshot."""
+    """Remove a tag from a snapshot."""
 
     volume: str
     bucket: str
@@ -174,7 +174,7 @@ class UntagSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class MoveConsumer:
-    """A named reader says which snapshot it reads next; None: it needs nothing any more."""
+    """Set the snapshot that a consumer reads next; None removes the consumer."""
 
     volume: str
     bucket: str
@@ -184,7 +184,7 @@ class MoveConsumer:
 
 @dataclass(frozen=True, slots=True)
 class ExpireSnapshots:
-    """Expire what may go by these rules, at this moment; figures left out are the defaults of a policy."""
+    """Expire snapshots by these rules at ``now_ms``. Missing rules take the defaults of a policy."""
 
     volume: str
     bucket: str
@@ -197,7 +197,7 @@ class ExpireSnapshots:
 
 @dataclass(frozen=True, slots=True)
 class RollBack:
-    """Make a snapshot the active namespace again; newer snapshots go."""
+    """Set the active namespace back to a snapshot. Newer snapshots are deleted."""
 
     volume: str
     bucket: str
@@ -206,7 +206,7 @@ class RollBack:
 
 @dataclass(frozen=True, slots=True)
 class WhatIf:
-    """Ask what deleting these snapshots together would free."""
+    """Query the space that deleting these snapshots together would free."""
 
     volume: str
     bucket: str
@@ -215,7 +215,7 @@ class WhatIf:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Ask for the least set of snapshots whose deletion frees so many bytes."""
+    """Query the smallest set of snapshots whose deletion frees at least ``free_bytes``."""
 
     volume: str
     bucket: str
@@ -224,7 +224,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Explain:
-    """Ask who holds the versions of a path, or what a snapshot shows: one of the two is named."""
+    """Query the snapshots that hold the versions of a path, or of a snapshot. Exactly one of the two is given."""
 
     volume: str
     bucket: str
@@ -234,7 +234,7 @@ class Explain:
 
 @dataclass(frozen=True, slots=True)
 class Diff:
-    """Say how one state of a bucket differs from another; each is a snapshot or ``active``, the present."""
+    """Query the difference of two states of a bucket. Each is a snapshot or ``active``, the active namespace."""
 
     volume: str
     bucket: str
@@ -244,12 +244,12 @@ class Diff:
 
 @dataclass(frozen=True, slots=True)
 class Settle:
-    """Wait until there is nothing more that the plane can do."""
+    """Wait until the plane has no more work to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Observe:
-    """Write down what can be seen, under this label."""
+    """Write an observation of every bucket with this label."""
 
     label: str
 
@@ -284,7 +284,8 @@ Operation = (
 
 _IN_BUCKET: Final = {"volume": "volume", "bucket": "bucket"}
 
-# op → its class and, for each field of the JSON object, the attribute that holds it; one with a default may be absent.
+# op → its class, and the attribute for each field of the JSON object. A field may be absent if the attribute has a
+# default.
 _SHAPES: Final[dict[str, tuple[type[Operation], dict[str, str]]]] = {
     "create_volume": (CreateVolume, {"volume": "volume"}),
     "create_bucket": (CreateBucket, {**_IN_BUCKET, "layout": "layout"}),
@@ -323,7 +324,7 @@ _SHAPES: Final[dict[str, tuple[type[Operation], dict[str, str]]]] = {
     "observe": (Observe, {"label": "label"}),
 }
 _ONE_OF: Final = {"explain": frozenset({"path", "snapshot"})}
-"""Fields of which a line has exactly one."""
+"""Groups of fields. A line has exactly one field of its group."""
 _NAMES: Final = {shape[0]: name for name, shape in _SHAPES.items()}
 
 _LAYOUTS: Final = {
@@ -348,7 +349,11 @@ _MOST_SECONDS: Final = 2**50
 
 
 def parse_line(line: str, number: int) -> Operation:
-    """Read one line as an operation, or say what is wrong with it."""
+    """Return the operation of a line.
+
+    Raises:
+        WorkloadError: the line is not an operation.
+    """
     try:
         given = json.loads(line)
     except (json.JSONDecodeError, RecursionError) as error:
@@ -419,7 +424,11 @@ def _read_seconds(field: str, value: object, number: int) -> int:
 
 
 def read_operations(path: Path) -> Iterator[tuple[int, Operation]]:
-    """Yield the operations of a file with their numbers; blank lines are counted and left out."""
+    """Yield the operations of a file with their numbers. Blank lines are counted but yield nothing.
+
+    Raises:
+        WorkloadError: a line is not an operation.
+    """
     with path.open("rb") as lines:
         for number, raw_line in enumerate(lines):
             if not raw_line.strip():
@@ -432,7 +441,7 @@ def read_operations(path: Path) -> Iterator[tuple[int, Operation]]:
 
 
 def to_json(operation: Operation) -> str:
-    """Write an operation as its line, without the line's end."""
+    """Return the line of an operation, without the newline."""
     name = _NAMES[type(operation)]
     shown: dict[str, object] = {"op": name}
     for field, attribute in _SHAPES[name][1].items():

@@ -1,1 +1,1 @@
-"""Sub-commands on garbage collection: what holds rows, what frees them, retention."""
+"""Sub-commands on garbage collection: collection state, breaker, retention, tags, consumers, space."""

@@ -1,4 +1,4 @@
-"""``deepclean breaker``: how much of a bucket may go within an hour, and what happened when more was to go."""
+"""``deepclean breaker``: limit the claims of a bucket per hour, show and reset tripped breakers."""
 
 from __future__ import annotations
 
@@ -72,7 +72,10 @@ def set_limits(
 
 
 def _limits_now(session: Session, shard: int, volume: str, bucket: str) -> BreakerLimits | None:
-    """What is set for a bucket by itself, or for all: not what counts for it because it has no limits of its own."""
+    """Return a bucket's own limits, or, without a bucket, the limits for all; None if none are set.
+
+    A bucket without limits of its own gets None, although the limits for all apply to it.
+    """
     shard_line, *bucket_lines = session.connected().metadata(shard).collection(volume, bucket)
     if not bucket:
         return shard_line.limits
@@ -185,7 +188,7 @@ def _hour_words(line: CollectionStatus) -> str:
 
 def _print_trip(line: CollectionStatus) -> None:
     trip = line.trip
-    assert trip is not None  # noqa: S101  asked before
+    assert trip is not None  # noqa: S101  checked by the caller
     path = f"{line.volume}/{line.bucket}"
     say(f"{scope(line)} tripped at {time_text(trip.at_ms)} (txn {trip.txn:,}): {trip_words(trip)}.")
     say(f"Nothing more of it is claimed; {bytes_text(line.pending_bytes)} wait. Was it meant to be deleted?")

@@ -1,4 +1,4 @@
-"""``deepclean consumer``: named readers of a bucket's snapshots; what one has still to read does not expire."""
+"""``deepclean consumer``: named readers of snapshots. A snapshot that a consumer has not read does not expire."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def list_consumers(context: typer.Context, bucket: BucketArgument, as_json: Json
     volume_name, bucket_name = bucket_path(bucket)
     with session_of(context) as session:
         shard = session.volumes().shard_of(volume_name)
-        session.connected().metadata(shard).bucket(volume_name, bucket_name)  # says so when there is no such bucket
+        session.connected().metadata(shard).bucket(volume_name, bucket_name)  # raises for a missing bucket
         consumers = session.connected().snapshots(shard).consumers(volume_name, bucket_name)
     if as_json:
         print_json(consumers)

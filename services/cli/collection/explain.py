@@ -1,4 +1,4 @@
-"""``deepclean explain``: who holds a path, a snapshot, a bucket or a block, how much it is, and what lets it go."""
+"""``deepclean explain``: the holders of a path, snapshot, bucket or block, its bytes, and the event that frees it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from services.domain.table_keys import local_id_shard
 SNAPSHOT_INDICATOR = "/.snapshot/"
 _MOST_NAMES = 4
 MAX_DIGITS = 19
-"""Of a number of 64 bits."""
+"""Most digits of a signed 64-bit number."""
 _BUCKET_DEPTH = 2
 
 
@@ -131,7 +131,10 @@ def _version_cells(snapshots: NamedSnapshots, version: ExplainedVersion, suspend
 
 
 def goes_when(stage: VersionStage, holders: list[str], suspended: str) -> str:
-    """What has to happen before a version's blocks are freed; ``suspended`` says why nothing is claimed."""
+    """Return the event after which a version's blocks are freed, as a clause.
+
+    ``suspended`` is the reason why claims are suspended, empty if they are not.
+    """
     last = f"{_names(holders)} {'are' if len(holders) > 1 else 'is'} deleted"
     if stage is VersionStage.LIVE:
         return f"it is deleted, and {last}" if holders else "it is deleted"
@@ -147,7 +150,7 @@ def goes_when(stage: VersionStage, holders: list[str], suspended: str) -> str:
 
 
 def _names(names: list[str]) -> str:
-    """Some names; of many the first, the last and how many."""
+    """Return the names as one text. If there are more than ``_MOST_NAMES``, give only some and the number."""
     if len(names) <= _MOST_NAMES:
         return ", ".join(names)
     return f"{names[0]}, {names[1]} … {names[-1]} ({counted(len(names), 'snapshot')})"
@@ -197,7 +200,7 @@ def _snapshot(view: BucketView, name: str, *, as_json: bool) -> None:
 
 
 def _why(of_all: KeepReasons, snapshot_id: str, reasons: tuple[RetentionReason, ...]) -> str:
-    """What keeps a snapshot, and so when it will go."""
+    """Return the reasons that keep a snapshot, or, without one, the run of retention that will expire it."""
     if reasons:
         return "; ".join(map(reason_text, reasons))
     if not of_all.has_policy:

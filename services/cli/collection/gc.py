@@ -1,4 +1,4 @@
-"""``deepclean gc``: pause and resume the collector, for one bucket or for everything, and see what waits."""
+"""``deepclean gc``: pause and resume garbage collection, for one bucket or for all, and show the waiting rows."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def status(context: typer.Context, bucket: BucketArgument = "", as_json: JsonOpt
 
 
 def _is_stop(line: CollectionStatus) -> bool:
-    """Whether the shard's own line is about a stop: when a person has changed something last is not its story."""
+    """Return whether the shard's own line is about a stop; the last change by a user is then not shown."""
     return line.state is CollectionState.STOPPED
 
 

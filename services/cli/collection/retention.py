@@ -1,4 +1,4 @@
-"""``deepclean retention``: a bucket's policy, what it would expire and why not the rest, and a run of it now."""
+"""``deepclean retention``: set, show and preview a bucket's retention policy, and run it now."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _DEFAULT = RetentionPolicy()
 
 
 class Mode(StrEnum):
-    """Whether expiry goes with a take or after it."""
+    """Whether snapshots expire during the creation of a snapshot or after it."""
 
     SYNC = "sync"
     ASYNC = "async"
@@ -167,14 +167,14 @@ def run(context: typer.Context, bucket: BucketArgument, as_json: JsonOption = Fa
 
 
 def _shard_of_bucket(session: Session, volume: str, bucket: str) -> int:
-    """The shard of a bucket that is there; raises PlaneError when there is none."""
+    """Return the shard of an existing bucket; raise PlaneError if the bucket is missing."""
     shard = session.volumes().shard_of(volume)
     session.connected().metadata(shard).bucket(volume, bucket)
     return shard
 
 
 def _base(session: Session, shard: int, bucket: str) -> RetentionPolicy:
-    """The bucket's policy, or the default when it has none."""
+    """Return the bucket's policy, or the default policy if it has none."""
     try:
         return session.connected().snapshots(shard).retention(*bucket_path(bucket)).policy
     except PlaneError as error:
@@ -191,7 +191,7 @@ def _figures(
     expire_limit: int | None,
     consumer_expiration: str | None,
 ) -> RetentionPolicy:
-    """A policy with the figures that the command line names."""
+    """Return a policy with the values from the command line; None keeps the value of ``base``."""
     return replace(
         base,
         num_retained_min=base.num_retained_min if num_retained_min is None else num_retained_min,
@@ -269,7 +269,7 @@ def _why(held: RetainedSnapshot) -> str:
 
 
 def reason_text(reason: RetentionReason) -> str:
-    """A reason for which a snapshot stays, as people say it."""
+    """Return a reason for which a snapshot is kept, as a clause."""
     match reason.reason:
         case "MINIMUM":
             return f"one of the newest {reason.bound}"

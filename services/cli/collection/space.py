@@ -1,4 +1,4 @@
-"""``deepclean space``: where a bucket's bytes are, what its snapshots share, what deleting some of them would free."""
+"""``deepclean space``: a bucket's bytes by state, shared by its snapshots, and freed by a deletion of snapshots."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ BucketArgument = Annotated[str, typer.Argument(metavar="VOLUME/BUCKET", help="Th
 
 
 class ShowByDefault(TyperGroup):
-    """A group whose first word may be a bucket instead of a command: then it is shown."""
+    """A command group with a default: if the first word is not a command, ``show`` is run with it."""
 
     default_command = SHOW
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put the command in that was left out."""
+        """Insert ``show`` if the first word is not a command."""
         first = next((word for word in args if not word.startswith("-")), None)
         if first is not None and first not in self.commands:
             args = [SHOW, *args]
@@ -42,7 +42,7 @@ app = typer.Typer(
 
 
 def view_of(session: Session, bucket: str) -> BucketView:
-    """The bucket that the command line names."""
+    """Return the view of the bucket named on the command line."""
     volume_name, bucket_name = bucket_path(bucket)
     return BucketView(session.connected(), session.volumes().shard_of(volume_name), volume_name, bucket_name)
 
@@ -65,12 +65,12 @@ def show(context: typer.Context, bucket: BucketArgument, as_json: JsonOption = F
 
 
 def suspended_in(view: BucketView) -> str:
-    """What holds back the rows of a bucket; empty when nothing does."""
+    """Return why claims of a bucket are suspended; empty if they are not suspended."""
     return suspended_words(view.plane.metadata(view.shard).collection(view.volume, view.bucket))
 
 
 def accounted_bytes(space: BucketSpace) -> int:
-    """What the block store must have of a bucket, at rest."""
+    """Return the bytes of a bucket that the block store must have while no command is in progress."""
     return space.live_bytes + space.held_bytes + space.pending_bytes + space.claimed_bytes
 
 
@@ -86,7 +86,7 @@ def _show_json(space: BucketSpace, spaces: SnapshotSpaces, snapshots: NamedSnaps
 
 
 def print_bucket(view: BucketView, space: BucketSpace, suspended: str) -> None:
-    """Where the bytes of a bucket are, and what has to happen before they go."""
+    """Print the bytes of a bucket by state, and for each state the event that frees them."""
     print_fields(
         [
             ("bucket", f"{view.volume}/{view.bucket}"),
@@ -135,7 +135,7 @@ def _print_snapshots(spaces: SnapshotSpaces, snapshots: NamedSnapshots) -> None:
 
 
 def size_text(size_bytes: int, *, is_exact: bool) -> str:
-    """A size; ``~`` while a deleted directory is not yet expanded and the figure may still change."""
+    """Return a size; with ``~`` while a deleted directory is not yet expanded and the figure may still change."""
     return f"{'' if is_exact else '~'}{bytes_text(size_bytes)}"
 
 

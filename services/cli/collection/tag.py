@@ -1,4 +1,4 @@
-"""``deepclean tag``: named holds on snapshots, which neither expire nor can be deleted while they have one."""
+"""``deepclean tag``: protect snapshots with tags. A tagged snapshot does not expire and cannot be deleted."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def list_tags(context: typer.Context, bucket: BucketArgument, as_json: JsonOptio
     volume_name, bucket_name = bucket_path(bucket)
     with session_of(context) as session:
         shard = session.volumes().shard_of(volume_name)
-        session.connected().metadata(shard).bucket(volume_name, bucket_name)  # says so when there is no such bucket
+        session.connected().metadata(shard).bucket(volume_name, bucket_name)  # raises for a missing bucket
         tags = session.connected().snapshots(shard).tags(volume_name, bucket_name)
     if as_json:
         print_json(tags)

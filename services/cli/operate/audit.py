@@ -1,4 +1,4 @@
-"""``deepclean audit``: recount everything from the tables themselves, and hold it against the block store."""
+"""``deepclean audit``: recount all blocks from metadata's tables and compare them with the block store."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def _bucket_cells(bucket: BucketAudit) -> list[str]:
 
 
 def amount_text(amount: Amount) -> str:
-    """Versions and bytes for people."""
+    """Return a number of versions and their bytes as text."""
     return f"{amount.versions:,} ({bytes_text(amount.bytes)})"
 
 
@@ -200,7 +200,7 @@ def _finding_cells(finding: Finding) -> list[object]:
 
 
 def verdict_text(report: AuditReport) -> str:
-    """One sentence on what an audit means, and what to do."""
+    """Return the meaning of an audit's result and the operator's action, in one or two sentences."""
     if report.is_clean:
         return "Every referenced block is present, and every present block is referenced or due for deletion."
     if report.has_losses:

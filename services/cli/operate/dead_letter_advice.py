@@ -103,9 +103,10 @@ def advice_for(topic: str) -> Advice:
 
 
 def advice_for_record(topic: str, record: object, now_ms: int) -> Advice:
-    """What a dead letter means whose message can be read: whoever takes a user's command refuses an old signature.
+    """Return the advice for a dead letter whose message could be decoded.
 
-    Sent again it would be refused without another letter, and only its sender would be told, who has long gone.
+    A user's command with a signature that is too old must not be sent again: the service would refuse it without a
+    new letter and answer only its sender, who no longer waits.
     """
     advice = advice_for(topic)
     if not isinstance(record, MetadataCommand | SnapshotCommand) or not record.user:

@@ -1,4 +1,4 @@
-"""``deepclean ledger``: why a version was freed, and when: what is freed leaves a record that nothing changes."""
+"""``deepclean ledger``: list and export the records of freed versions: when and why each was freed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``deepclean accept-lost-tail``: goes on after the broker has lost records that services had read."""
+"""``deepclean accept-lost-tail``: resume a plane whose broker lost records that services had already read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``deepclean backup``, ``restore-backup``, ``rebuild`` and ``digest``: databases made again, and the proof of it."""
+"""``deepclean backup``, ``restore-backup``, ``rebuild`` and ``digest``: recover databases and verify them by digest."""
 
 from __future__ import annotations
 
@@ -133,6 +133,6 @@ def rebuild(
 
 @contextmanager
 def _progress() -> Iterator[Callable[[int, int], None]]:
-    """A line on standard error, gone before anything else is printed."""
+    """Show a progress line on standard error, and clear it at the end."""
     with Console(stderr=True).status("rebuilding") as shown:
         yield lambda position, until: shown.update(f"rebuilding: {position:,} of {until:,} commands")

@@ -1,4 +1,4 @@
-"""``deepclean secret``: who may sign commands on a plane that refuses strangers."""
+"""``deepclean secret``: manage the secrets with which users and services sign their commands on a secured plane."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``deepclean up`` and ``deepclean down``: the plane that stays."""
+"""``deepclean up`` and ``deepclean down``: start and stop a plane in the background."""
 
 from __future__ import annotations
 

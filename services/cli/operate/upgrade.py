@@ -1,4 +1,4 @@
-"""``deepclean upgrade``: which programs a plane runs, and making an upgrade final."""
+"""``deepclean upgrade``: show the programs that a plane runs, and raise its feature level."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``deepclean verify``: is every freed version's record what the command log says?"""
+"""``deepclean verify``: check every record of a freed version against the command log."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def _print_examples(report: VerifyReport) -> None:
 
 
 def verdict_text(report: VerifyReport) -> str:
-    """One sentence on what it means, and what to do."""
+    """Return the meaning of a report and the operator's action, in one sentence."""
     if report.is_clean:
         return "Whatever was freed was held by nobody, and the ledger says of it what the log says."
     if report.has_losses:

@@ -17,7 +17,7 @@ from services.client.wire.paging import all_rows
 
 
 class LayoutName(StrEnum):
-    """Layouts, by Ozone's names and their short forms."""
+    """Bucket layouts by Ozone's names and their short forms."""
 
     FSO = "FSO"
     OBS = "OBS"

@@ -1,4 +1,4 @@
-"""``deepclean undelete`` and ``deepclean deleted list``: bring back what was deleted, and see what can be."""
+"""``deepclean undelete`` and ``deepclean deleted list``: undelete objects, and list those that can be undeleted."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _RETURNING = {
 
 @app.callback()
 def _group() -> None:
-    """Keep ``list`` a command of its own, as in the other groups."""
+    """Make typer treat the only command, ``list``, as a sub-command."""
 
 
 @app.command("list")

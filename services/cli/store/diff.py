@@ -1,4 +1,4 @@
-"""``deepclean snapshot diff``: how one state of a bucket differs from another, and the diffs that were asked for."""
+"""``deepclean snapshot diff``: show the diff of two states of a bucket, list and cancel diffs."""
 
 from __future__ import annotations
 

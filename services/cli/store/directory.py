@@ -1,4 +1,4 @@
-"""``deepclean dir``: make, delete, rename and list the directories of a tree."""
+"""``deepclean dir``: create, delete, rename and list directories."""
 
 from __future__ import annotations
 

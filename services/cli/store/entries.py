@@ -24,12 +24,12 @@ AllOption = Annotated[bool, typer.Option("--all", help="List all entries.")]
 
 
 def say_more(last: str) -> None:
-    """Say where a listing goes on that has stopped at its limit: beside the output, which programs may read."""
+    """Print on standard error how to continue a listing that has reached its limit; standard output is for programs."""
     say(f"There are more entries: --start-after {shlex.quote(last)} continues, --all lists everything.", err=True)
 
 
 def snapshot_id_of(session: Session, shard: int, bucket: tuple[str, str], name: str) -> str:
-    """Return the id of a bucket's snapshot; empty, which means the active namespace, for no name."""
+    """Return the id of a bucket's snapshot, or "" (the active namespace) for an empty name."""
     return session.connected().snapshots(shard).snapshot(*bucket, name).snapshot_id if name else ""
 
 
@@ -43,7 +43,7 @@ def list_entries(
     limit: int,
     is_directory: bool,
 ) -> FirstRows[ListedEntry]:
-    """Return keys or directories of a bucket, in the order of the walk; all for a limit of 0."""
+    """Return keys or directories of a bucket in walk order: at most ``limit``, or all for 0."""
     shard = session.volumes().shard_of(bucket[0])
     reads = session.connected().metadata(shard)
     snapshot_id = snapshot_id_of(session, shard, bucket, snapshot)

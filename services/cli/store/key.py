@@ -1,4 +1,4 @@
-"""``deepclean key``: put, delete, rename, list and show keys, now or as a snapshot holds them."""
+"""``deepclean key``: put, delete, rename, list and show keys of the active namespace or of a snapshot."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def delete(
         _delete_one(context, keys[0], as_json=as_json)
         return
     lines = (line.rstrip("\n") for line in from_file or ())
-    named = [key_path(text) for text in chain(keys, filter(None, lines))]  # all, before the first is deleted
+    named = [key_path(text) for text in chain(keys, filter(None, lines))]  # check all before the first is deleted
     deleted, last_txn, left = 0, 0, list[tuple[str, str]]()
     with session_of(context) as session:
         places = (((volume, bucket), name) for volume, bucket, name in named)

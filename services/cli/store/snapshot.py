@@ -101,7 +101,7 @@ def list_snapshots(
     volume_name, bucket_name = bucket_path(bucket)
     with session_of(context) as session:
         shard = session.volumes().shard_of(volume_name)
-        session.connected().metadata(shard).bucket(volume_name, bucket_name)  # says so when there is no such bucket
+        session.connected().metadata(shard).bucket(volume_name, bucket_name)  # raises for a missing bucket
         reads = session.connected().snapshots(shard)
         rows = reads.snapshots(volume_name, bucket_name, with_deleted=with_deleted)
         tags = {} if as_json else _tags_by_snapshot(reads.tags(volume_name, bucket_name))
@@ -180,7 +180,7 @@ def _exclusive(row: SnapshotInfo) -> int:
 
 
 def _clean(row: SnapshotInfo) -> str:
-    """Whether the rows of its store were all judged and nothing is left to reclaim."""
+    """Return the kinds of rows in the snapshot's garbage range that were all judged, with nothing left to reclaim."""
     cleaned = [
         kind
         for kind, is_cleaned in (("keys", row.has_deep_cleaned_keys), ("directories", row.has_deep_cleaned_directories))

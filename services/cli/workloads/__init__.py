@@ -1,1 +1,1 @@
-"""Sub-commands that play a workload on a plane and judge the outcome."""
+"""Sub-commands that replay a workload on a plane and check the outcome."""

@@ -1,4 +1,4 @@
-"""``deepclean git``: plays a git repository's history on the plane and lets git judge the outcome."""
+"""``deepclean git``: replay a git repository's history on a plane and compare the outcome with git."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from services.workloads.judge.outcome_check import ModelTruth
 
 GENERATED_SEED = 1
 console = Console(width=None if Console().is_terminal else 120)
-"""Where nobody looks on, lines are wide enough for the tables."""
+"""Output that is not a terminal has 120 columns, so that the tables fit."""
 
 
 def git(
@@ -73,7 +73,11 @@ def git(
 
 
 def _history(repository: Path, every: int | None, max_commits: int | None, *, uses_tags: bool) -> GitHistory | None:
-    """Return the history to play; None without one. Raise GitError if an option then selects a part of it."""
+    """Return the repository's history, or None if it has none.
+
+    Raises:
+        GitError: there is no history, and an option selects a part of it.
+    """
     if GitRepository(repository).has_history():
         return GitHistory(repository, every=every, uses_tags=uses_tags, max_commits=max_commits)
     if uses_tags or max_commits is not None:
@@ -112,7 +116,7 @@ def _run(plane: Plane, repository: Path, git_history: GitHistory | None, every: 
 
 @contextmanager
 def _progress() -> Iterator[tuple[Progress, TaskID]]:
-    """A bar with commits, operations and their rate."""
+    """Show a progress bar with commits, operations and the elapsed time."""
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}"),

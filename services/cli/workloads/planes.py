@@ -1,4 +1,4 @@
-"""Which plane a command runs on: one within this process, the running one of its home, or one started for it alone."""
+"""Open the plane of a workload: in memory, the running plane of the home, or a plane started for one command."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from services.log.clock import SystemClock, VirtualClock
 def open_plane(
     session: Session, *, in_memory: bool, is_running: bool, say: Callable[[str], None], shards: int | None = None
 ) -> Iterator[Plane]:
-    """Open a plane for one command; a plane started for the command is always stopped afterwards."""
+    """Open a plane for one command. A plane that was started for the command is always stopped afterwards."""
     if in_memory and is_running:
         raise typer.BadParameter(
             "a plane in memory is not the one that runs: give one of the two", param_hint="--plane"
@@ -27,7 +27,7 @@ def open_plane(
         raise typer.BadParameter("a plane that runs has its shards: leave --shards out", param_hint="--shards")
     if in_memory:
         from services.plane.in_memory.client import InMemoryClient  # noqa: PLC0415
-        from services.plane.in_memory.plane import InMemoryPlane  # noqa: PLC0415 a real plane needs none of it
+        from services.plane.in_memory.plane import InMemoryPlane  # noqa: PLC0415 not needed for a real plane
 
         clock = VirtualClock(SystemClock().now_ms())
         yield InMemoryClient(InMemoryPlane(shards=shards or 1, clock=clock))
@@ -38,7 +38,7 @@ def open_plane(
         finally:
             session.close()
         return
-    from services.plane.stack.stack import Stack  # noqa: PLC0415 a plane in memory needs none of it
+    from services.plane.stack.stack import Stack  # noqa: PLC0415 not needed for a plane in memory
 
     with tempfile.TemporaryDirectory(prefix="deepclean-") as directory:
         say("Starting a plane: broker, five services, Spark.")

@@ -1,4 +1,4 @@
-"""``deepclean replay``: executes a workload file and writes what can be seen of the plane."""
+"""``deepclean replay``: execute a workload file and print its observations and errors."""
 
 from __future__ import annotations
 

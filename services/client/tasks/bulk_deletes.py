@@ -1,4 +1,4 @@
-"""Deletes many keys: at most a thousand of one bucket per command, several commands in progress at once."""
+"""Delete many keys: at most a thousand of one bucket per command, several commands in progress at once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class BulkDeleted:
 
     bucket: Bucket
     txn: int
-    """0 where the command was refused as a whole."""
+    """0 if the whole command was refused."""
     deleted: int
     left: tuple[tuple[str, str], ...]
     """Keys that were not deleted, each with its error code."""
@@ -39,13 +39,13 @@ class _Sent:
 
 
 def delete_keys(plane: Plane, volumes: VolumeShards, keys: Iterable[tuple[Bucket, str]]) -> Iterator[BulkDeleted]:
-    """Delete keys in order; yield the result of each command as soon as it is answered.
+    """Delete keys in order; yield the result of each command in the same order.
 
-    A key that cannot be deleted does not stop the others. Neighbours of the same
-    bucket share a command: what comes grouped by bucket goes fastest.
+    A key that cannot be deleted does not stop the others. Consecutive keys of the same bucket share a command, so keys
+    that are grouped by bucket are deleted fastest.
 
     Raises:
-        UnreachableError, PlaneTimeoutError: what was not said yet may be deleted or not.
+        UnreachableError, PlaneTimeoutError: keys whose result was not yielded may be deleted or not.
     """
     sent: deque[_Sent] = deque()
     for (volume, bucket), group in groupby(keys, itemgetter(0)):

@@ -1,4 +1,4 @@
-"""Waits for a diff and fetches all of its entries."""
+"""Wait for a diff and fetch all its entries."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PAGE_ROWS = 10_000
 
 
 def _nobody_looks(job: DiffJob) -> None:
-    """Nothing."""
+    """Ignore the progress."""
 
 
 def diff(
@@ -26,12 +26,12 @@ def diff(
     to_snapshot_id: str = "",
     on_progress: Callable[[DiffJob], None] = _nobody_looks,
 ) -> list[DiffEntry]:
-    """How one state of a bucket differs from another: ``-``, ``R``, ``+``, ``M``, by path within each kind.
+    """Return the diff of two states of a bucket: the kinds ``-``, ``R``, ``+``, ``M`` in this order, each by path.
 
     An empty id is the active namespace.
 
     Raises:
-        PlaneError: FILE_NOT_FOUND without such a snapshot; SNAPSHOT_DIFF_REJECTED, _FAILED or _CANCELLED.
+        PlaneError: FILE_NOT_FOUND if a snapshot is missing; SNAPSHOT_DIFF_REJECTED, _FAILED or _CANCELLED.
     """
     job = reads.ask_for_diff(volume, bucket, from_snapshot_id=from_snapshot_id, to_snapshot_id=to_snapshot_id)
     while not job.status.is_end:

@@ -1,4 +1,4 @@
-"""Requeues the orphaned blocks of an audit report at metadata, which has them judged and deleted like others."""
+"""Requeue the orphaned blocks of an audit report at metadata, which has them judged and deleted like other rows."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from services.client.plane import Plane
 
 MAX_RUNS_PER_COMMAND = 200
 DEFAULT_REPAIR_ROWS = 5_000_000
-"""Some 20 seconds of the shard's writer, a page at a time between other commands."""
+"""Most versions that a search may read: about 20 seconds of the shard's writer, in pages between other commands."""
 BUSY = "BUCKET_BUSY"
 GOES_ON = "SEARCH_IN_PROGRESS"
-"""Metadata has looked at some versions, and none of them owns a block: the same again looks at the next ones."""
+"""Code for an unfinished search: no owner of the blocks was found yet. Sending the command again continues it."""
 MAX_ATTEMPTS = 3
 
 
@@ -26,11 +26,15 @@ class Repair:
     requeued: Amount = NOTHING
     kept: Amount = NOTHING
     reasons: list[str] = field(default_factory=list)
-    """Reasons why some were kept."""
+    """Reasons why orphans were kept."""
 
 
 def requeue(plane: Plane, report: AuditReport, max_rows: int = DEFAULT_REPAIR_ROWS) -> Repair:
-    """Hand the orphans of a report over. In doubt they are kept: where something is lost, plane or audit errs."""
+    """Requeue the orphans of a report and return the requeued and the kept ones.
+
+    All orphans are kept if the report has losses, because then the plane or the audit is wrong. Orphans whose bucket
+    is unknown to metadata, or that metadata refuses, are kept.
+    """
     repair = Repair()
     orphans = [one for one in report.examples if one.kind is FindingKind.ORPHANED]
     if report.has_losses:
@@ -51,7 +55,7 @@ def requeue(plane: Plane, report: AuditReport, max_rows: int = DEFAULT_REPAIR_RO
 
 
 def _send(plane: Plane, report: AuditReport, bucket_id: int, page: list[Finding], max_rows: int) -> str:
-    """Return why a page is kept; empty when it is not."""
+    """Requeue a page of orphans. Return the reason why they are kept, or "" if they were requeued."""
     runs = tuple(
         BlockRun(one.container_id, one.first_local_id, one.block_count, one.block_size_bytes, one.size_bytes)
         for one in page
@@ -60,7 +64,7 @@ def _send(plane: Plane, report: AuditReport, bucket_id: int, page: list[Finding]
     attempts = 0
     while True:
         reply = plane.answer(report.shard, plane.submit(report.shard, command))
-        attempts += reply.error == BUSY  # that is what a snapshot makes it for one txn
+        attempts += reply.error == BUSY  # a snapshot makes the bucket busy for one txn
         if reply.error != GOES_ON and (reply.error != BUSY or attempts == MAX_ATTEMPTS):
             break
     return f"{reply.error}: {reply.message}" if reply.error else ""

@@ -1,7 +1,7 @@
-"""Restores a key or a tree from a snapshot: a copy with blocks of its own replaces the present versions.
+"""Restore a key or a tree from a snapshot: new versions with blocks of their own replace the current versions.
 
-Blocks are never shared by two versions whose lifetimes differ, so what comes back is a new version of the same size and
-tag. Keys that are there and not in the snapshot stay.
+Versions with different lifetimes never share blocks, so a restored key is a new version of the same size and tag. Keys
+that are not in the snapshot are kept.
 """
 
 from __future__ import annotations
@@ -35,10 +35,11 @@ def restore(
     target: str = "",
     on_progress: Callable[[int], None] = lambda _count: None,
 ) -> Restored:
-    """Copy a key, or a directory with all below it, out of a snapshot; ``target`` is another path for it.
+    """Copy a key, or a directory with all entries below it, out of a snapshot, to ``target`` if given.
 
     Raises:
-        PlaneError: KEY_NOT_FOUND (the snapshot does not have it), or why a command was refused: those before it stay.
+        PlaneError: KEY_NOT_FOUND if the snapshot does not have the path; any other code if a command was refused. The
+            effects of the commands before it remain.
     """
     commands = list(_commands(plane.metadata(shard), bucket, path, snapshot_id, target or path))
     for start in range(0, len(commands), MAX_OUTSTANDING):

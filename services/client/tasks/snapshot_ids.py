@@ -1,4 +1,4 @@
-"""Resolves a state of a bucket that a user names: a snapshot, or ``active``."""
+"""Resolve the name of a bucket's state: a snapshot, or ``active``."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from services.client.errors import PlaneError
 from services.client.plane import Plane
 
 ACTIVE = "active"
-"""The present state; a snapshot of this name cannot be compared by its name."""
+"""Name of the active namespace. A snapshot with this name cannot be compared by its name."""
 
 EXPIRED = "SNAPSHOT_EXPIRED"
-"""The code for a snapshot that there was."""
+"""Error code for a deleted snapshot."""
 
 
 def live_snapshot_id(plane: Plane, shard: int, volume: str, bucket: str, name: str) -> str:
-    """The id of a snapshot that can be read; empty, which means now, for ``active``.
+    """Return the id of a live snapshot, or "" for ``active``.
 
     Raises:
-        PlaneError: FILE_NOT_FOUND, when there never was one of that name; SNAPSHOT_EXPIRED, when there was.
+        PlaneError: FILE_NOT_FOUND if there was never a snapshot of that name; SNAPSHOT_EXPIRED if it is deleted.
     """
     if name == ACTIVE:
         return ""

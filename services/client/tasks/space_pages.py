@@ -1,4 +1,4 @@
-"""Reads all cells of a bucket's space, page by page."""
+"""Read all cells of a bucket's space matrix, page by page."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PAGE_ROWS = 10_000
 
 
 def all_cells(reads: MetadataReads, volume: str, bucket: str) -> Iterator[SpaceCellValue]:
-    """Every cell of a bucket's space matrix; of one moment only while nothing is written."""
+    """Yield every cell of a bucket's space matrix. The pages are of one txn only while nothing is written."""
     start_after = ""
     while page := reads.space(volume, bucket, start_after=start_after, limit=PAGE_ROWS).cells:
         yield from page

@@ -1,7 +1,8 @@
-"""Space as a user sees it: figures from metadata, names of snapshots from the snapshots service.
+"""The space of a bucket: figures from metadata, names of snapshots from the snapshots service.
 
-metadata knows snapshots by id and txn, snapshots knows them by name. Between a user's delete and metadata's drop there
-is a moment in which a snapshot has no name any more and still counts: its id goes with every question, as leaving.
+metadata knows snapshots by id and txn, the snapshots service knows them by name. Between a user's delete and metadata's
+drop a snapshot has no name, but metadata still counts it. Every query to metadata therefore lists the ids of these
+snapshots as leaving.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ from services.domain.retention import KeepReason
 _BY_NAME = frozenset({KeepReason.TAG, KeepReason.CONSUMER})
 _BY_POLICY = _BY_NAME | {KeepReason.MINIMUM, KeepReason.AGE}
 _ANY_POLICY = RetentionPolicy(num_retained_min=1, num_retained_max=1, time_retained_ms=0)
-"""Asked by where there is none: tags and consumers hold whatever the policy says."""
+"""Policy for the preview of a bucket without one: tags and consumers protect snapshots under any policy."""
 
 
 @dataclass(frozen=True, slots=True)
 class NamedSnapshots:
-    """The snapshots of a bucket: those with names, in the order of the chain, and those that are on their way out."""
+    """The snapshots of a bucket: the active ones in chain order, and the ids of those that are being deleted."""
 
     volume: str
     bucket: str
@@ -52,7 +53,7 @@ class NamedSnapshots:
         return tuple(by_name[name] for name in wanted)
 
     def names_of(self, snapshot_ids: Collection[str]) -> list[str]:
-        """Return the names of these snapshots, in the order of the chain."""
+        """Return the names of these snapshots in chain order."""
         return [info.name for info in self.active if info.snapshot_id in snapshot_ids]
 
     def between(self, first_txn: int, last_txn: int) -> list[SnapshotInfo]:
@@ -62,10 +63,10 @@ class NamedSnapshots:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Who holds something, and how many bytes it has."""
+    """The bytes of a path or snapshot, and the snapshots that hold any of them."""
 
     holders: tuple[SnapshotInfo, ...]
-    """In the order of the chain."""
+    """In chain order."""
     bytes: int
 
 
@@ -124,7 +125,10 @@ class BucketView:
         return self.plane.space(self.shard).what_if(self.volume, self.bucket, question)
 
     def plan(self, snapshots: NamedSnapshots, free_bytes: int, kept: Iterable[str] = ()) -> SpacePlan:
-        """Return the fewest snapshots, then the oldest, whose deletion frees the bytes, without those to be kept."""
+        """Return the smallest set of snapshots whose deletion frees at least the bytes; ties prefer older snapshots.
+
+        Protected snapshots and those named in ``kept`` are left out.
+        """
         protected = (*self.protected_ids(), *snapshots.ids_of(kept))
         question = PlanSpace(free_bytes, protected, snapshots.leaving_ids)
         return self.plane.space(self.shard).plan(self.volume, self.bucket, question)
@@ -139,7 +143,7 @@ class BucketView:
 
 
 def find_block(plane: Plane, shard: int, local_id: int, volume: str = "", bucket: str = "") -> BlockExplanation:
-    """The version that owns a block, looked for page by page; none when its blocks are freed."""
+    """Return the version that owns a block, or an explanation without one; search page by page."""
     reads = plane.space(shard)
     found = reads.explain_block(local_id, volume=volume, bucket=bucket)
     while found.next_start:
@@ -148,10 +152,11 @@ def find_block(plane: Plane, shard: int, local_id: int, volume: str = "", bucket
 
 
 def held_by_path(snapshots: NamedSnapshots, explanation: PathExplanation) -> Held:
-    """Who holds a path: the snapshots that hold any of its versions, under whatever name, or of its directories.
+    """Return the snapshots that hold a path, and its bytes.
 
-    Its bytes are those of the live version and of the older ones that a snapshot holds, and of a directory those of all
-    that is below it in the same sense. What nobody holds is on its way out, and counts no more.
+    Holders are the snapshots that hold any version or directory of the path, under any name. The bytes are those of
+    the live version, of the older versions that a snapshot holds, and for a directory of all such versions below it.
+    Versions that are neither live nor held are not counted.
     """
     found: list[ExplainedVersion | ExplainedDirectory] = [*explanation.versions, *explanation.directories]
     holders = [info for info in snapshots.active if any(is_held_by(info, one) for one in found)]
@@ -160,7 +165,11 @@ def held_by_path(snapshots: NamedSnapshots, explanation: PathExplanation) -> Hel
 
 
 def held_by_snapshot(snapshots: NamedSnapshots, spaces: SnapshotSpaces, snapshot_id: str) -> Held:
-    """Who holds what a snapshot shows: all snapshots that show any of it, itself among them. Its referenced bytes."""
+    """Return the snapshots that share versions with a snapshot, itself included, and its referenced bytes.
+
+    Raises:
+        PlaneError: FILE_NOT_FOUND, the snapshot was dropped.
+    """
     for space in spaces.snapshots:
         if space.snapshot_id == snapshot_id:
             return Held(tuple(snapshots.between(space.oldest_sharer, space.newest_sharer)), space.referenced_bytes)
@@ -168,7 +177,7 @@ def held_by_snapshot(snapshots: NamedSnapshots, spaces: SnapshotSpaces, snapshot
 
 
 def is_held_by(info: SnapshotInfo, held: ExplainedVersion | ExplainedDirectory) -> bool:
-    """Return whether a snapshot holds a version or a directory: it lies in the run of its holders."""
+    """Return whether a snapshot holds a version or a directory: first_holder <= create_txn <= last_holder."""
     return held.first_holder <= info.create_txn <= held.last_holder
 
 

@@ -1,4 +1,4 @@
-"""Bringing back by path: which deleted row a path means, and the command that names it."""
+"""Undelete by path: find the deleted row of a path and send the command that names it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Returned:
     object_id: int
     txn: int
     is_itself: bool
-    """Whether it has the objectID that it had; else it is a new object with the same blocks."""
+    """Whether it kept its objectID. If False, it is a new object with the same blocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +45,12 @@ class Undeleted:
 
 
 def undelete_path(plane: Plane, shard: int, bucket: Bucket, path: str, target: str, death: int = 0) -> Undeleted:
-    """Bring back what died last at a path, or at one txn: a version, or a directory with all that is below.
+    """Undelete the version or directory that died last at a path, or at the txn ``death``.
+
+    A directory returns with all entries below it.
 
     Raises:
-        PlaneError: it is refused; TOO_LATE when nothing of the path is left to bring back.
+        PlaneError: metadata refused the command; TOO_LATE if the path has no deleted row.
     """
     found = plane.space(shard).explain_path(*bucket, path)
     rows = [
@@ -73,7 +75,7 @@ def undelete_path(plane: Plane, shard: int, bucket: Bucket, path: str, target: s
 
 
 def undelete_files(plane: Plane, shard: int, bucket: Bucket, path: str, target: str, death: int = 0) -> Undeleted:
-    """Bring back, one by one, the deleted files whose paths lie below a directory, of the newest death of each path.
+    """Undelete the deleted files below a directory one by one, each path's newest death, or only those of ``death``.
 
     A refused file is reported and does not stop the others. Missing parent directories are created.
     """
@@ -84,7 +86,7 @@ def undelete_files(plane: Plane, shard: int, bucket: Bucket, path: str, target: 
     ):
         is_meant = entry.kind is DeletedKind.KEY and death in (0, entry.death)
         if is_meant and entry.path.startswith(f"{path}/"):
-            newest[entry.path] = entry  # oldest death first
+            newest[entry.path] = entry  # the listing has the oldest death first
     carry_out = partial(_carry_out, plane, shard)
     outcomes = [
         carry_out(Undelete(*bucket, target + found[len(path) :], entry.kind, entry.object_id, entry.birth, entry.death))

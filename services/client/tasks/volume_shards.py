@@ -1,4 +1,4 @@
-"""Finds the shard of a volume: it is fixed when the volume is created, so each volume is looked for once."""
+"""Find the shard of a volume. It is fixed when the volume is created, so each volume is looked up once."""
 
 from __future__ import annotations
 
@@ -26,9 +26,11 @@ class VolumeShards:
         return shard
 
     def shard_for_new(self, volume: str, wanted: int | None) -> int:
-        """Return the shard to create a volume in: the wanted one, else one that follows from the name.
+        """Return the shard to create a volume in: ``wanted`` if given, else one computed from the name.
 
-        A volume of this name in another shard is one and the same to a client, so it is refused.
+        Raises:
+            PlaneError: INVALID_REQUEST, the plane has no such shard; VOLUME_ALREADY_EXISTS, a shard has a volume of
+                this name, and clients do not tell shards apart.
         """
         if wanted is not None and not 0 <= wanted < self._plane.shards:
             raise PlaneError("INVALID_REQUEST", f"shard {wanted} is not one of the {self._plane.shards} of this plane")
@@ -46,9 +48,8 @@ class VolumeShards:
             except PlaneError as error:
                 if error.code == "VOLUME_NOT_FOUND":
                     continue
-                if (
-                    error.code != "BUCKET_NOT_FOUND"
-                ):  # no bucket has an empty name, so this one says: the volume is here
+                # No bucket has an empty name, so BUCKET_NOT_FOUND means that the volume is in this shard.
+                if error.code != "BUCKET_NOT_FOUND":
                     raise
             return shard
         return None

@@ -17,12 +17,12 @@ R = TypeVar("R")
 
 @dataclass(slots=True)
 class Answers(Generic[R]):
-    """Numbers rise from 1. Not safe to use from several threads by itself."""
+    """Requests are numbered from 1. Not safe to use from several threads without a lock."""
 
     last_number: int = 0
     unanswered: set[int] = field(default_factory=set)
     _kept: dict[int, R | DeepcleanError] = field(default_factory=dict)
-    """By number, in the order in which they came: an answer, or why there is none."""
+    """By number, in the order of arrival: an answer, or the error in its place."""
 
     def sent(self) -> int:
         """Record that a request is sent; return its number."""
@@ -36,7 +36,7 @@ class Answers(Generic[R]):
         self.last_number -= 1
 
     def answered(self, number: int, answer: R | DeepcleanError) -> bool:
-        """An answer has come, or it is known that none will; False when nobody waits for it, as for a repeated one."""
+        """Record an answer, or the error in its place. Return False if no request waits for it, as for a duplicate."""
         if number not in self.unanswered:
             return False
         self.unanswered.discard(number)
@@ -46,17 +46,17 @@ class Answers(Generic[R]):
         return True
 
     def fail_all(self, why: Callable[[], DeepcleanError]) -> None:
-        """Nothing that is unanswered will be answered: each gets an error of its own."""
+        """Fail every unanswered request, each with an error of its own."""
         for number in sorted(self.unanswered):
             self.answered(number, why())
 
     def pop_answer(self, number: int) -> R | None:
-        """Remove and return an answer; None while it is awaited.
+        """Remove and return an answer, or return None if it has not arrived yet.
 
         Raises:
-            ValueError: nothing was sent under that number yet.
-            AnswerExpiredError: it was fetched before, or was dropped because many others came.
-            DeepcleanError: there is none; it says whether the request may have been carried out.
+            ValueError: no request with that number was sent yet.
+            AnswerExpiredError: the answer was fetched before, or dropped because ``MAX_KEPT_ANSWERS`` newer ones came.
+            DeepcleanError: the request failed; the message tells whether it may have been carried out.
         """
         if not 0 < number <= self.last_number:
             raise ValueError(f"number {number} was not sent yet")

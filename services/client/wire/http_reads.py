@@ -44,7 +44,7 @@ UNAVAILABLE = 503
 MAX_PAGE_ROWS = 10_000
 Parameters = Mapping[str, str | int]
 _PREVIEWED = ("num_retained_min", "num_retained_max", "time_retained_ms", "expire_limit", "consumer_expiration_ms")
-"""What of a policy says which snapshots expire."""
+"""The fields of a policy that decide which snapshots expire."""
 
 
 @cache
@@ -75,7 +75,7 @@ class HttpShard:
         return self.ask_for("GET", path, answer_type, parameters)
 
     def ask_for(self, method: str, path: str, answer_type: Any, parameters: Parameters | None = None) -> Any:
-        """The same by another method, for what is begun or ended by asking."""
+        """Like ``get`` with another HTTP method, for requests that start or stop something."""
         return self._ask(method, path, answer_type, params=self._with_after(parameters))
 
     def post(self, path: str, answer_type: Any, body: bytes, parameters: Parameters | None = None) -> Any:
@@ -129,7 +129,7 @@ class HttpShard:
 
 
 def http_client(token: str = "") -> httpx.Client:
-    """Connections that the reads of one plane share; the plane is never behind a proxy of the environment."""
+    """Return the HTTP client that the reads of one plane share. It ignores the proxy settings of the environment."""
     return httpx.Client(timeout=READ_SECONDS, trust_env=False, headers=bearer(token))
 
 
@@ -199,7 +199,7 @@ class HttpMetadataReads:
         parameters = {**_place(volume, bucket, snapshot_id), "path": path}
         found: StatAnswer = self._shard.get("/stat", StatAnswer, parameters)
         row = found.key or found.directory
-        assert row is not None  # noqa: S101  a path that has neither is refused
+        assert row is not None  # noqa: S101  metadata refuses a path without key and directory
         return row
 
     def space(self, volume: str, bucket: str, *, start_after: str = "", limit: int = 1_000) -> BucketSpace:
@@ -276,7 +276,7 @@ class HttpSnapshotReads:
         return snapshot
 
     def retention(self, volume: str, bucket: str) -> RetentionRow:
-        """The policy of a bucket and where its runs are."""
+        """Return the retention policy of a bucket and the state of its runs."""
         row: RetentionRow = self._shard.get("/retention", RetentionRow, {"volume": volume, "bucket": bucket})
         return row
 

@@ -1,4 +1,4 @@
-"""Reads about space of a running plane over HTTP."""
+"""Reads of a running plane's space over HTTP."""
 
 from __future__ import annotations
 
@@ -33,10 +33,11 @@ class HttpSpaceReads:
     def snapshot_spaces(
         self, volume: str, bucket: str, *, start_after: int = 0, limit: int | None = None
     ) -> SnapshotSpaces:
-        """Live snapshots with what each refers to and shares: a page of so many, or all, of one txn.
+        """Return live snapshots with referenced and shared bytes: a page of at most ``limit``, or all as of one txn.
 
         Raises:
-            PlaneError: also when there is more than a page has, and the shard changes between any two of them.
+            PlaneError: NOT_OF_ONE_TXN if the snapshots fill several pages and the shard changed between two of them in
+                each of ``MAX_ATTEMPTS`` attempts.
         """
         if limit is not None:
             return self._snapshot_page(volume, bucket, start_after, limit)

@@ -1,4 +1,4 @@
-"""Reads a listing to its end, or to a limit, page by page, and says when there is more."""
+"""Read a listing to its end, or up to a limit, page by page."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ R = TypeVar("R")
 def all_rows(
     fetch_page: Callable[[str, int], list[R]], name_of: Callable[[R], str], *, start_after: str = ""
 ) -> Iterator[R]:
-    """Rows of all pages; ``fetch_page`` takes the name to start after and the size of the page."""
+    """Yield the rows of all pages; ``fetch_page`` takes the name to start after and the size of the page."""
     while page := fetch_page(start_after, PAGE_ROWS):
         yield from page
         if len(page) < PAGE_ROWS:
@@ -27,14 +27,14 @@ def all_rows(
 
 
 def deleted_position(entry: ListedDeletion) -> str:
-    """Where a listing of what was deleted goes on behind an entry."""
+    """Return the position at which a listing of deletions continues after an entry."""
     return f"{entry.death}:{entry.object_id}"
 
 
 def page_or_all(
     fetch_page: Callable[[str, int], list[R]], name_of: Callable[[R], str], *, start_after: str, limit: int | None
 ) -> list[R]:
-    """One page of so many rows, or, without a limit, all that there are."""
+    """Return one page of at most ``limit`` rows, or all rows if ``limit`` is None."""
     if limit is not None:
         return fetch_page(start_after, limit)
     return list(all_rows(fetch_page, name_of, start_after=start_after))
@@ -42,14 +42,14 @@ def page_or_all(
 
 @dataclass(frozen=True, slots=True)
 class FirstRows(Generic[R]):
-    """The beginning of a listing."""
+    """The first rows of a listing, and whether others follow."""
 
     rows: list[R]
     has_more: bool
 
 
 def first_rows(rows: Iterator[R], limit: int) -> FirstRows[R]:
-    """So many rows, and whether others follow; all for a limit of 0."""
+    """Return at most ``limit`` rows, or all for a limit of 0."""
     if not limit:
         return FirstRows(list(rows), has_more=False)
     first = list(islice(rows, min(limit, sys.maxsize)))

@@ -28,6 +28,7 @@ spaceTable           /bucketId/first/last                      bytes and rows by
 unexpandedTable      /bucketId/a/death and /bucketId/d/~death  deleted directories that are not expanded yet
 accountTable         /bucketId                                 claimed and freed bytes
 collectionTable      /bucketId                                 collection state of a bucket; 0 for all of the shard
+reclaimClockTable    /bucketId                                 when rows of a bucket became reclaimable
 claimHourTable       /bucketId                                 claims of a bucket in its present hour
 shadowTable          /bucketId/hour                            versions counted in an hour in shadow mode
 s3SecretTable        user or service                           the secret that signs its commands

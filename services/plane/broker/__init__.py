@@ -1,1 +1,1 @@
-"""Kafka brokers as child processes, their rights and topics."""
+"""Kafka brokers as child processes, with their access rights and topics."""

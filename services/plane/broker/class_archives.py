@@ -1,9 +1,9 @@
-"""Archives of the classes that Kafka and Spark load: with them both start in about half the time.
+"""Create archives of the classes that Kafka and Spark load, so that both start in about half the time.
 
-    python -m services.plane.broker.class_archives DIR    makes DIR/kafka/classes.jsa and DIR/spark/classes.jsa
+    python -m services.plane.broker.class_archives DIR    creates DIR/kafka/classes.jsa and DIR/spark/classes.jsa
 
-They are Java's own (application class-data sharing), made by running a broker and a small streaming job once. Without
-one, or with another Java than it was made by, everything works as well, and starts as slowly as ever.
+An archive is Java's application class-data sharing (AppCDS), recorded while a broker and a small streaming job run
+once. Kafka and Spark also start without an archive, or with an archive of another Java, but more slowly.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ JOB_SECONDS = 400.0
 
 
 def make_archives(directory: Path, java: JavaRuntime) -> None:
-    """Make both for the jars in a directory.
+    """Create both archives for the jars in a directory.
 
     Raises:
         StackError: the broker or the job did not run.
@@ -46,7 +46,7 @@ def _fill(bootstrap_servers: str) -> None:
     create_topics(bootstrap_servers, {TOPIC: {}}, 1)
     producer = Producer({"bootstrap.servers": bootstrap_servers, "compression.type": "lz4"})
     for _ in range(MESSAGES):
-        producer.produce(TOPIC, b"\x02\x02\x00")  # a list of one number
+        producer.produce(TOPIC, b"\x02\x02\x00")  # an Avro list of one number
     producer.flush()
     producer.close()
 
@@ -66,7 +66,7 @@ def _run_job(directory: Path, java: JavaRuntime, scratch: Path, bootstrap_server
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Make them; that they cannot be made is told, and fails nothing."""
+    """Create the archives. A failure is printed, but the exit status is still 0: the archives are optional."""
     (directory,) = sys.argv[1:] if arguments is None else arguments
     try:
         make_archives(Path(directory).absolute(), find_java())

@@ -1,6 +1,6 @@
-"""Several brokers on this machine as one cluster: each holds a copy of everything, and one of three may be missing.
+"""Several brokers on this machine as one cluster: each holds a copy of every topic, and one of three may fail.
 
-They are used where one broker is, and started, stopped and asked in the same way.
+A cluster has the interface of a single broker.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from services.plane.machine.ports import free_ports
 
 
 class BrokerCluster:
-    """Brokers over one directory each, ``1``, ``2`` and so on; their ports are kept as long as this object is."""
+    """Brokers with one directory each, ``1``, ``2`` and so on. Their ports do not change while this object exists."""
 
     def __init__(self, directory: Path, nodes: int, *, java: JavaRuntime | None = None, heap: str = "384m") -> None:
         ports = free_ports(nodes)
@@ -29,7 +29,7 @@ class BrokerCluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Addresses where clients connect: those of all brokers."""
+        """Addresses of all brokers, for clients."""
         return ",".join(node.bootstrap_servers for node in self.nodes)
 
     @property
@@ -44,7 +44,7 @@ class BrokerCluster:
 
     @property
     def is_running(self) -> bool:
-        """Whether a majority of the brokers runs; a minority acknowledges no message."""
+        """Whether a majority of the brokers runs. A minority does not acknowledge messages."""
         return sum(node.is_running for node in self.nodes) > len(self.nodes) // 2
 
     def start(self) -> Self:

@@ -1,8 +1,8 @@
-"""A real Kafka broker as a child process: one node, its own controller, on loopback, in one directory.
+"""A real Kafka broker as a child process: one node with its own controller, on loopback, in one directory.
 
-The directory holds everything: ``server.properties`` (written at every start), ``records`` (the topics),
-``broker.log`` (and ``broker.previous.log``, of the start before) and ``broker.out`` (what the JVM itself prints).
-It may be started again at any time, on the same port and with all records.
+The directory holds ``server.properties`` (written at every start), ``records`` (the topics), ``broker.log``,
+``broker.previous.log`` (of the previous start) and ``broker.out`` (the JVM's output). A broker can be started again
+on its directory at any time, on the same port and with all records.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ LAST_LINES_BYTES = 256 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ClusterNode:
-    """One node's place in a cluster of several."""
+    """The position of one node in a cluster."""
 
     number: int
-    """From 1."""
+    """Number of the node, from 1."""
     cluster_id: str
     controller_ports: tuple[int, ...]
-    """Of all nodes, in the order of their numbers; each node is one of the controllers."""
+    """Ports of all nodes in the order of their numbers; each node is also a controller."""
 
 
 class EmbeddedBroker:
-    """One broker over one directory: ``start`` returns when it answers, ``stop`` when it is gone.
+    """One broker on one directory: ``start`` returns when it answers, ``stop`` when it has ended.
 
-    ``port=0`` takes the port of the directory's last start, or a free one at the first.
+    ``port=0`` takes the port of the last start on this directory, or a free port at the first start.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class EmbeddedBroker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Where clients connect; known once the broker was started."""
+        """Address for clients, known after the first start."""
         if self._port == 0:
             raise StackError("The broker has no port yet: start it first.")
         return f"{HOST}:{self._port}"
@@ -102,23 +102,23 @@ class EmbeddedBroker:
 
     @property
     def process_id(self) -> int | None:
-        """The child's id while it runs."""
+        """The process id while the broker runs, else None."""
         return self._process.pid if self._process is not None and self.is_running else None
 
     @property
     def is_running(self) -> bool:
-        """Whether the child lives; that it answers was awaited by ``start``."""
+        """Whether the process runs. ``start`` has waited until the broker answers."""
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> Self:
-        """Start and wait until a client gets an answer; raises StackError with what to do if none comes."""
+        """Start the broker and wait until it answers a client. Raise StackError if it does not answer in time."""
         if not self.is_running:
             self.launch()
             self.await_answer()
         return self
 
     def launch(self) -> None:
-        """Start, and wait for nothing: a node of a cluster answers only when most of them run."""
+        """Start without waiting for an answer: a node of a cluster answers only when a majority of the nodes runs."""
         self._java = self._java or find_java()
         jars = classpath(self._jars or jars_directory(), "kafka")
         try:
@@ -140,7 +140,7 @@ class EmbeddedBroker:
             raise disk_error(self.directory, error) from error
 
     def stop(self) -> None:
-        """Ask it to finish, wait, and end it if it does not; nothing to do if it is not running."""
+        """Send SIGTERM, wait, and kill the broker if it does not end in time. Do nothing if it does not run."""
         if self._process is None:
             return
         self._process.terminate()
@@ -152,7 +152,7 @@ class EmbeddedBroker:
         self._process = None
 
     def kill(self) -> None:
-        """Kill the broker, as a crash would; the records that it had written exist at the next start."""
+        """Kill the broker, as a crash would. Written records still exist at the next start."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -185,7 +185,7 @@ class EmbeddedBroker:
         self._port = self._port or self._last_port() or free_ports(1)[0]
         _require_free(self._port)
         write_secret(self._properties_file, self._properties())
-        if self.log_file.is_file():  # so that what it says is about this start
+        if self.log_file.is_file():  # so that the log only describes this start
             self.log_file.replace(self.directory / "broker.previous.log")
 
     def _properties(self) -> str:
@@ -209,7 +209,7 @@ class EmbeddedBroker:
         return next(port for port in free_ports(2) if port != self._port)
 
     def _require_unused(self) -> None:
-        """Refuse a directory whose lock a live broker holds, before anything in it is overwritten."""
+        """Raise StackError if a live broker holds the directory's lock, before a file in it is overwritten."""
         lock = self._records / ".lock"
         if not lock.is_file():
             return
@@ -251,7 +251,7 @@ class EmbeddedBroker:
             raise self._failure("could not format its storage", run.stdout + run.stderr)
 
     def _command(self, jars: str, main_class: str, *options: str) -> list[str]:
-        assert self._java is not None  # noqa: S101  start() looked for it
+        assert self._java is not None  # noqa: S101  launch() has set it
         log_settings = resources.files("services.plane.broker").joinpath("log4j2.xml")
         copy = self.directory / "log4j2.xml"
         copy.write_text(log_settings.read_text())
@@ -273,7 +273,7 @@ class EmbeddedBroker:
         return [f"-XX:ArchiveClassesAtExit={archive}"] if self._writes_class_archive else shared_classes(archive)
 
     def await_answer(self) -> None:
-        """Ask for the cluster's metadata until it is answered; raises StackError if the child ends or time is up."""
+        """Wait until the broker answers a request for metadata. Raise StackError if it ends or the time is over."""
         try:
             self._await_answer()
         except BaseException:
@@ -281,7 +281,7 @@ class EmbeddedBroker:
             raise
 
     def _await_answer(self) -> None:
-        assert self._process is not None  # noqa: S101  start() made it
+        assert self._process is not None  # noqa: S101  launch() has set it
         deadline = time.monotonic() + self._ready_seconds
         with quiet_admin(self.bootstrap_servers, administrator_of(self._security)) as admin:
             while time.monotonic() < deadline:
@@ -306,7 +306,7 @@ class EmbeddedBroker:
         return "\n".join(texts)
 
     def _failure(self, what: str, printed: str) -> StackError:
-        """Say what its logs mean, where that is known, and else where to read on."""
+        """Return the error for a failure: with the remedy if the printed text is known, else with the file to read."""
         for pattern, sentence in _KNOWN_FAILURES:
             if re.search(pattern, printed):
                 return StackError(sentence.format(directory=self.directory, port=self._port))
@@ -347,7 +347,7 @@ _KNOWN_FAILURES = (
 
 @contextlib.contextmanager
 def quiet_admin(bootstrap_servers: str, credentials: KafkaCredentials | None = None) -> Iterator[AdminClient]:
-    """An admin client that tries often and keeps refused connections, expected at a start, to itself."""
+    """Yield an admin client that reconnects quickly and does not log refused connections, normal during a start."""
     silent = logging.getLogger("deepclean.broker.connections")
     silent.propagate = False
     if not silent.handlers:
@@ -367,7 +367,10 @@ def quiet_admin(bootstrap_servers: str, credentials: KafkaCredentials | None = N
 
 
 def new_cluster_id() -> str:
-    """A random id as Kafka writes it; none that begins like an option, which the storage tool would take it for."""
+    """Return a random cluster id in Kafka's format.
+
+    An id never starts with ``-``, because the storage tool would take it for an option.
+    """
     while True:
         cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         if not cluster.startswith("-"):
@@ -376,7 +379,7 @@ def new_cluster_id() -> str:
 
 def _require_free(port: int) -> None:
     with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Java does: old connections do not block
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Java does: closed connections do not block
         try:
             probe.bind((HOST, port))
         except PermissionError as error:

@@ -1,15 +1,15 @@
-"""What makes the embedded broker refuse strangers: a certificate, a name and password for each process, and rights.
+"""Secrets of the embedded broker on a secured plane: a certificate, credentials for each process, and access rights.
 
     <directory>/admin.json, <identity>.json   credentials, each for the one process that is named
     <directory>/streaming.jaas                the same for Java
     <directory>/broker.p12, keystore.password the broker's key        <directory>/ca.pem   its certificate, for clients
-    <directory>/http-token                    what every HTTP request carries
-    <directory>/<name>.signing                what a user or a service signs commands with
+    <directory>/http-token                    the token of every HTTP request
+    <directory>/<name>.signing                the secret with which a user or a service signs commands
 
-Everything is made at the first start and kept. A password, certificate or token that is removed is made anew at the
-next one, which is how it is changed; what is signed with is changed by ``deepclean secret set``. Names and passwords of
-processes are SCRAM, told to the broker by its administrator over TLS, and never part of a command line. The
-administrator is the broker's own: it must be known before anybody can be told.
+All files are created at the first start and kept. To change a password, certificate or token, remove its file: the next
+start creates a new one. Signing secrets are changed by ``deepclean secret set``. The processes authenticate by SCRAM.
+The administrator sends their names and passwords to the broker over TLS; they are never part of a command line. The
+administrator's own password is in the broker's configuration, because the broker must know it before it accepts others.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ allow.everyone.if.no.acl.found=false
 
 
 class BrokerSecurity:
-    """The secrets of one broker in a directory of their own."""
+    """The directory with the secrets of one broker."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory.absolute()
@@ -87,19 +87,19 @@ class BrokerSecurity:
 
     @property
     def administrator(self) -> KafkaCredentials:
-        """Who may do everything; known once ``prepare`` was called."""
+        """Credentials of the administrator, who has all rights. They exist after ``prepare``."""
         return self.credentials(ADMINISTRATOR)
 
     def credentials_file(self, identity: str) -> Path:
-        """Where the credentials of an identity are."""
+        """Return the file with the credentials of an identity."""
         return self.directory / f"{identity}.json"
 
     def credentials(self, identity: str) -> KafkaCredentials:
-        """The credentials of an identity."""
+        """Return the credentials of an identity."""
         return read_credentials(self.credentials_file(identity))
 
     def signing_file(self, name: str) -> Path:
-        """Where the secret is that a user or a service signs commands with."""
+        """Return the file with the signing secret of a user or a service."""
         return self.directory / f"{name}.signing"
 
     def prepare(self, java: JavaRuntime) -> None:
@@ -126,11 +126,11 @@ class BrokerSecurity:
             if identity == ADMINISTRATOR:
                 made = KafkaCredentials(made.username, made.password, made.ca_file, PLAIN)
             write_credentials(file, made)
-        if identity in (STREAMING, CLIENTS):  # Spark reads for both
+        if identity in (STREAMING, CLIENTS):  # Spark jobs read as either identity
             write_login_file(file, self.credentials(identity))
 
     def _make_certificate(self, java: JavaRuntime) -> None:
-        """A key and its own certificate, by the JDK's keytool, which every Java that runs the broker has inside."""
+        """Create a key with a self-signed certificate by keytool, which is part of every Java that runs the broker."""
         self._keystore.unlink(missing_ok=True)
         write_secret(self._keystore_password_file, secrets.token_urlsafe(PASSWORD_BYTES))
         store = ("-keystore", str(self._keystore), "-storepass:file", str(self._keystore_password_file))
@@ -146,7 +146,7 @@ class BrokerSecurity:
         write_secret(self.ca_file, printed[begin:])
 
     def secured(self, properties: str) -> str:
-        """The broker's settings with these secrets in them: a text for a file that only its owner reads."""
+        """Return the broker's settings with these secrets. Only the owner may be able to read a file with this text."""
         administrator = self.administrator
         added = _SETTINGS.format(
             administrator=administrator.login_entry(),
@@ -159,10 +159,10 @@ class BrokerSecurity:
         return "\n".join(plain).replace("PLAINTEXT://", "CLIENTS://") + "\n" + added
 
     def admit(self, admin: AdminClient) -> None:
-        """Tell the broker who may come, and what each may do; what else it was told is taken back.
+        """Send the identities' passwords and access rights to the broker, and remove all other access rights there.
 
         Raises:
-            StackError: the broker does not take it.
+            StackError: the broker refuses them.
         """
         try:
             self._send_passwords(admin)
@@ -203,7 +203,7 @@ def administrator_of(security: BrokerSecurity | None) -> KafkaCredentials | None
 
 
 def access_list(allowed: Iterable[Right]) -> list[AclBinding]:
-    """The broker's access list for these rights, and for the consumer groups of those who may read something."""
+    """Return the broker's access list for these rights, with the consumer groups of the identities."""
     allowed = list(allowed)
     bindings = [
         _binding(ResourceType.TOPIC, right.topic, ResourcePatternType.LITERAL, right.identity, operation)

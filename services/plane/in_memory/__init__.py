@@ -1,1 +1,1 @@
-"""The whole plane in one process, for workloads without a broker and for the simulator."""
+"""A plane in one process, for workloads without a broker and for the simulator."""

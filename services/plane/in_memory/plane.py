@@ -1,7 +1,7 @@
-"""The whole plane in one process: the real services over a log and databases in memory, the pure rule in Spark's place.
+"""A plane in one process: the real services over a log and databases in memory, with the pure rule instead of Spark.
 
-It is what ``--in-memory`` runs and what the simulator plays with. Time is virtual: it
-advances slowly while services have work and jumps when they are idle, so that no back-off costs real time.
+``--in-memory`` and the simulator run it. Time is virtual: it advances slowly while services have work and jumps when
+they are idle, so that back-offs take no real time.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ LONGEST_BACKOFF_MS = 60_000
 
 @dataclass(slots=True)
 class Process:
-    """One shard of one service: its database outlives it."""
+    """One shard of one service. Its database outlives the process."""
 
     store: MemoryStore
     service: Service
@@ -51,7 +51,7 @@ class Process:
 
 
 def _opened(open_runner: Callable[[], Runner]) -> Runner:
-    """What a process does that could not reach the log at its start: it tries again."""
+    """Open a runner; try again while the log cannot be reached."""
     while True:
         with contextlib.suppress(RetryableError):
             return open_runner()
@@ -59,7 +59,7 @@ def _opened(open_runner: Callable[[], Runner]) -> Runner:
 
 @dataclass(slots=True)
 class InMemoryPlane:
-    """All services of some shards over one log in memory."""
+    """All services of ``shards`` shards over one log in memory."""
 
     shards: int = 1
     snapshots_settings: SnapshotsSettings = field(default_factory=lambda: SnapshotsSettings(is_rename_allowed=True))
@@ -81,7 +81,7 @@ class InMemoryPlane:
                 self.start(name, shard)
 
     def start(self, name: str, shard: int, store: MemoryStore | None = None) -> None:
-        """Start a service, on its database or on another one: what a crash and a restart do."""
+        """Start or restart a service, on its own database or on ``store``; the old process ends as in a crash."""
         before = self.processes.get((name, shard))
         if store is None:
             store = before.store if before else MemoryStore(CHECKPOINTED if name == "metadata" else None)
@@ -110,12 +110,12 @@ class InMemoryPlane:
         )
         self.processes[name, shard] = Process(store, service, _opened(open_runner))
 
-    def clock_of(self, name: str, shard: int) -> Clock:  # noqa: ARG002 the clocks of some planes differ
-        """The time as one service tells it."""
+    def clock_of(self, name: str, shard: int) -> Clock:  # noqa: ARG002 subclasses give services different clocks
+        """Return the clock of one service."""
         return self.clock
 
-    def _log_of(self, name: str, shard: int) -> Log:  # noqa: ARG002 a plane with faults tells its readers apart
-        """The log as one service sees it."""
+    def _log_of(self, name: str, shard: int) -> Log:  # noqa: ARG002 a plane with faults gives each service its own
+        """Return the log of one service."""
         return self.log
 
     def _make_service(self, name: str, shard: int) -> Service:  # noqa: ARG002 the same settings for every shard
@@ -133,12 +133,16 @@ class InMemoryPlane:
         return service
 
     def step(self) -> int:
-        """Let every service take one step, which takes a millisecond; return the number of messages read."""
+        """Advance the clock by 1 ms, let every service take one step, and return the number of messages read."""
         self.clock.advance(1)
         return sum(process.runner.step() for process in list(self.processes.values()))
 
     def run_until(self, is_done: Callable[[], bool], max_idle_advances: int = 1_000) -> bool:
-        """Run until something is so; says whether it came to be. When nothing moves, time does."""
+        """Run until ``is_done``; return whether that happened.
+
+        While no service reads a message, the clock advances by the longest back-off, at most ``max_idle_advances``
+        times in a row.
+        """
         idle = 0
         while not is_done():
             if self.step():

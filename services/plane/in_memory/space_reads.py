@@ -1,4 +1,4 @@
-"""Reads about space of the plane in memory, straight from metadata's tables."""
+"""Reads of space of the plane in memory, directly from metadata's tables."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from services.storage.tables import TablesReader
 
 @contextmanager
 def _refusals() -> Iterator[None]:
-    """Refusals as a client sees them."""
+    """Convert a refusal into the PlaneError that a client gets."""
     try:
         yield
     except (CommandError, ReadError) as error:
@@ -47,23 +47,23 @@ class InMemorySpaceReads:
     def snapshot_spaces(
         self, volume: str, bucket: str, *, start_after: int = 0, limit: int | None = None
     ) -> SnapshotSpaces:
-        """Live snapshots with what each refers to and shares."""
+        """Return live snapshots with referenced and shared bytes: at most ``limit``, or all."""
         rows = sys.maxsize if limit is None else limit
         with _refusals():
             return space_queries.snapshot_spaces(self._tables, self._bucket(volume, bucket), start_after, rows)
 
     def what_if(self, volume: str, bucket: str, question: WhatIf) -> FreedSpace:
-        """What dropping a set of snapshots would free."""
+        """Return the space that dropping a set of snapshots would free."""
         with _refusals():
             return space_queries.what_if(self._tables, self._bucket(volume, bucket), question)
 
     def plan(self, volume: str, bucket: str, question: PlanSpace) -> SpacePlan:
-        """The least set of snapshots whose drop frees so many bytes."""
+        """Return the smallest set of snapshots whose drop frees the requested bytes."""
         with _refusals():
             return space_queries.plan(self._tables, self._bucket(volume, bucket), question)
 
     def explain_path(self, volume: str, bucket: str, path: str) -> PathExplanation:
-        """Every version that a path has."""
+        """Return every version of a path."""
         with _refusals():
             return explanations.explain_path(
                 self._tables,
@@ -73,7 +73,7 @@ class InMemorySpaceReads:
             )
 
     def explain_block(self, local_id: int, *, volume: str = "", bucket: str = "", start: str = "") -> BlockExplanation:
-        """The version that owns a block, or where to go on looking."""
+        """Return the version that owns a block, or the place where the search continues."""
         with _refusals():
             named = self._bucket(volume, bucket) if bucket else None
             return block_search.explain_block(self._tables, self._shard, local_id, named, start)

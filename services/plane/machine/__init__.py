@@ -1,1 +1,1 @@
-"""This machine: Java and its jars, child processes, ports, the home, and errors about them."""
+"""Resources of the machine: Java and the jars, child processes, ports, the home directory, and their errors."""

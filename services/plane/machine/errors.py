@@ -1,6 +1,6 @@
-"""What can be wrong with the stack under the plane: Java, the jars, the broker, ports and disks.
+"""Errors of the stack under the plane: Java, the jars, the broker, ports and disks.
 
-Every message is one sentence for a person at a terminal, and ends in what to do.
+Every message is one sentence for a terminal and ends with the remedy.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from services.domain.errors import DeepcleanError
 
 
 class StackError(DeepcleanError):
-    """Something under the plane is missing or does not start; the message says what to do about it."""
+    """A part of the stack under the plane is missing or does not start; the message ends with the remedy."""
 
 
 def disk_error(path: Path, error: OSError) -> StackError:
-    """Turn a failed write into a sentence about the disk that it failed on."""
+    """Return the error for a failed write, with the path that could not be written."""
     match error.errno:
         case errno.ENOSPC | errno.EDQUOT:
             return StackError(f"The disk under {path} is full: free some space there or choose another directory.")

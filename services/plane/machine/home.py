@@ -1,5 +1,7 @@
-"""Where the plane keeps what it writes (``DEEPCLEAN_HOME``, else ``.deepclean`` beside the virtual environment, which
-is the checkout), and where the jars are that it runs on."""
+"""The home directory of the plane, and the directory of its jars.
+
+The home is ``DEEPCLEAN_HOME``, else ``.deepclean`` beside the virtual environment, which is the checkout.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +11,16 @@ from pathlib import Path
 
 
 def home_directory() -> Path:
-    """The directory for databases, logs and checkpoints; it may not exist yet."""
+    """Return the directory for databases, logs and checkpoints; it may not exist yet."""
     named = os.environ.get("DEEPCLEAN_HOME")
     return Path(named).resolve() if named else _checkout_directory()
 
 
 def jars_directory() -> Path:
-    """Where ``make setup`` puts the jars, in a directory each for ``kafka`` and ``spark``; a home may bring its own."""
+    """Return the directory of the jars, with the sub-directories ``kafka`` and ``spark``.
+
+    It is ``jars`` in the home if that exists, else the directory that ``make setup`` fills.
+    """
     own = home_directory() / "jars"
     return own if own.is_dir() else _checkout_directory() / "jars"
 

@@ -1,11 +1,11 @@
-"""Fetches the jars of the broker and of Spark's connectors, with the Ivy that PySpark ships.
+"""Fetch the jars of the broker and of Spark's connectors, with the Ivy that PySpark ships.
 
-``jars.lock`` names every jar and its sha256, so a fetch resolves nothing: it takes what is listed and accepts
-nothing else. Where Ivy looks is the machine's business: an Ivy settings file named by ``DEEPCLEAN_IVY_SETTINGS``
-or lying at ``~/.ivy2/ivysettings.xml``, else the mirror of Maven's settings, else Ivy's own default.
+``jars.lock`` names every jar and its sha256, so a fetch resolves no dependencies: it fetches exactly the listed jars
+and accepts no other digest. The machine configures the repository: by an Ivy settings file (``DEEPCLEAN_IVY_SETTINGS``
+or ``~/.ivy2/ivysettings.xml``), else by the mirror in Maven's settings, else by Ivy's default.
 
-    python -m services.plane.machine.jars DIR          fetch what is missing into DIR/kafka and DIR/spark
-    python -m services.plane.machine.jars --lock FILE  resolve the versions below afresh and write the list
+    python -m services.plane.machine.jars DIR          fetch the missing jars into DIR/kafka and DIR/spark
+    python -m services.plane.machine.jars --lock FILE  resolve the versions below again and write the list
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from services.plane.machine.trust_store import PASSWORD, machine_authorities, wr
 FETCH_SECONDS = 900
 SPARK_VERSION = "4.0.0"
 
-# What is wanted; everything else in the lock is what these need. log4j-slf4j-impl gives the broker its log.
+# The direct dependencies; all other jars in the lock are their dependencies. log4j-slf4j-impl writes the broker's log.
 ROOTS: dict[str, tuple[tuple[str, str, str], ...]] = {
     "kafka": (
         ("org.apache.kafka", "kafka_2.13", "4.3.0"),
@@ -50,7 +50,7 @@ ROOTS: dict[str, tuple[tuple[str, str, str], ...]] = {
 
 @dataclass(frozen=True, slots=True, order=True)
 class Jar:
-    """One line of the lock: which jar it is, for whom, and the digest of its bytes."""
+    """One line of the lock: a jar, its consumer, and its sha256."""
 
     consumer: str
     organisation: str
@@ -60,7 +60,7 @@ class Jar:
 
     @property
     def file_name(self) -> str:
-        """The name under which it lies in its consumer's directory."""
+        """The name of the file in its consumer's directory."""
         return f"{self.module}-{self.revision}.jar"
 
 
@@ -76,9 +76,9 @@ def missing_jars(directory: Path, jars: Iterable[Jar]) -> list[Jar]:
 
 
 def classpath(directory: Path, consumer: str) -> str:
-    """The class path of ``kafka`` or ``spark``: exactly the locked jars, so that a stray file changes nothing.
+    """Return the class path of ``kafka`` or ``spark``: exactly the locked jars, so that other files have no effect.
 
-    Looks at names only, since it is called at every start; ``fetch_jars`` verified the bytes.
+    Only names are checked, because this runs at every start; ``fetch_jars`` has verified the digests.
     """
     paths = [directory / consumer / jar.file_name for jar in locked_jars() if jar.consumer == consumer]
     absent = [path.name for path in paths if not path.is_file()]
@@ -121,14 +121,20 @@ def _fetch_for(consumer: str, wanted: Iterable[Jar], ivy: Ivy, directory: Path) 
 
 
 class Ivy:
-    """Runs Ivy's command line in a scratch directory; its download cache is the user's, as with Spark."""
+    """Runs Ivy's command line in a scratch directory. It uses the user's download cache, as Spark does."""
 
     def __init__(self, java: JavaRuntime, scratch: Path) -> None:
         self._java = java
         self._scratch = scratch
 
     def retrieve(self, consumer: str, modules: Iterable[tuple[str, str, str]], *, is_transitive: bool) -> list[Path]:
-        """Fetch these modules, with what they need if asked; files are named organisation#module#revision.jar."""
+        """Fetch these modules, with their dependencies if ``is_transitive``, and return the files.
+
+        The files are named organisation#module#revision.jar.
+
+        Raises:
+            StackError: Ivy failed or did not end in time.
+        """
         described = self._scratch / f"{consumer}.xml"
         described.write_text(_ivy_file(consumer, modules, is_transitive=is_transitive))
         target = self._scratch / consumer
@@ -158,7 +164,7 @@ class Ivy:
         return sorted(target.glob("*.jar"))
 
     def _trust(self) -> list[str]:
-        """Options that make a Java of our own trust what the machine trusts."""
+        """Return options with which the bundled Java trusts the authorities that the machine trusts."""
         authorities = machine_authorities() if self._java.is_bundled else []
         if not authorities:
             return []
@@ -185,7 +191,7 @@ class Ivy:
 
 @contextmanager
 def _only_one() -> Iterator[None]:
-    """Wait until no other set-up of this user runs Ivy: two of them at once read half-written files of its cache."""
+    """Wait until no other process of this user runs Ivy here: parallel runs read half-written files of its cache."""
     cache = Path.home() / ".ivy2"
     cache.mkdir(parents=True, exist_ok=True)
     with (cache / "deepclean.lock").open("ab") as lock:
@@ -202,10 +208,10 @@ _IVY_SETTINGS = """\
 
 
 def maven_mirror(files: Iterable[Path]) -> str | None:
-    """The address that Maven's settings put in the place of its central repository, if they do."""
+    """Return the address of the mirror of Maven's central repository in these settings files, or None."""
     for file in files:
         try:
-            # The user's own configuration, as trusted as the shell's.
+            # The file is the user's own configuration, so it is trusted.
             tree = ET.parse(file)  # noqa: S314
         except (OSError, ET.ParseError):
             continue
@@ -218,7 +224,7 @@ def maven_mirror(files: Iterable[Path]) -> str | None:
 
 
 def proxy_properties(environment: Mapping[str, str]) -> list[str]:
-    """Java's options for the proxies that the environment names; Java does not read those variables itself."""
+    """Return Java's options for the proxies in the environment, because Java does not read these variables."""
     properties = []
     for scheme in ("http", "https"):
         name = f"{scheme}_proxy"
@@ -230,7 +236,7 @@ def proxy_properties(environment: Mapping[str, str]) -> list[str]:
 
 
 def write_lock(path: Path) -> None:
-    """Resolve ``ROOTS`` with all they need, leave out what PySpark ships, and write the list with digests."""
+    """Resolve ``ROOTS`` with their dependencies and write the list with digests, without jars that PySpark ships."""
     shipped = {file.name for file in _pyspark_jars().glob("*.jar")}
     jars = []
     with tempfile.TemporaryDirectory(prefix="deepclean-jars-") as scratch:
@@ -268,7 +274,7 @@ def _maven_settings_files(environment: Mapping[str, str]) -> list[Path]:
 
 
 def _pyspark_jars() -> Path:
-    """PySpark's own jars, found by its list of files: importing it would take a second."""
+    """Return the directory of PySpark's own jars. Importing PySpark to find it would take a second."""
     try:
         return Path(str(metadata.distribution("pyspark").locate_file("pyspark/jars")))
     except metadata.PackageNotFoundError as error:
@@ -276,7 +282,7 @@ def _pyspark_jars() -> Path:
 
 
 def _first_complaint(printed: str) -> str:
-    """The line of Ivy's output that says most: it prints all it tried, and its problems at the end."""
+    """Return the most informative line of Ivy's output: Ivy prints every attempt, and the problems at the end."""
     lines = [line.strip(" \t:") for line in printed.splitlines()]
     for marker in ("HttpClientHandler: ", "Exception: ", ": not found", "[FAILED"):
         for line in lines:
@@ -302,7 +308,7 @@ def _sha256(path: Path) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Fetch, or write the lock; one sentence on standard error and status 1 if that fails."""
+    """Fetch the jars or write the lock. On failure print one sentence to standard error and return 1."""
     parser = argparse.ArgumentParser(
         prog="python -m services.plane.machine.jars", description="Fetch the plane's jars."
     )

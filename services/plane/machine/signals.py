@@ -1,4 +1,4 @@
-"""Signals that end a program that has started others."""
+"""Handling of the signals that end a program with child processes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from types import FrameType
 
 @contextlib.contextmanager
 def stopping_on_signals() -> Iterator[None]:
-    """Let SIGTERM end a block as Ctrl-C does; a second signal does not disturb the clean-up that the first began."""
+    """Let SIGTERM end a block as Ctrl-C does. A second signal is ignored, so that it does not disturb the clean-up."""
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -1,1 +1,1 @@
-"""The plane as processes: what each is started with, who may touch the home, and its secrets."""
+"""The plane as processes: their settings, start and supervision, the lock of the home, and its secrets."""

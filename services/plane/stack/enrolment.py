@@ -1,4 +1,4 @@
-"""Makes known to a running plane what its services and users sign commands with."""
+"""Register the signing secrets of services and users with a running plane."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from services.plane.machine.errors import StackError
 
 
 def enrol(plane: Plane, security: BrokerSecurity) -> None:
-    """Tell every shard of the plane's own: services first, since an administrator is what switches the demand on.
+    """Send the secrets of the services and then of the administrator to every shard.
 
-    What is known already is told again, after which the secret before it is no longer good.
+    The services come first, because a shard requires signatures as soon as it knows an administrator. Sending a secret
+    that is already known revokes the previous secret of that name.
     """
     roles = dict.fromkeys(sorted(SERVICES), SecretRole.SERVICE) | {ADMINISTRATOR: SecretRole.ADMINISTRATOR}
     files = {name: security.signing_file(name) for name in roles}
@@ -26,14 +27,14 @@ def enrol(plane: Plane, security: BrokerSecurity) -> None:
 
 
 def change_secret(plane: Plane, security: BrokerSecurity, name: str, role: SecretRole) -> None:
-    """Give somebody a new secret: first the plane knows it, then it is in the file; the one before stays good."""
+    """Give a user or service a new secret: send it to the plane, then write its file. The previous one stays valid."""
     fresh = secrets.token_hex(SIGNING_BYTES)
     send_secrets(plane, [SetSecret(name, role, bytes.fromhex(fresh))])
     write_secret(security.signing_file(name), fresh)
 
 
 def remove_secret(plane: Plane, security: BrokerSecurity, name: str) -> None:
-    """Have somebody sign no more."""
+    """Remove the secret of a user or service from the plane, and delete its file."""
     role = SecretRole.SERVICE if name in SERVICES else SecretRole.USER
     send_secrets(plane, [SetSecret(name, role, b"")])
     security.signing_file(name).unlink(missing_ok=True)
@@ -43,7 +44,7 @@ def send_secrets(plane: Plane, known: Iterable[SetSecret]) -> None:
     """Send secrets to both services that take commands, in every shard.
 
     Raises:
-        StackError: one is refused.
+        StackError: a service refuses a secret.
     """
     for secret in known:
         for shard in range(plane.shards):

@@ -1,7 +1,7 @@
-"""``plane.json`` in the plane's home: which processes make up the plane, and where they answer.
+"""``plane.json`` in the plane's home: the processes of the plane and their addresses.
 
-It is written by whoever runs the plane and read by ``down``, ``status`` and every client; it is replaced as a whole, so
-that a reader never sees half of it.
+The supervisor writes the file; ``down``, ``status`` and every client read it. Each write replaces the whole file, so
+that a reader never sees a partial one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FILE_NAME = "plane.json"
 
 
 class PlaneState(StrEnum):
-    """How far the plane is."""
+    """State of the plane's processes."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -34,31 +34,31 @@ class PlaneProcess:
 
     identity: ProcessIdentity
     url: str
-    """Where it serves /metrics, /healthz, /readyz and its reads; empty for the broker."""
+    """Base URL of /metrics, /healthz, /readyz and the reads; empty for the broker."""
     log: str
 
 
 @dataclass(frozen=True, slots=True)
 class PlaneFile:
-    """The plane as it was written down last."""
+    """The content of ``plane.json``."""
 
     state: PlaneState
     home: str
     shards: int
     supervisor: ProcessIdentity
-    """Who started the processes, watches and stops them."""
+    """The process that started the others, watches and stops them."""
     bootstrap_servers: str = ""
     processes: dict[str, PlaneProcess] = field(default_factory=dict)
-    """In the order in which they were started."""
+    """By name, in the order of their start."""
     reason: str = ""
-    """Why it failed."""
+    """The error, if the state is FAILED."""
 
     def is_up(self) -> bool:
-        """Whether somebody runs this plane."""
+        """Return whether the plane's supervisor runs."""
         return self.supervisor.is_alive()
 
     def left_behind(self) -> dict[str, PlaneProcess]:
-        """Processes that still run though whoever started them is gone."""
+        """Return the processes that still run although their supervisor has ended."""
         return {} if self.is_up() else {name: p for name, p in self.processes.items() if p.identity.is_alive()}
 
 

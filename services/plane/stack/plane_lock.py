@@ -1,4 +1,4 @@
-"""Who may touch a home: one plane, or one command that works on a plane which does not run."""
+"""The lock of a home: at most one plane, or one command that works on a stopped plane, uses it at a time."""
 
 from __future__ import annotations
 
@@ -50,7 +50,10 @@ def acquire_plane_lock(home: Path) -> IO[bytes]:
 
 @contextlib.contextmanager
 def log_of_stopped_plane(home: Path, bootstrap_servers: str = "") -> Iterator[KafkaLog]:
-    """The log of a plane that does not run: its own broker is started, alone, unless others are named."""
+    """Lock a home and yield the log of its stopped plane.
+
+    The plane's own broker is started for this, without the other processes, unless other brokers are named.
+    """
     security = plane_security(home)
     with acquire_plane_lock(home), contextlib.ExitStack() as started:
         if not bootstrap_servers:
@@ -60,7 +63,7 @@ def log_of_stopped_plane(home: Path, bootstrap_servers: str = "") -> Iterator[Ka
 
 
 class PatientLog(KafkaLog):
-    """The log of a broker that has only just started: what it cannot say yet is asked again."""
+    """The log of a broker that has just started: reads are repeated until the broker can answer them."""
 
     def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
         """Return the broker's ids of the topics."""

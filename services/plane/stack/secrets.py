@@ -1,6 +1,6 @@
-"""The secrets of a plane: in ``secrets`` under its home, when it is one that asks who comes.
+"""The secrets of a secured plane, in ``secrets`` under its home.
 
-A home is secured once that directory is there: whoever starts its broker, with whatever command, starts it so.
+A home with this directory is secured: every command that starts its broker starts it with authentication.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ DIRECTORY_NAME = "secrets"
 
 
 class ClientSecrets(TypedDict, total=False):
-    """What a client of a secured plane brings; nothing for an open one."""
+    """The secrets of a client of a secured plane; empty for an open plane."""
 
     credentials: KafkaCredentials
     signer: Signer
@@ -28,13 +28,13 @@ class ClientSecrets(TypedDict, total=False):
 
 
 def plane_security(home: Path, *, is_wanted: bool = False) -> BrokerSecurity | None:
-    """The secrets of a home; None for an open plane. ``is_wanted`` secures a home that was open."""
+    """Return the secrets of a home, or None for an open plane. ``is_wanted`` secures a home that was open."""
     directory = home / DIRECTORY_NAME
     return BrokerSecurity(directory) if is_wanted or directory.is_dir() else None
 
 
 def client_secrets(security: BrokerSecurity | None) -> ClientSecrets:
-    """What its clients bring."""
+    """Return the secrets of the plane's clients."""
     if security is None:
         return {}
     return {
@@ -45,7 +45,11 @@ def client_secrets(security: BrokerSecurity | None) -> ClientSecrets:
 
 
 def signer_of(security: BrokerSecurity) -> Signer:
-    """The user who runs a command: DEEPCLEAN_USER, else the administrator."""
+    """Return the signer of the user who runs a command: DEEPCLEAN_USER, else the administrator.
+
+    Raises:
+        CredentialsError: the user has no signing file.
+    """
     user = os.environ.get("DEEPCLEAN_USER") or ADMINISTRATOR
     file = security.signing_file(user)
     if not file.exists():
@@ -57,22 +61,22 @@ def signer_of(security: BrokerSecurity) -> Signer:
 
 
 def person(home: Path) -> Signer | None:
-    """Who signs what a tool sends to a home's plane; nobody for an open one."""
+    """Return the signer of the messages that a tool sends to a home's plane, or None for an open plane."""
     security = plane_security(home)
     return None if security is None else signer_of(security)
 
 
 def administrator(home: Path) -> KafkaCredentials | None:
-    """Who repairs a home's log; None for an open plane."""
+    """Return the administrator's credentials at a home's broker, or None for an open plane."""
     return administrator_of(plane_security(home))
 
 
 def http_token(home: Path) -> str:
-    """What a home's processes are asked with over HTTP; empty for an open plane."""
+    """Return the token for HTTP requests to a home's processes; empty for an open plane."""
     security = plane_security(home)
     return "" if security is None else read_secret(security.token_file)
 
 
 def token_header(home: Path) -> dict[str, str]:
-    """The header with which a home's own processes are asked over HTTP; empty for an open plane."""
+    """Return the header for HTTP requests to a home's processes; empty for an open plane."""
     return bearer(http_token(home))

@@ -1,4 +1,4 @@
-"""What the processes of the plane are called, and the environment in which each of them is started."""
+"""The names of the plane's processes, and the command line and environment of each."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ STREAMING = "streaming"
 METADATA = "metadata"
 SERVICES = (METADATA, "snapshots", "key_deletion", "directory_deletion", "mock_scm")
 HTTP_PROCESSES = (*SERVICES, STREAMING)
-"""All that serve /metrics; with a base port they follow the broker's in this order."""
+"""The processes that serve /metrics. With a base port, their ports follow the broker's port in this order."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlaneSettings:
-    """What all processes of a plane have in common."""
+    """The settings that all processes of a plane share."""
 
     home: Path
     bootstrap_servers: str
@@ -34,7 +34,7 @@ class PlaneSettings:
 
 
 def child_command(name: str, plane: PlaneSettings, port: int) -> list[str]:
-    """The command line of a process."""
+    """Return the command line of a process."""
     if name != STREAMING:
         return [sys.executable, "-m", f"services.{name}"]
     return [
@@ -46,7 +46,7 @@ def child_command(name: str, plane: PlaneSettings, port: int) -> list[str]:
 
 
 def child_environment(name: str, plane: PlaneSettings, port: int) -> dict[str, str]:
-    """Settings of one process, as it reads them from its environment."""
+    """Return the environment variables with the settings of one process."""
     secrets = _secret_files(name, plane.security)
     if name == STREAMING:
         return {**secrets, "JAVA_HOME": str(spark_java_home(plane.java, plane.home))}
@@ -65,7 +65,7 @@ def child_environment(name: str, plane: PlaneSettings, port: int) -> dict[str, s
 
 
 def _secret_files(name: str, security: BrokerSecurity | None) -> dict[str, str]:
-    """Where a process finds its secrets: the environment names the files, and holds none."""
+    """Return the environment variables that name the files of a process's secrets; they hold no secret themselves."""
     if security is None:
         return {}
     signing = {"DEEPCLEAN_SIGNING_SECRET_FILE": str(security.signing_file(name))} if name in SIGNERS else {}
@@ -77,7 +77,7 @@ def _secret_files(name: str, security: BrokerSecurity | None) -> dict[str, str]:
 
 
 UNDO_WINDOW_MS = 300_000
-"""How long a deletion can be undone on a plane that stays, unless its environment says otherwise."""
+"""Time in which a deletion can be undone on a plane of ``deepclean up``, unless the environment sets another."""
 _UNDO_WINDOW_NAMES = tuple(
     f"DEEPCLEAN_{service}_UNDO_WINDOW_MS" for service in ("KEY_DELETION", "DIRECTORY_DELETION", "METADATA")
 )
@@ -87,16 +87,19 @@ _PURGE_HOURS_NAME = "DEEPCLEAN_{}_PURGE_HOURS"
 
 
 def undo_window_settings(environment: Mapping[str, str], window_ms: int = UNDO_WINDOW_MS) -> dict[str, str]:
-    """The undo window of all services that have to do with it, but for those whose environment sets their own."""
+    """Return the undo window setting of each service that uses it, unless the environment already sets it."""
     return {name: str(window_ms) for name in _UNDO_WINDOW_NAMES if name not in environment}
 
 
 def purge_hours_settings(environment: Mapping[str, str]) -> dict[str, str]:
-    """The hours in which key_deletion claims, for metadata, which measures what comes late; unless it has its own."""
+    """Return key_deletion's purge hours as a setting of metadata, unless the environment already sets it there.
+
+    metadata needs the hours to measure late claims.
+    """
     hours, name = environment.get(_PURGE_HOURS_NAME.format("KEY_DELETION")), _PURGE_HOURS_NAME.format("METADATA")
     return {} if hours is None or name in environment else {name: hours}
 
 
 def rename_setting(*, is_allowed: bool) -> dict[str, str]:
-    """Whether snapshots may be renamed."""
+    """Return the setting that allows or forbids to rename snapshots."""
     return {"DEEPCLEAN_SNAPSHOTS_IS_RENAME_ALLOWED": "true" if is_allowed else "false"}

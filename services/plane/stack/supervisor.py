@@ -1,8 +1,8 @@
-"""Runs the plane that stays: starts its processes, watches them, and stops all of them when one ends or it is told to.
+"""Run a plane in the background: start its processes, watch them, and stop all when one ends or a signal arrives.
 
     python -m services.plane.stack.supervisor HOME [--shards N] [--base-port N] [--secure]
 
-``deepclean up`` starts it in the background, ``deepclean down`` sends it SIGTERM.
+``deepclean up`` starts the supervisor, ``deepclean down`` sends it SIGTERM.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from services.plane.stack.stack import Stack
 
 
 def run_plane(home: Path, shards: int, base_port: int, *, is_secured: bool = False) -> int:
-    """Run the plane until a signal comes (0) or something fails (1, after one sentence on standard error)."""
+    """Run the plane. Return 0 after a signal, or 1 after an error, printed as one sentence to standard error."""
     settings = {**undo_window_settings(os.environ), **purge_hours_settings(os.environ)}
     stack = Stack(home, shards, base_port=base_port, settings=settings, is_secured=is_secured)
     with stopping_on_signals():
@@ -37,7 +37,7 @@ def run_plane(home: Path, shards: int, base_port: int, *, is_secured: bool = Fal
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the plane as the command line says."""
+    """Run the plane with the options of the command line. Return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m services.plane.stack.supervisor", description="Run the plane.")
     parser.add_argument("home", type=Path, help="where the plane keeps everything")
     parser.add_argument("--shards", type=int, default=1, help="number of shards; never fewer than before")

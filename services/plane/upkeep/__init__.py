@@ -1,1 +1,1 @@
-"""What an operator has done to a plane: audits, backups, rebuilds, trims, lost tails, status."""
+"""Operations on a plane: audits, backups, rebuilds, trims, lost tails, upgrades, status."""

@@ -1,9 +1,11 @@
-"""Audits a shard of a running plane: has copies made in the right order, has Spark read them, and gives them back.
+"""Audit a shard of a running plane: let the services copy their databases, compare the copies with Spark, delete them.
+
+The copies are made in this order:
 
     inventory, then metadata with the checkpoints of its live snapshots, then the inventory again
 
-The copies are directories of this machine, or of a disk that it shares with the services. What was found last is kept
-in ``<home>/audits/<shard>.json``.
+The copies are directories on this machine, or on a disk that it shares with the services. The last result is stored in
+``<home>/audits/<shard>.json``.
 """
 
 from __future__ import annotations
@@ -36,11 +38,11 @@ from services.runtime.process.child_job import ChildJobError, run_child_job
 
 DIRECTORY = "audits"
 Progress = Callable[[int, str], None]
-"""Told percents, and what is done now."""
+"""Called with the percentage that is done and the current step."""
 
 
 class AuditError(DeepcleanError):
-    """There is no report: the audit could not be made."""
+    """The audit could not be completed, so there is no report."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,7 @@ class Auditor:
         """Audit a shard, or one bucket (``volume/bucket``) of it.
 
         Raises:
-            AuditError: the copies or the job failed; why, and what to do.
+            AuditError: the copies or the job failed.
         """
         audit_id, started = uuid.uuid4().hex, time.time()
         with (
@@ -88,7 +90,7 @@ class Auditor:
 
     @contextlib.contextmanager
     def _copies(self, http: httpx.Client, shard: int, audit_id: str, progress: Progress) -> Iterator[dict[str, object]]:
-        """The copies as the job is told of them; they are given back at the end, however it comes."""
+        """Let the services make the copies, and yield the job's input. The copies are always deleted at the end."""
         metadata = HttpShard(http, "metadata", self.address.metadata_url, shard)
         store = HttpShard(http, "mock_scm", self.address.scm_url, shard)
 
@@ -118,7 +120,10 @@ class Auditor:
                     service.ask_for("DELETE", "/audit-copies", bool, {"audit_id": audit_id})
 
     def _require_ready(self, http: httpx.Client) -> None:
-        """A service that is behind, on an older database, would look as if it had lost what it has yet to read."""
+        """Raise AuditError unless both services are ready.
+
+        A service that is still catching up on an older database would look as if it had lost rows.
+        """
         for name, url in (("metadata", self.address.metadata_url), ("mock_scm", self.address.scm_url)):
             try:
                 answer = http.get(f"{url}/readyz")
@@ -128,7 +133,7 @@ class Auditor:
                 raise AuditError(f"{name} is not ready ({answer.text.strip()[:300]}): audit again when it is")
 
     def _run(self, audited: dict[str, object], scratch: Path, progress: Progress) -> None:
-        question = scratch / "audited.json"  # a file, since thousands of snapshots are too many for a command line
+        question = scratch / "audited.json"  # thousands of snapshots do not fit into a command line
         question.write_text(json.dumps(audited))
         command = [
             *(sys.executable, "-m", "streaming.audit", "--jars-directory", str(jars_directory() / "spark")),
@@ -148,7 +153,7 @@ class Auditor:
 
 
 def write_last_audit(home: Path, finished: FinishedAudit) -> None:
-    """Keep what was found, in place of what was found before."""
+    """Store an audit as the last one of its shard."""
     file = home / DIRECTORY / f"{finished.report.shard}.json"
     written = file.with_suffix(f".{threading.get_ident()}")
     try:
@@ -160,7 +165,7 @@ def write_last_audit(home: Path, finished: FinishedAudit) -> None:
 
 
 def last_audits(home: Path) -> list[FinishedAudit]:
-    """The last audit of each shard that was audited as a whole; files of another version are left out."""
+    """Return the last full audit of each shard. Files of another version are skipped."""
     found = []
     for file in sorted((home / DIRECTORY).glob("*.json")):
         with contextlib.suppress(OSError, ValidationError):

@@ -1,12 +1,13 @@
-"""Backups of a plane: a copy of each service's databases with the positions in the log up to which they go.
+"""Backups of a plane: copies of each service's databases, with the positions in the log that they have reached.
 
 ::
 
     <directory>/<name>/<service>/<shard>/     a copy: its database, and its checkpoints if it has any
-    <directory>/<name>/backup.json            what is in the backup: written last, so that nothing without it is one
-    <directory>/.making-<name>                a backup that was cut off; removed by the next one
+    <directory>/<name>/backup.json            the manifest; written last, so that a directory without it is not a backup
+    <directory>/.making-<name>                an interrupted backup; removed by the next backup
 
-The copies need not be of one moment: each service repeats what its peers have already seen, and they ignore it.
+The copies need not be of one point in time: after a restore each service sends its later messages again, and the other
+services ignore those that they have already applied.
 """
 
 from __future__ import annotations
@@ -41,13 +42,13 @@ from services.storage.store import StoreError
 MANIFEST = "backup.json"
 LOCK_NAME = "backup.lock"
 COPY_PREFIX = "backup-"
-"""Begins the names of the copies that services make for a backup."""
+"""Prefix of the names of copies that services make for a backup."""
 ASK_SECONDS = 90.0
 
 
 @dataclass(frozen=True, slots=True)
 class InputPosition:
-    """How far a topic was read."""
+    """The next offset to read of an input topic."""
 
     topic: str
     topic_id: str
@@ -63,20 +64,20 @@ class ServiceCopy:
     positions: tuple[InputPosition, ...]
     size_bytes: int
     digest: ShardDigest | None = None
-    """Of metadata alone: what the copy holds; None when it was not read."""
+    """Digest of the copy, for metadata only; None if it was not computed."""
     unfinished_txn: int | None = None
-    """Of metadata alone: txn of the oldest thing that is begun and not ended."""
+    """Txn of the oldest unfinished transaction, for metadata only."""
     unfinished_offset: int | None = None
-    """Where in metadata.commands that began at the earliest."""
+    """Earliest offset in metadata.commands at which this transaction may have begun."""
 
     def position(self, topic: str) -> InputPosition | None:
-        """How far a topic was read; None when it was not read at all."""
+        """Return the position in a topic, or None if the service has never read it."""
         return next((one for one in self.positions if one.topic == topic), None)
 
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """What is in a backup."""
+    """The manifest of a backup."""
 
     name: str
     made_at_ms: int
@@ -87,11 +88,11 @@ class Backup:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all copies; files that are shared with the databases count, too."""
+        """Bytes of all copies, including files that are hard links to the databases' files."""
         return sum(copy.size_bytes for copy in self.copies)
 
     def copy_of(self, service: str, shard: int) -> ServiceCopy | None:
-        """The copy of one shard of one service."""
+        """Return the copy of one shard of one service, or None."""
         return next((one for one in self.copies if (one.service, one.shard) == (service, shard)), None)
 
 
@@ -99,12 +100,12 @@ _ADAPTER = TypeAdapter(Backup)
 
 
 def backups_directory(home: Path) -> Path:
-    """Where backups go when nobody names another place."""
+    """Return the default directory of backups."""
     return home / "backups"
 
 
 def list_backups(directory: Path) -> list[Backup]:
-    """The complete backups in a directory, oldest first."""
+    """Return the complete backups in a directory, oldest first."""
     try:
         manifests = sorted(directory.glob(f"[!.]*/{MANIFEST}"))
         found = [_read_manifest(manifest) for manifest in manifests]
@@ -125,14 +126,14 @@ def _read_manifest(manifest: Path) -> Backup:
 
 
 def all_backups(home: Path, places: Sequence[Path]) -> list[Backup]:
-    """The backups in the home, and in the places that are named beside it; oldest first."""
+    """Return the complete backups in the home and in other directories, oldest first."""
     directories = {place.resolve() for place in (backups_directory(home), *places)}
     found = [backup for directory in sorted(directories) for backup in list_backups(directory)]
     return sorted(found, key=lambda backup: (backup.made_at_ms, backup.name))
 
 
 def find_backup(directory: Path, name: str = "") -> Backup:
-    """A backup by its name, or the newest one; raises StackError when there is none."""
+    """Return the backup of this name, or the newest one for an empty name. Raise StackError if there is none."""
     found = [backup for backup in list_backups(directory) if name in ("", backup.name)]
     if not found:
         which = f"no complete backup {name}" if name else "no complete backup"
@@ -144,7 +145,7 @@ def make_backup(plane: PlaneFile, directory: Path, *, has_digest: bool = True) -
     """Copy every shard of every service of a running plane.
 
     Raises:
-        StackError: a service did not answer, or the disk refuses; nothing that looks like a backup is left.
+        StackError: a service did not answer, or the disk failed. No incomplete backup with a manifest is left.
     """
     home = Path(plane.home)
     with _backup_lock(home):

@@ -1,4 +1,4 @@
-"""Runs the ledger's export job as a child: it ends with whoever has asked for it."""
+"""Run the ledger's export job as a child process, which ends with this process."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from services.runtime.process.child_job import ChildJobError, run_child_job
 
 
 class ExportError(DeepcleanError):
-    """The ledger was not exported as far as it goes; the next run goes on."""
+    """The export did not reach the end of the ledger. The next run resumes where it ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExportedLedger:
-    """What was written: rows, and messages that could not be read and lie beside them."""
+    """The numbers of exported rows and of unreadable messages, which are exported to files of their own."""
 
     rows: int
     unreadable: int
 
 
 def export_ledger(bootstrap_servers: str, home: Path, directory: Path, heap: str = "1g") -> ExportedLedger:
-    """Write what is new in the ledger into Parquet files below a directory.
+    """Write the new rows of the ledger to Parquet files below a directory.
 
     Raises:
-        ExportError: the job failed; why, and what to do.
+        ExportError: the job failed.
     """
     command = [
         *(sys.executable, "-m", "streaming.ledger_export", "--jars-directory", str(jars_directory() / "spark")),

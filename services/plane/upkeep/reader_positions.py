@@ -45,8 +45,13 @@ def reader_positions(plane: PlaneFile) -> dict[Place, int]:
 
 
 def spark_positions(checkpoint: Path) -> dict[Place, int]:
-    """The first message that Spark may still read: where the last batch that it has finished ended, or what waits from
-    before; nothing when it has finished none.
+    """Return the offset of the first message that Spark may still read, by topic and shard.
+
+    The offset is the end of the last finished batch, or of the oldest waiting entry if that is lower. Empty if no batch
+    is finished.
+
+    Raises:
+        StackError: the checkpoint cannot be read.
     """
     try:
         batches = [int(file.name) for file in (checkpoint / "commits").iterdir() if file.name.isdecimal()]

@@ -1,4 +1,4 @@
-"""Rebuilds a shard of metadata from the log, and compares its digest with the lost database and the backups."""
+"""Rebuild a shard of metadata from the log, and compare its digest with the lost database and the backups."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Progress = Callable[[], AbstractContextManager[Callable[[int, int], None]]]
 
 @dataclass(frozen=True, slots=True)
 class PlacedDigest:
-    """A digest, and up to where in the log it goes."""
+    """A digest, and the position in the log at which it was computed."""
 
     digest: ShardDigest
     topic_id: str
@@ -68,33 +68,33 @@ def readable_metadata(home: Path, shard: int, directory: Path | None = None) -> 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """A database that the new one must equal at the offset where it ended."""
+    """A database that the rebuilt database must equal at the offset where the former ended."""
 
     name: str
     offset: int
     digest: ShardDigest
     is_required: bool
-    """The operator named it: if it cannot be compared, the rebuild fails."""
+    """Whether the operator named this database. Then the rebuild fails if it cannot be compared."""
 
 
 @dataclass(frozen=True, slots=True)
 class RebuildOptions:
-    """What an operator says about a rebuild."""
+    """The operator's options for a rebuild."""
 
     lost: Path | None
     """The lost database, moved away."""
     backups: Path
-    """Where backups are kept; those of this log are compared, too."""
+    """Directory of backups. Backups of this log are compared, too."""
     resumes: bool
-    """Continue with a database that is there: restored, or half rebuilt."""
+    """Continue with an existing database, which was restored or partly rebuilt."""
     sends_all: bool
-    """Publish every message again, also those that were certainly sent."""
+    """Publish every message again, including those that were certainly sent."""
     max_batch_messages: int
 
 
 @dataclass(frozen=True, slots=True)
 class RebuildRun:
-    """A rebuild under way: ``apply_and_compare``, then ``send``."""
+    """A rebuild in progress. Call ``apply_and_compare``, then ``send``."""
 
     rebuild: Rebuild
     store: Any
@@ -103,11 +103,11 @@ class RebuildRun:
     """Messages up to this txn were certainly sent by the lost database."""
 
     def apply_and_compare(self, report: Report, progress: Progress) -> PlacedDigest:
-        """Apply all of the log; return the digest of the new database.
+        """Apply the whole log; return the digest of the new database.
 
         Raises:
             StackError: the new database differs from an expected one, or cannot be compared with the lost one.
-            PositionError: the log does not hold the commands that are needed.
+            PositionError: the log no longer holds the required commands.
         """
         return apply_and_compare(self.rebuild, self.store, self.expected, report, progress)
 
@@ -168,7 +168,7 @@ def _expected(log: KafkaLog, options: RebuildOptions, shard: int) -> list[Expect
 def apply_and_compare(
     run: Rebuild, store: Any, expected: list[Expected], report: Report, progress: Progress
 ) -> PlacedDigest:
-    """Apply all of the log and compare at each expected offset; raise StackError before a message is sent."""
+    """Apply the whole log and compare at each expected offset. Raise StackError, before a message is sent."""
     first, end = run.position, run.end
     applying_seconds, found = 0.0, None
     for one in expected:
@@ -216,7 +216,7 @@ def _why_outside(offset: int, end: int) -> str:
 
 
 def _apply_below(run: Rebuild, offset: int, progress: Progress) -> float:
-    """Apply the commands below an offset; return the seconds that this took."""
+    """Apply the commands below an offset; return the elapsed seconds."""
     started = time.monotonic()
     with progress() as report_progress:
         while (position := run.position) < offset:

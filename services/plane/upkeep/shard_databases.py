@@ -1,4 +1,4 @@
-"""Opens databases of all services under a home from outside their service: to copy, compare or repair them."""
+"""Open the databases of services from outside their process, to copy, compare or repair them."""
 
 from __future__ import annotations
 
@@ -70,9 +70,9 @@ def open_copy(directory: Path, service: str) -> RocksCopy:
 
 
 def positions_of(reader: Reader, service: str) -> dict[str, PositionRow]:
-    """Per input topic what is stored about it; those that were never read are left out.
+    """Return the stored position of each input topic that the service has read.
 
-    The position in a changelog is where a start begins to look for what the database does not have.
+    The position in a changelog is the offset from which a start looks for rows that the database lacks.
     """
     tables = TablesReader(reader)
     rows = {topic: tables.table(POSITIONS).get(topic.encode()) for topic in input_topics(service)}

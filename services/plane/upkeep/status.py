@@ -1,4 +1,4 @@
-"""How a running plane does, put together from what its processes report on /metrics and what lies on its disk."""
+"""The status of a running plane, collected from its processes' /metrics and reads, and from its disk."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ MESSAGES_APPLIED = ("deepclean_messages_applied_total", "deepclean_streaming_inp
 
 @dataclass(frozen=True, slots=True)
 class Scrape:
-    """What one process reports at one moment."""
+    """The metrics of one process at one time."""
 
     at_seconds: float
     samples: tuple[Sample, ...]
 
     def total(self, *names: str, **labels: str) -> float:
-        """Sum of these metrics over all labels but the given ones."""
+        """Return the sum of these metrics over all samples with the given labels."""
         return sum(
             sample.value
             for sample in self.samples
@@ -43,30 +43,30 @@ class Scrape:
         )
 
     def largest(self, name: str) -> float:
-        """Largest value of a metric; 0 when there is none."""
+        """Return the largest value of a metric, or 0 if there is none."""
         return max((sample.value for sample in self.samples if sample.name == name), default=0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """What one process reports now and reported a little earlier; None when it did not answer."""
+    """The metrics of one process now and some seconds earlier; None if the process did not answer."""
 
     before: Scrape | None
     now: Scrape | None
 
     def rate(self, *names: str, **labels: str) -> float:
-        """Counters per second; 0 for a process that did not answer, or began anew."""
+        """Return the increase of counters per second; 0 for a process that did not answer or was restarted."""
         if self.before is None or self.now is None:
             return 0.0
         seconds = self.now.at_seconds - self.before.at_seconds
         return max(0.0, self.now.total(*names, **labels) - self.before.total(*names, **labels)) / seconds
 
     def total(self, *names: str, **labels: str) -> int:
-        """The present sum."""
+        """Return the current sum, or 0 if the process did not answer."""
         return int(self.now.total(*names, **labels)) if self.now is not None else 0
 
     def largest(self, name: str) -> float:
-        """The present largest value."""
+        """Return the current largest value, or 0 if the process did not answer."""
         return self.now.largest(name) if self.now is not None else 0.0
 
 
@@ -75,7 +75,7 @@ _SILENT = Reported(None, None)
 
 @dataclass(frozen=True, slots=True)
 class ProcessStatus:
-    """One process."""
+    """The status of one process."""
 
     name: str
     pid: int
@@ -86,12 +86,12 @@ class ProcessStatus:
     lag_messages: int
     lag_seconds: float
     dead_letters: int
-    """What it has put aside and nobody has dealt with."""
+    """Open dead letters of the process."""
 
 
 @dataclass(frozen=True, slots=True)
 class Throughput:
-    """What the plane does per second."""
+    """Rates of the plane per second."""
 
     commands_applied: float
     entries_judged: float
@@ -101,10 +101,10 @@ class Throughput:
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """What is deleted and not yet out of the store, and what somebody still holds."""
+    """Deleted bytes and versions that are still in the store, by state, and the work in progress."""
 
     oldest_seconds: float
-    """Age of the oldest message that some process has not taken in."""
+    """Age of the oldest message that a process has not applied."""
     pending_bytes: int
     pending_versions: int
     claimed_bytes: int
@@ -116,19 +116,19 @@ class Backlog:
     directories_in_progress: int
     garbage_ranges_to_sweep: int
     purges_in_undo_window: int = 0
-    """Messages to key_deletion whose rows can still be brought back."""
+    """Purge requests at key_deletion whose rows are in the undo window."""
     purges_throttled: int = 0
-    """Messages that wait for the hours or the rate that key_deletion was set to."""
+    """Purge requests that wait for key_deletion's purge hours or rate limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class DiskUse:
-    """What the plane takes on its disk."""
+    """The plane's use of its disk."""
 
     log_bytes: int
     database_bytes: int
     checkpoint_bytes: int
-    """What only checkpoints hold."""
+    """Bytes of files that only checkpoints reference."""
     checkpoints: int
     spark_bytes: int
     process_log_bytes: int
@@ -137,33 +137,33 @@ class DiskUse:
 
 @dataclass(frozen=True, slots=True)
 class LastAudit:
-    """What the last audit of a shard has found."""
+    """The result of the last audit of a shard."""
 
     shard: int
     txn: int
     started_ms: int
     findings: dict[str, int]
-    """How many of each kind."""
+    """Number of findings by kind."""
     figures_not_confirmed: int
 
 
 @dataclass(frozen=True, slots=True)
 class SuspendedCollection:
-    """Of what nothing is claimed."""
+    """A bucket or shard whose claims are suspended."""
 
     shard: int
     bucket: str
-    """``volume/bucket``, which is held back by itself; empty for all of the shard."""
+    """``volume/bucket`` that is suspended individually; empty for the whole shard."""
     state: str
     reason: str
-    """What who did it has said; of a stop what is to be mended."""
+    """The reason that the user gave; for a stop, the problem to repair."""
     since_ms: int = -1
-    """Log time at which that began; -1 when it is not known."""
+    """Log time of the suspension; -1 if it is not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlaneStatus:
-    """How a plane does."""
+    """The status of a plane."""
 
     state: str
     reason: str
@@ -175,15 +175,15 @@ class PlaneStatus:
     disk: DiskUse
     dead_letters: int
     newest_backup: str = ""
-    """Name of the newest complete backup in the home; empty when there is none."""
+    """Name of the newest complete backup in the home; empty if there is none."""
     newest_backup_age_seconds: float = 0.0
     audits: tuple[LastAudit, ...] = ()
     suspended_collections: tuple[SuspendedCollection, ...] | None = ()
-    """Why the collector does not do all that it could; null when metadata does not answer."""
+    """The suspended shards and buckets; null if metadata does not answer."""
 
 
 def observe_processes(urls: Mapping[str, str], seconds: float, token: str = "") -> dict[str, Reported]:
-    """What each process reports, twice, so many seconds apart."""
+    """Return the metrics of each process, read twice with ``seconds`` between the reads."""
     with httpx.Client(timeout=SCRAPE_SECONDS, trust_env=False, headers=bearer(token)) as http:
         before = {name: _scrape(http, url) for name, url in urls.items()}
         threading.Event().wait(seconds)
@@ -199,12 +199,12 @@ def _scrape(http: httpx.Client, url: str) -> Scrape | None:
 
 
 def open_dead_letters(reported: Mapping[str, Reported], source: str) -> int:
-    """How many messages a service has put aside that nobody has dealt with: snapshots keeps count of all."""
+    """Return the number of a service's open dead letters. The snapshots service counts those of all services."""
     return reported.get("snapshots", _SILENT).total(OPEN_DEAD_LETTERS, source=source)
 
 
 def process_status(name: str, pid: int, url: str, reported: Mapping[str, Reported], *, is_alive: bool) -> ProcessStatus:
-    """One process, by its id and by what is reported."""
+    """Return the status of one process."""
     own = reported.get(name, _SILENT)
     return ProcessStatus(
         name=name,
@@ -220,7 +220,7 @@ def process_status(name: str, pid: int, url: str, reported: Mapping[str, Reporte
 
 
 def throughput(reported: Mapping[str, Reported]) -> Throughput:
-    """What the plane does per second."""
+    """Return the rates of the plane per second."""
     scm = reported.get("mock_scm", _SILENT)
     return Throughput(
         commands_applied=reported.get("metadata", _SILENT).rate("deepclean_messages_applied_total"),
@@ -231,7 +231,7 @@ def throughput(reported: Mapping[str, Reported]) -> Throughput:
 
 
 def backlog(reported: Mapping[str, Reported], metadata_url: str, shards: int, token: str = "") -> Backlog:
-    """What is on its way; sums that metadata cannot give now are 0."""
+    """Return the backlog of the plane; sums are 0 if metadata does not answer."""
     sums = _shard_backlogs(metadata_url, shards, token)
     key_deletion = reported.get("key_deletion", _SILENT)
     return Backlog(
@@ -265,7 +265,7 @@ def _shard_backlogs(metadata_url: str, shards: int, token: str) -> list[ShardBac
 
 
 def suspended_collections(metadata_url: str, shards: int, token: str = "") -> tuple[SuspendedCollection, ...] | None:
-    """What the collector may not claim, whole shards first; None when metadata cannot say it now."""
+    """Return the suspended shards, then the suspended buckets; None if metadata does not answer."""
     with httpx.Client(timeout=SCRAPE_SECONDS, trust_env=False, headers=bearer(token)) as http:
         try:
             found = [
@@ -290,7 +290,7 @@ def suspended_collections(metadata_url: str, shards: int, token: str = "") -> tu
 
 
 def disk_use(reported: Mapping[str, Reported], home: Path) -> DiskUse:
-    """What the plane takes on its disk."""
+    """Return the plane's use of its disk."""
     return DiskUse(
         log_bytes=_bytes_below(home / "broker" / "records"),
         database_bytes=sum(process.total("deepclean_database_bytes") for process in reported.values()),
@@ -303,12 +303,12 @@ def disk_use(reported: Mapping[str, Reported], home: Path) -> DiskUse:
 
 
 def _bytes_below(directory: Path) -> int:
-    """Bytes that the files below a directory take; broker's indexes are mostly holes, so blocks are counted."""
+    """Return the bytes that the files below a directory occupy. The broker's index files are sparse: count blocks."""
     total = 0
     for parent, _, names in os.walk(directory):
         for name in names:
             try:
                 total += Path(parent, name).lstat().st_blocks * 512
-            except FileNotFoundError:  # removed meanwhile
+            except FileNotFoundError:  # removed since the listing
                 continue
     return total

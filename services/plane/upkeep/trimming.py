@@ -1,9 +1,12 @@
-"""How far the log may be trimmed: up to what readers, backups and the oldest unfinished transaction still need.
+"""Compute how far the log may be trimmed: readers, backups and the oldest unfinished transaction need the rest.
 
-The minimum over all of them, per topic and shard, and never more: RocksDB's rule for its write-ahead logs. Nothing is
-trimmed of a shard that has no backup, since from then on it can only be made again from one. gc.snapshot-chain is
-trimmed up to a record of the whole chain only, since a reader that starts there must know all snapshots. And of what
-a service has read the last message stays: by it the service sees at its next start that the log is the one it has read.
+The limit of each topic and shard is the minimum over all of them, as for RocksDB's write-ahead logs. Exceptions:
+
+- A shard without a backup is not trimmed, since after a trim it can be rebuilt only from a backup.
+- gc.snapshot-chain is trimmed only up to a record of the whole chain, since a reader that starts there must know all
+  snapshots.
+- The last message that a service has read is kept: at its next start the service uses it to check that the log is the
+  same.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ FindFullChain = Callable[[int, int], int | None]
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """Something that still needs a topic from an offset on."""
+    """A reader, backup or transaction that needs a topic from ``offset`` on."""
 
     offset: int
     who: str
@@ -33,7 +36,7 @@ class Pin:
 
 @dataclass(frozen=True, slots=True)
 class Trim:
-    """What is to be trimmed of one partition of a topic: from ``first`` up to, and without, ``until``."""
+    """The records to trim of one partition of a topic: first <= offset < until."""
 
     topic: str
     shard: int
@@ -54,7 +57,7 @@ def plan_trims(
     backups: Sequence[Backup],
     find_full_chain: FindFullChain,
 ) -> list[Trim]:
-    """Return the trims of every topic and shard. ``positions`` are those of the running readers, where known."""
+    """Return the trims of every topic and shard. ``positions`` are the known positions of the running readers."""
     return [
         _plan(topic, shard, firsts[topic.name, shard], positions, backups, find_full_chain)
         for topic in TOPICS
@@ -63,7 +66,7 @@ def plan_trims(
 
 
 def newest_start(markers: Iterable[tuple[int, SnapshotChainRecord]]) -> int | None:
-    """Where a reader may start: the offset of part 1 of the newest full chain of which all parts are there."""
+    """Return the offset of part 1 of the newest full chain with all its parts, where a reader may start; else None."""
     parts, begun, found = FullChainParts(), None, None
     for offset, marker in markers:
         if isinstance(marker.body, FullChain):
@@ -87,7 +90,7 @@ def _plan(
     oldest = min(_pins(topic, shard, positions, backups), key=lambda pin: pin.offset)
     until, pinned_by = max(oldest.offset, first), oldest.who
     if topic is SNAPSHOT_CHAIN and until > first:
-        full = find_full_chain(shard, until + 1)  # all who read it keep what they have read last, which has its end
+        full = find_full_chain(shard, until + 1)  # a chain may end at until: readers keep their last record
         if full is None or full <= first:
             return Trim(topic.name, shard, first, first, "no record of the whole chain is old enough (--full-chain)")
         if full < until:
@@ -98,13 +101,13 @@ def _plan(
 def _pins(topic: Topic, shard: int, positions: Mapping[Place, int], backups: Sequence[Backup]) -> Iterator[Pin]:
     for reader in topic.consumers:
         if reader == STREAMING and topic is SNAPSHOT_CHAIN:
-            continue  # it reads the chain anew at each start: from the beginning, wherever that is
-        # In a changelog, where the next start begins to look for what its database lacks. Copies need not be older:
-        # those from before a loss that was accepted may know of more of the topic than there is.
+            continue  # Spark reads the chain from the first remaining record at each start
+        # For a changelog the position is where the next start looks for rows that the database lacks. A backup's
+        # position may be higher: before an accepted loss the topic had more records.
         position = positions.get((reader, topic.name, shard), 0)
         if reader == STREAMING:
             yield Pin(position, f"{reader}, as far as it has read")
-            continue  # its place in its input is all that it keeps; what it has judged is in its outputs
+            continue  # Spark has no backups: this position is its only state, its verdicts are in its outputs
         as_far = "from which its next start reads" if topic in CHANGELOGS.values() else "as far as it has read"
         yield Pin(_needed_from(topic, position), f"{reader}, {as_far}")
         copies = [(backup, copy) for backup in backups if (copy := backup.copy_of(reader, shard)) is not None]
@@ -118,5 +121,5 @@ def _pins(topic: Topic, shard: int, positions: Mapping[Place, int], backups: Seq
 
 
 def _needed_from(topic: Topic, next_offset: int) -> int:
-    """From where a service, or a copy of it, needs a topic: the last message that it has read, but for a changelog."""
+    """Return the first offset that a service or its copy needs: the last record it has read, except in a changelog."""
     return next_offset if topic in CHANGELOGS.values() else max(0, next_offset - 1)

@@ -1,4 +1,4 @@
-"""Which program each part of a running plane runs, and making an upgrade final."""
+"""Show the program of each process of a running plane, and finish an upgrade."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ POLL_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One process of a plane, as it reports itself."""
+    """The program of one process, as reported on /metrics."""
 
     name: str
     version: str
     feature_level: int
-    """The newest level that its program knows."""
+    """The newest feature level that the program knows."""
 
 
 @dataclass(frozen=True, slots=True)
 class UpgradeStatus:
-    """How far an upgrade is."""
+    """The progress of an upgrade."""
 
     parts: tuple[Part, ...]
     shard_levels: Mapping[int, int]
@@ -45,20 +45,20 @@ class UpgradeStatus:
 
     @property
     def known_level(self) -> int:
-        """The newest level that every part knows."""
+        """The newest feature level that every process knows."""
         return min(part.feature_level for part in self.parts)
 
     @property
     def shards_below(self) -> tuple[int, ...]:
-        """Shards whose level can be raised."""
+        """Shards below this level."""
         return tuple(shard for shard, level in sorted(self.shard_levels.items()) if level < self.known_level)
 
 
 def upgrade_status(plane: PlaneFile) -> UpgradeStatus:
-    """Ask every process of a running plane.
+    """Return the programs of all processes of a running plane, and the feature levels of its shards.
 
     Raises:
-        StackError: a process did not answer; an upgrade is final only when all of them do.
+        StackError: a process did not answer. An upgrade can be finished only when all of them answer.
     """
     with httpx.Client(timeout=ASK_SECONDS, trust_env=False, headers=token_header(Path(plane.home))) as http:
         parts = [_part(http, name, process.url) for name, process in plane.processes.items() if process.url]
@@ -68,10 +68,10 @@ def upgrade_status(plane: PlaneFile) -> UpgradeStatus:
 
 
 def finish_upgrade(plane: PlaneFile, status: UpgradeStatus) -> None:
-    """Raise the level of each shard to the newest one that every part knows, and wait until metadata has applied it.
+    """Raise the level of each shard to the newest one that every process knows, and wait until metadata has applied it.
 
     Raises:
-        StackError: metadata has not applied it in time.
+        StackError: metadata has not applied the level in time.
     """
     level, shards = status.known_level, status.shards_below
     send_to_metadata(plane, SetFeatureLevel(level, confirmation(level)), shards, "deepclean.upgrade")
@@ -84,7 +84,7 @@ def finish_upgrade(plane: PlaneFile, status: UpgradeStatus) -> None:
                         f"Shard {shard} has not reached feature level {level} within {APPLY_SECONDS:g} s: see its dead "
                         f"letters (deepclean dead-letters list), and call deepclean upgrade finish again."
                     )
-                time.sleep(POLL_SECONDS)  # between two questions to another process
+                time.sleep(POLL_SECONDS)  # the state belongs to another process, so it must be polled
 
 
 def _part(http: httpx.Client, name: str, url: str) -> Part:

@@ -1,1 +1,1 @@
-"""Taking, naming, holding, dropping and rolling back to snapshots."""
+"""Creating, naming, protecting and deleting snapshots, and rolling back to them."""

@@ -1,7 +1,7 @@
-"""Compares snapshotInfoTable with the chain that metadata tells, both ways.
+"""Compares snapshotInfoTable with the chain that metadata publishes, in both directions.
 
-Differences are counted and shown, never mended here: after a start of metadata from an older copy it takes in its log
-again, and the differences go away by themselves.
+Differences are counted and reported, never repaired here: when metadata starts from an older copy, it reads its log
+again, and the differences disappear.
 """
 
 from __future__ import annotations
@@ -18,36 +18,36 @@ from services.snapshots.state.tables import ReadableTables
 logger = structlog.get_logger(__name__)
 
 _MISFIT = b"!MISFIT"
-"""chainTable: the first marker that did not fit, until a full chain has come."""
+"""Key in chainTable: the first marker that did not fit, until a full chain arrives."""
 _DROPPED, _BEYOND_DROPPED = b"!DROPPED/", b"!DROPPED0"
-"""chainTable: drops of snapshots that were active here."""
+"""Keys in chainTable: drops of snapshots that were active here."""
 DIFFERENCES = ("unknown_here", "dropped_there", "missing_there")
 
 
 class ChainCheck:
-    """Follows the markers of the chain. A missing one ends the comparison, and nothing else: nobody judges here."""
+    """Follows the markers of the chain. A missing marker stops only the comparison: this service judges no rows."""
 
     def __init__(self, rows: SnapshotRows) -> None:
         self._rows = rows
         self._chain = StoredChain()
         self._dropped: set[str] = set()
         self.is_known = True
-        """Whether the chain could be followed without a gap."""
+        """Whether all markers were applied without a gap."""
 
     @property
     def version(self) -> int:
-        """Chain version up to which the chain was followed."""
+        """Return the chain version of the newest applied marker."""
         return self._chain.view.version
 
     def restore(self, tables: ReadableTables) -> None:
-        """Read the chain as it was written down."""
+        """Read the chain from the table."""
         self._chain.restore(tables)
         table = tables.table(CHAIN_TABLE)
         self.is_known = table.get(_MISFIT) is None
         self._dropped = {key[len(_DROPPED) :].decode() for key, _ in table.scan(_DROPPED, _BEYOND_DROPPED)}
 
     def follow(self, record: SnapshotChainRecord, work: Work) -> None:
-        """Take in one marker. A full chain counts only where none is known; behind a misfit nothing else does."""
+        """Apply one marker. A full chain is ignored while a chain is known; after a misfit every other marker is."""
         body = record.body
         has_chain = self.is_known and self.version > 0
         if (has_chain and isinstance(body, FullChain)) or not (self.is_known or isinstance(body, FullChain)):
@@ -68,7 +68,7 @@ class ChainCheck:
             self._note_drop(body.snapshot_id, record, work)
 
     def _note_drop(self, snapshot_id: str, record: SnapshotChainRecord, work: Work) -> None:
-        """Remember that a snapshot was dropped that is active here: as a rule it is marked deleted before."""
+        """Store the drop of a snapshot that is active here. Normally a snapshot is marked deleted before its drop."""
         row = self._rows.of(snapshot_id)
         if row is not None and is_active(row):
             self._dropped.add(snapshot_id)
@@ -78,7 +78,7 @@ class ChainCheck:
             work.table(CHAIN_TABLE).delete(_DROPPED + other.encode())
 
     def different_snapshots(self) -> dict[str, list[str]]:
-        """Per kind of difference the ids of the snapshots; nothing while the chain is not known."""
+        """Return the ids of the snapshots that differ, by kind of difference; none while the chain is not known."""
         found: dict[str, list[str]] = {difference: [] for difference in DIFFERENCES}
         if not self.is_known:
             return found
@@ -97,5 +97,5 @@ class ChainCheck:
         return found
 
     def differences(self) -> dict[str, int]:
-        """How many snapshots differ, by kind of difference."""
+        """Return the number of snapshots that differ, by kind of difference."""
         return {difference: len(ids) for difference, ids in self.different_snapshots().items()}

@@ -1,4 +1,4 @@
-"""Remembers which snapshots were there, so that a reader of one that has gone learns so, and where to go on."""
+"""Remembers dropped snapshots: their readers get SNAPSHOT_EXPIRED and the snapshot at which they can continue."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _FOR_EVER_MS = 2**63 - 1
 
 
 class DroppedSnapshots:
-    """The last snapshots that have gone, one a name; a listener of the life of snapshots."""
+    """The newest dropped snapshots, at most one for each name. It is a listener of ``Lifecycle``."""
 
     def __init__(self, max_remembered: int) -> None:
         self._max_remembered = max_remembered
@@ -20,7 +20,7 @@ class DroppedSnapshots:
         self._by_deletion: DueQueue[bytes] = DueQueue()
 
     def restore(self, tables: ReadableTables) -> None:
-        """Read all of them anew."""
+        """Read the dropped snapshots from the table."""
         self._keys.clear()
         self._by_deletion.clear()
         for key, row in tables.table(DROPPED_SNAPSHOT_TABLE).scan():
@@ -28,7 +28,7 @@ class DroppedSnapshots:
             self._by_deletion.set(key, row.deletion_time_ms)
 
     def snapshot_completed(self, row: SnapshotInfo, log_time_ms: int, work: Work) -> None:
-        """Its name means the new one from now on."""
+        """Forget the dropped snapshot of the same name: from now on the name means the new snapshot."""
         del log_time_ms
         key = row_key(row)
         if key in self._keys:
@@ -36,7 +36,7 @@ class DroppedSnapshots:
             self._forget(key, work)
 
     def snapshot_removed(self, row: SnapshotInfo, work: Work) -> None:
-        """Remember it, and forget the one that was deleted first when there are too many."""
+        """Remember a removed snapshot. If there are too many, forget the one that was deleted first."""
         key = row_key(row)
         self._keys.add(key)
         self._by_deletion.set(key, row.deletion_time_ms)
@@ -48,7 +48,7 @@ class DroppedSnapshots:
                 self._forget(oldest, work)
 
     def create_refused(self, pending: PendingSnapshot, row: SnapshotInfo, message: str, work: Work) -> None:
-        """It was never there."""
+        """Do nothing: the snapshot never existed."""
 
     def _forget(self, key: bytes, work: Work) -> None:
         self._keys.discard(key)

@@ -1,4 +1,4 @@
-"""What keeps a snapshot beside its age: tags, which hold one, and consumers, which hold all from one on."""
+"""Tags and consumers. A tag protects one snapshot; a consumer protects all snapshots that it has still to read."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Protections:
         self._tags_by_key: dict[bytes, TagRow] = {}
 
     def restore(self, tables: ReadableTables) -> None:
-        """Read all of them anew."""
+        """Read the tags and consumers from the tables."""
         self._tags, self._consumers, self._tags_by_key = {}, {}, {}
         self._tags_by_end.clear()
         for _, tag in tables.table(TAG_TABLE).scan():
@@ -58,21 +58,21 @@ class Protections:
 
     @property
     def tag_count(self) -> int:
-        """How many tags there are."""
+        """Return the number of tags."""
         return len(self._tags_by_key)
 
     @property
     def consumer_count(self) -> int:
-        """How many consumers there are."""
+        """Return the number of consumers."""
         return sum(map(len, self._consumers.values()))
 
     def tags_of(self, volume: str, bucket: str) -> list[TagRow]:
-        """Tags of a bucket, by name."""
+        """Return the tags of a bucket, by name."""
         tags = self._tags.get((volume, bucket), {})
         return [tags[name] for name in sorted(tags)]
 
     def tags_on(self, row: SnapshotInfo, now_ms: int) -> list[TagRow]:
-        """Tags that hold a snapshot, by name."""
+        """Return the tags that protect a snapshot, by name."""
         return [
             tag
             for tag in self.tags_of(row.volume, row.bucket)
@@ -80,12 +80,12 @@ class Protections:
         ]
 
     def consumers_of(self, volume: str, bucket: str) -> list[ConsumerRow]:
-        """Consumers of a bucket, by name."""
+        """Return the consumers of a bucket, by name."""
         consumers = self._consumers.get((volume, bucket), {})
         return [consumers[name] for name in sorted(consumers)]
 
     def create_tag(self, request: CreateTag, log_time_ms: int, work: Work) -> SnapshotInfo:
-        """Hold a snapshot; says which one.
+        """Protect a snapshot with a tag. Return the snapshot.
 
         Raises:
             CommandError: FILE_NOT_FOUND (no such snapshot), FILE_ALREADY_EXISTS (a tag of that name), INVALID_REQUEST,
@@ -126,7 +126,7 @@ class Protections:
         return row
 
     def put_tag(self, tag: TagRow, work: Work) -> None:
-        """Make a tag, or replace the one of its name.
+        """Store a tag; it replaces a tag of the same name.
 
         Raises:
             CommandError: LIMIT_EXCEEDED.
@@ -141,10 +141,10 @@ class Protections:
         self._remember(tag)
 
     def delete_tag(self, request: DeleteTag, log_time_ms: int, work: Work) -> str:
-        """Let go of a snapshot; says the id of the one that was held.
+        """Delete a tag. Return the id of the snapshot that it protected.
 
         Raises:
-            CommandError: FILE_NOT_FOUND: no such tag, or it is on another snapshot.
+            CommandError: FILE_NOT_FOUND: there is no such tag, or it is on another snapshot.
         """
         tag = self._tags.get((request.volume, request.bucket), {}).get(request.tag)
         named = self._rows.named(request.volume, request.bucket, request.snapshot)
@@ -158,7 +158,7 @@ class Protections:
         return tag.snapshot_id
 
     def remove_tag(self, volume: str, bucket: str, name: str, work: Work) -> None:
-        """Take away a tag that is there."""
+        """Remove an existing tag."""
         key = label_key(volume, bucket, name)
         work.table(TAG_TABLE).delete(key)
         del self._tags[volume, bucket][name]
@@ -166,7 +166,7 @@ class Protections:
         self._tags_by_end.discard(key)
 
     def remove_tags_that_are_over(self, now_ms: int, work: Work) -> int:
-        """Take away the tags whose time to live has ended; says how many."""
+        """Remove the tags whose time to live has ended. Return their number."""
         count = 0
         while (key := self._tags_by_end.pop_due(now_ms)) is not None:
             tag = self._tags_by_key[key]
@@ -175,7 +175,7 @@ class Protections:
         return count
 
     def forget_bucket(self, place: tuple[str, str], update: SpaceUpdate, work: Work) -> None:
-        """A bucket was deleted: its consumers go, and tags of its name on snapshots that are gone."""
+        """Remove the consumers of a deleted bucket, and the tags under its path whose snapshots have no row."""
         volume, bucket = place
         for tag in self.tags_of(volume, bucket):
             if self._rows.of(tag.snapshot_id) is None:
@@ -185,7 +185,7 @@ class Protections:
                 self.remove_consumer(volume, bucket, consumer.consumer, work)
 
     def set_consumer(self, request: SetConsumer, log_time_ms: int, work: Work) -> SnapshotInfo:
-        """Note where a reader is; says at which snapshot.
+        """Store the position of a consumer. Return the snapshot at which it is.
 
         Raises:
             CommandError: FILE_NOT_FOUND (no such snapshot), INVALID_REQUEST, LIMIT_EXCEEDED.
@@ -211,7 +211,7 @@ class Protections:
         return row
 
     def delete_consumer(self, request: DeleteConsumer, work: Work) -> None:
-        """Forget a reader.
+        """Delete a consumer.
 
         Raises:
             CommandError: FILE_NOT_FOUND.
@@ -224,6 +224,6 @@ class Protections:
         self.remove_consumer(request.volume, request.bucket, request.consumer, work)
 
     def remove_consumer(self, volume: str, bucket: str, name: str, work: Work) -> None:
-        """Forget a reader that is there."""
+        """Remove an existing consumer."""
         work.table(CONSUMER_TABLE).delete(label_key(volume, bucket, name))
         del self._consumers[volume, bucket][name]

@@ -1,4 +1,4 @@
-"""What clients ask for: create, delete and rename. Each ends in an answer; a create only by metadata's."""
+"""Requests of clients: create, delete and rename. A create is answered only after metadata's answer."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ _NAMESPACE = UUID("67ee73f1-4be3-5a97-8cf9-467f142b7896")
 
 
 def new_snapshot_id(message: Message, shard: int) -> str:
-    """The id of the snapshot that a command makes: the same whenever the log is read again."""
+    """Return the id of the snapshot that a command creates: the same id whenever the log is read again."""
     return str(uuid5(_NAMESPACE, f"{shard}/{message.topic.name}/{message.offset}/{message.timestamp_ms}"))
 
 
 def scheduled_snapshot_id(volume: str, bucket: str, name: str, shard: int) -> str:
-    """The id of an automatic snapshot: its period is in its name, and has one."""
+    """Return the id of an automatic snapshot. Its name contains its period, which has only one automatic snapshot."""
     return str(uuid5(_NAMESPACE, f"{shard}/{volume}/{bucket}/{name}"))
 
 
 class Requests:
-    """Carries out what clients ask for."""
+    """Carries out creates, deletes and renames."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Requests:
         self._metrics = metrics
 
     def create(self, message: Message, command: SnapshotCommand, request: CreateSnapshot, work: Work) -> None:
-        """Reserve the name and have metadata take the checkpoint; it is answered when that is done."""
+        """Reserve the name and send the capture to metadata. The client is answered after metadata's answer."""
         pending = PendingSnapshot(
             new_snapshot_id(message, work.shard),
             PendingAction.CREATE.value,
@@ -75,10 +75,10 @@ class Requests:
         self._begin_create(request, pending, work)
 
     def create_on_schedule(self, volume: str, bucket: str, name: str, now_ms: int, work: Work) -> None:
-        """Reserve the name of an automatic snapshot and have metadata take it; nobody is answered.
+        """Reserve the name of an automatic snapshot and send the capture to metadata; no client is answered.
 
         Raises:
-            CommandError: as for a client, before anything is changed.
+            CommandError: as for a client's create, before any change.
         """
         snapshot_id = scheduled_snapshot_id(volume, bucket, name, work.shard)
         pending = PendingSnapshot(snapshot_id, PendingAction.CREATE.value, "", 0, now_ms, is_automatic=True)
@@ -111,7 +111,7 @@ class Requests:
         send_to_metadata(capture_of(row, pending), work)
 
     def delete(self, message: Message, command: SnapshotCommand, request: DeleteSnapshot, work: Work) -> None:
-        """Delete a snapshot that no tag holds."""
+        """Delete a snapshot that no tag protects."""
         self._lifecycle.check_chain()
         self._lifecycle.check_bucket(request.volume, request.bucket)
         row = self._rows.readable(request.volume, request.bucket, request.snapshot)

@@ -1,7 +1,7 @@
-"""Rolling back: newer snapshots go, then metadata makes the snapshot's namespace the active one, page by page.
+"""Rollbacks: newer snapshots are deleted, then metadata makes the snapshot's namespace the active one, page by page.
 
-The drops of the newer snapshots are in metadata's log before the first page, which metadata refuses unless the
-snapshot is the newest one then. Until the last page is answered the bucket's snapshots stay as they are.
+The drops of the newer snapshots are in metadata's log before the first page. Metadata refuses that page unless the
+snapshot is then the newest one. Until the last page is answered, no snapshot of the bucket is created or deleted.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _NAMESPACE = UUID("0d8f7b52-0ee4-5a83-b5a7-6fd6b8e4e7a1")
 
 
 class Rollbacks:
-    """All rollbacks of the shard that are on their way."""
+    """All rollbacks of the shard that are in progress."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Rollbacks:
         return len(self._tasks)
 
     def restore(self, tables: ReadableTables) -> None:
-        """Read all of them anew."""
+        """Read the rollbacks from the table."""
         self._tasks = {row.rollback_id: row for _, row in tables.table(ROLLBACK_TABLE).scan()}
         self._left_open = frozenset(self._tasks)
         self._fence()
@@ -69,14 +69,14 @@ class Rollbacks:
         self._lifecycle.rolled_back = frozenset(f"{row.volume}/{row.bucket}" for row in self._tasks.values())
 
     def unanswered(self) -> set[tuple[str, int]]:
-        """Commands that are still to be answered."""
+        """Return client id and number of the commands that have no answer yet."""
         return {(row.client_id, row.number) for row in self._tasks.values() if row.client_id}
 
     def begin(self, message: Message, command: SnapshotCommand, request: RollBackBucket, work: Work) -> None:
-        """Drop the newer snapshots, and ask for the first page; answered when the last one is done.
+        """Delete the newer snapshots, and request the first page. The client is answered after the last page.
 
         Raises:
-            CommandError: FILE_NOT_FOUND, BUCKET_BUSY, TAGGED_SNAPSHOT (a newer one is held), INVALID_REQUEST.
+            CommandError: FILE_NOT_FOUND, BUCKET_BUSY, TAGGED_SNAPSHOT (a tag protects a newer one), INVALID_REQUEST.
         """
         self._lifecycle.check_chain()
         self._lifecycle.check_bucket(request.volume, request.bucket)
@@ -116,7 +116,11 @@ class Rollbacks:
         )
 
     def _check_no_create(self, row: SnapshotInfo) -> None:
-        """A snapshot that is being made would be newer than the one that is rolled back to."""
+        """Refuse a rollback while a snapshot of the bucket is being created: it would be newer than the target.
+
+        Raises:
+            CommandError: BUCKET_BUSY.
+        """
         for pending in self._lifecycle.pending.values():
             other = self._rows.of(pending.snapshot_id)
             if pending.action == PendingAction.CREATE and other and other.snapshot_path == row.snapshot_path:
@@ -134,15 +138,15 @@ class Rollbacks:
         send_to_metadata(page, work)
 
     def ask_again(self, work: Work) -> None:
-        """Ask for every page that had no answer at the start once more; metadata answers as it did."""
+        """Request every page again that had no answer at the start; metadata repeats its answer."""
         for task in [self._tasks[name] for name in sorted(self._left_open) if name in self._tasks]:
             self._ask(task, work)
 
     def page_done(self, done: RollbackPageDone, work: Work) -> bool:
-        """Ask for the next page, or answer the client; says whether anything was done.
+        """Request the next page, or answer the client after the last one. Return False for an answer that is ignored.
 
-        A page that is behind the one that was asked for was answered before. One ahead of it tells how far metadata
-        was before this service was put back to an older state.
+        The answer to a page before the requested one is a repeat, and ignored. The answer to a page after it is used:
+        this service has been restored to an older state, and metadata is further ahead.
         """
         task = self._tasks.get(done.rollback_id)
         if task is None or done.page < task.page:

@@ -1,8 +1,8 @@
-"""Settling: answer when two rounds in a row found that nothing in the plane had anything to do.
+"""Settling: a request is answered when two rounds in a row have found no work anywhere in the plane.
 
-A round is one barrier, sent behind all that this service has sent before. It passes every service and returns on two
-branches; each adds the work that it met. A round ends when both are back and the figures of ``gc.space`` are
-complete up to them, so that whoever reads after the answer reads what is final.
+A round is one barrier, sent after all earlier messages of this service. The barrier passes every service and returns
+on two branches; each branch adds the work that the barrier met. A round ends when both branches have returned and the
+figures of ``gc.space`` are complete up to both, so that reads after the answer return final figures.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ QUIET_ROUNDS = 2
 
 
 class Settling:
-    """All requests to settle that are on their way. Each has its own barrier; work that any barrier met counts for all.
+    """All settle requests in progress. Each has its own barrier; work that any barrier met counts for all requests.
 
-    Services count what they did since the barrier before, whosesoever it was: without that, two requests at once
-    would each see half.
+    A service reports the work since the last barrier of any request. If that work counted only for the request of the
+    barrier, two concurrent requests would each see half of the work.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Settling:
         self._returned_txns: dict[tuple[str, str], int] = {}
 
     def restore(self, tables: ReadableTables) -> None:
-        """Read all requests anew."""
+        """Read the requests and the returned barriers from the tables."""
         self._requests = {row.barrier_id: row for _, row in tables.table(SETTLE_TABLE).scan()}
         self._returned_txns.clear()
         for _, progress in tables.table(RETURNED_BARRIER_TABLE).scan():
@@ -60,11 +60,15 @@ class Settling:
                 self._returned_txns[barrier.barrier_id, barrier.origin] = progress.txn
 
     def unanswered(self) -> set[tuple[str, int]]:
-        """Commands that are still to be answered."""
+        """Return client id and number of the commands that have no answer yet."""
         return {(row.client_id, row.number) for row in self._requests.values() if row.client_id}
 
     def begin(self, command: SnapshotCommand, request: Settle, work: Work) -> None:
-        """Send the first barrier of a request."""
+        """Send the first barrier of a request.
+
+        Raises:
+            CommandError: INVALID_REQUEST.
+        """
         if not request.barrier_id or len(request.barrier_id) > 256 or "/" in request.barrier_id:
             raise CommandError(ErrorCode.INVALID_REQUEST, "a barrier id has 1 to 256 characters, none of them a slash")
         if request.barrier_id in self._requests:
@@ -75,11 +79,11 @@ class Settling:
         self._begin_round(row, work)
 
     def work_was_done(self, work: Work) -> None:
-        """Something changed here: no round that is on its way is quiet."""
+        """Count work of this service: no round in progress is quiet."""
         self._add_work(1, work)
 
     def barrier_returned(self, progress: MetadataProgress, barrier: Barrier, work: Work) -> None:
-        """One branch of a barrier is back."""
+        """Record that a barrier has returned on one branch, and count the work that it met."""
         found = barrier.work + self._collection.is_behind(barrier)
         if found:
             self._add_work(found, work)
@@ -96,9 +100,9 @@ class Settling:
         self._put(replace(row, returned=(*row.returned, barrier.origin)), work)
 
     def end_rounds(self, space_txn: int, work: Work) -> list[str]:
-        """End the rounds that are complete; says which requests are settled."""
+        """End the rounds that are complete. Return the barrier ids of the settled requests."""
         settled = []
-        for _, row in sorted(self._requests.items()):  # the order that a restart would find
+        for _, row in sorted(self._requests.items()):  # the order in which a restart reads them
             if len(row.returned) == len(BRANCHES) and space_txn >= self._needed_space_txn(row):
                 quiet_rounds = 0 if row.work else row.quiet_rounds + 1
                 if quiet_rounds < QUIET_ROUNDS:
@@ -110,7 +114,7 @@ class Settling:
         return settled
 
     def give_up(self, error: CommandError, work: Work) -> None:
-        """Answer every request that it cannot be met."""
+        """Answer every request with an error."""
         for _, row in sorted(self._requests.items()):
             self._end(row, SnapshotReply(row.client_id, row.number, error.code, str(error), rounds=row.round), work)
 

@@ -1,7 +1,7 @@
-"""Sizes of snapshots, from the figures that metadata sends.
+"""Sizes of snapshots, computed from the space figures that metadata publishes.
 
-The rows of snapshotInfoTable are the one place where they stand: at the end of a batch the snapshots whose figures
-have changed are worked out anew. Figures may come before the snapshot that they are about.
+The sizes are stored in snapshotInfoTable only. At the end of a batch they are computed again for the snapshots whose
+figures have changed. Figures may arrive before the capture of their snapshot.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ _COMPLETE = bucket_id_key(0)
 
 
 class Sizes:
-    """Keeps the figures of ``gc.space`` and works out what they say of each snapshot."""
+    """Stores the figures of ``gc.space``, and computes the sizes of snapshots from them."""
 
     def __init__(self, rows: SnapshotRows) -> None:
         self._rows = rows
         self._stale: set[str] = set()
         self.complete_txn = 0
-        """All figures up to this txn are here."""
+        """The txn up to which all figures have arrived."""
 
     def restore(self, tables: ReadableTables) -> None:
-        """Start from the stored figures; what is stale in the present batch stays so."""
+        """Read the progress of the figures. Snapshots that the current batch has marked stale stay stale."""
         complete = tables.table(SPACE_PROGRESS_TABLE).get(_COMPLETE)
         self.complete_txn = complete.txn if complete else 0
 
     def forget_stale(self) -> None:
-        """The batch was thrown away: rows and figures agree."""
+        """Forget which snapshots are stale: their batch was aborted, and rows and figures agree."""
         self._stale.clear()
 
     def captured(self, row: SnapshotInfo) -> None:
-        """A snapshot is complete: figures about it may be here already."""
+        """Mark a completed snapshot as stale: its figures may have arrived before its capture."""
         self._stale.add(row.snapshot_id)
 
     def update(self, update: SpaceUpdate, work: Work) -> None:
-        """Take in changed figures; an older message that comes again does nothing."""
+        """Store changed figures. A repeat of an older message is ignored."""
         progress = work.table(SPACE_PROGRESS_TABLE)
         key = bucket_id_key(update.bucket_id)
         before = progress.get(key) or SpaceUpdate(0, update.bucket_id, (), (), 0, 0)
@@ -80,7 +80,7 @@ class Sizes:
                     self._stale.add(alone.snapshot_id)
 
     def refresh(self, work: Work) -> None:
-        """Work out the figures of every snapshot for which something has changed."""
+        """Compute the sizes of the stale snapshots."""
         for snapshot_id in sorted(self._stale):
             row = self._rows.of(snapshot_id)
             if row is not None and row.create_txn:
@@ -90,7 +90,7 @@ class Sizes:
         self._stale.clear()
 
     def forget_removed(self, work: Work) -> None:
-        """Remove sizes that came after their snapshot had gone. Only when settled: nothing is on its way then."""
+        """Delete sizes that arrived after the removal of their snapshot. Only when settled: no size is in transit."""
         table = work.table(SNAPSHOT_SIZE_TABLE)
         for key, size in list(table.scan()):
             if self._rows.of(size.snapshot_id) is None:
@@ -98,7 +98,7 @@ class Sizes:
 
 
 def measure(row: SnapshotInfo, tables: ReadableTables) -> SnapshotInfo:
-    """A snapshot with the figures that are known now."""
+    """Return a snapshot with the sizes that are known now."""
     alone = tables.table(SPACE_TABLE).get(cell_key(row.bucket_id, row.create_txn, row.create_txn))
     size = tables.table(SNAPSHOT_SIZE_TABLE).get(row.snapshot_id.encode())
     unexpanded = tables.table(SPACE_PROGRESS_TABLE).get(bucket_id_key(row.bucket_id))
@@ -121,10 +121,10 @@ def _bounds(update: SpaceUpdate) -> tuple[int, int]:
 
 
 def _exactness(update: SpaceUpdate, create_txn: int) -> tuple[bool, bool]:
-    """Whether a snapshot's referenced and exclusive sizes are exact.
+    """Return whether a snapshot's referenced and exclusive sizes are exact.
 
-    A directory that died before the snapshot still counts in what the bucket used then; the files below one
-    that died after it are not yet in any cell.
+    An unexpanded directory that died before the capture still counts in the bytes that the bucket used then. The files
+    below an unexpanded directory that died after the capture are not yet in any cell.
     """
     is_none_before = not 0 < update.oldest_unexpanded_death <= create_txn
     is_none_after = update.newest_unexpanded_death <= create_txn

@@ -1,7 +1,7 @@
-"""The life of a snapshot between metadata's answers: taken, dropped, undone; its place in both chains; its flags.
+"""The life of a snapshot: captured, dropped or undone; its place in both chains; its flags.
 
-The order of the chains is the order in which metadata took the snapshots. Every step names the snapshot by its id,
-and does nothing when it comes again.
+The order of the chains is the order in which metadata captured the snapshots. Every message names the snapshot by its
+id, and a repeated message has no effect.
 """
 
 from __future__ import annotations
@@ -45,34 +45,34 @@ from services.snapshots.state.tables import (
 
 
 class PendingAction(StrEnum):
-    """What metadata was asked for and has not yet answered."""
+    """A request to metadata that is not finished."""
 
     CREATE = "CREATE"
     DROP = "DROP"
     DROPPED = "DROPPED"
-    """Answered while the chain was corrupted: to be asked again once it is mended."""
+    """Metadata's answer to a drop came while the chain was corrupted: the drop is sent again after the repair."""
     UNDO = "UNDO"
-    """A drop behind a take whose create has ended with an error."""
+    """A drop after a capture whose create has ended with an error."""
 
 
 class Listener(Protocol):
-    """Whoever wants to know what became of a snapshot, in the unit of work in which it became known."""
+    """An observer of snapshots. It is called in the unit of work that applies metadata's answer."""
 
     def snapshot_completed(self, row: SnapshotInfo, log_time_ms: int, work: Work) -> None:
-        """A snapshot was taken: clients may read it."""
+        """Called when a snapshot was captured: clients may read it."""
         ...
 
     def snapshot_removed(self, row: SnapshotInfo, work: Work) -> None:
-        """A deleted snapshot has no row any more."""
+        """Called when the row of a deleted snapshot was removed."""
         ...
 
     def create_refused(self, pending: PendingSnapshot, row: SnapshotInfo, message: str, work: Work) -> None:
-        """A snapshot will not be there."""
+        """Called when a create has ended with an error."""
         ...
 
 
 class Lifecycle:
-    """Carries out what metadata's answers mean for rows, chains and flags."""
+    """Applies metadata's answers to rows, chains and flags."""
 
     def __init__(
         self,
@@ -90,15 +90,15 @@ class Lifecycle:
         self._chain = SnapshotChain()
         self.pending: dict[str, PendingSnapshot] = {}
         self._left_open: frozenset[str] = frozenset()
-        """What was half done when the tables were read."""
+        """Ids of the snapshots whose requests were unfinished when the tables were read."""
         self.listeners: list[Listener] = []
         self.rolled_back: frozenset[str] = frozenset()
         """Paths of buckets that are being rolled back."""
         self.corruption = ""
-        """Why the chain does not hold together; empty while it does."""
+        """Why the chain is corrupted; empty when it is not."""
 
     def restore(self, tables: ReadableTables) -> None:
-        """Make the chains anew from the rows, and verify them."""
+        """Build the chains from the rows again, and verify them."""
         self.pending = {row.snapshot_id: row for _, row in tables.table(PENDING_TABLE).scan()}
         self._left_open = frozenset(self.pending)
         self.corruption = ""
@@ -108,23 +108,31 @@ class Lifecycle:
             self.corruption = str(error)
 
     def unanswered(self) -> set[tuple[str, int]]:
-        """Commands that are still to be answered."""
+        """Return client id and number of the commands that have no answer yet."""
         return {(row.client_id, row.number) for row in self.pending.values() if row.client_id}
 
     def check_chain(self) -> None:
-        """Refuse what would change a corrupted chain."""
+        """Check that the chain may be changed.
+
+        Raises:
+            ChainCorruptedError: the chain is corrupted.
+        """
         if self.corruption:
             raise ChainCorruptedError(self.corruption)
 
     def check_bucket(self, volume: str, bucket: str) -> None:
-        """Refuse what would change the snapshots of a bucket that is being rolled back."""
+        """Check that the snapshots of a bucket may be changed.
+
+        Raises:
+            CommandError: BUCKET_BUSY: the bucket is being rolled back.
+        """
         if f"{volume}/{bucket}" in self.rolled_back:
             raise CommandError(
                 ErrorCode.BUCKET_BUSY, f"{volume}/{bucket} is being rolled back; try again when that is done"
             )
 
     def put_pending(self, pending: PendingSnapshot, work: Work) -> None:
-        """Remember what metadata is asked for."""
+        """Store a request to metadata."""
         self.pending[pending.snapshot_id] = pending
         work.table(PENDING_TABLE).put(pending.snapshot_id.encode(), pending)
 
@@ -132,12 +140,12 @@ class Lifecycle:
         del self.pending[pending.snapshot_id]
         work.table(PENDING_TABLE).delete(pending.snapshot_id.encode())
 
-    # A snapshot is taken
+    # Creates
 
     def snapshot_captured(
         self, progress: MetadataProgress, captured: SnapshotCaptured, log_time_ms: int, work: Work
     ) -> None:
-        """End a create: the snapshot is there, or the client is told why not."""
+        """End a create, and answer the client with the snapshot's id or with an error."""
         pending = self.pending.get(captured.snapshot_id)
         row = self._rows.of(captured.snapshot_id)
         if pending is None or pending.action != PendingAction.CREATE or row is None:
@@ -158,9 +166,9 @@ class Lifecycle:
             self._answers.answer(reply, work)
 
     def _undo(self, pending: PendingSnapshot, row: SnapshotInfo, code: str, message: str, work: Work) -> None:
-        """End a create with an error, and send a drop behind the take.
+        """End a create with an error, and send a drop after the capture.
 
-        The take may have reached metadata's log twice, and the second one may succeed where the first was refused.
+        The capture may be in metadata's log twice, and the second one may succeed after the first one was refused.
         """
         self._rows.remove(row, work)
         work.table(DEEP_CLEAN_TABLE).delete(row.snapshot_id.encode())
@@ -175,7 +183,7 @@ class Lifecycle:
     def _complete(
         self, progress: MetadataProgress, captured: SnapshotCaptured, row: SnapshotInfo, at_ms: int, work: Work
     ) -> None:
-        """Give a snapshot its place in both chains: where its take is in metadata's order."""
+        """Complete a snapshot's row, and link it into both chains at its place in metadata's order of captures."""
         complete = replace(
             row,
             creation_time_ms=captured.creation_time_ms if at_ms < 0 else at_ms,
@@ -193,7 +201,7 @@ class Lifecycle:
         self._sizes.captured(complete)
 
     def _link(self, row: SnapshotInfo, work: Work) -> None:
-        """Behind the latest, as a rule; further forward only when older commands are read again after a restore."""
+        """Link a row into both chains: after the latest, or earlier if old commands are read again after a restore."""
         latest = self._rows.of(self._chain.latest_global)
         if latest is None or latest.create_txn < row.create_txn:
             row = replace(
@@ -218,13 +226,13 @@ class Lifecycle:
         self._rows.put(replace(row, path_previous_snapshot_id=_id_of(before)), work)
         self._chain = SnapshotChain.load(in_order_of_captures(self._rows))
 
-    # A snapshot is dropped
+    # Deletes
 
     def delete(self, row: SnapshotInfo, log_time_ms: int, work: Work) -> None:
-        """Make a snapshot unreadable and have metadata drop it; its name stays taken until it is purged.
+        """Make a snapshot unreadable and send its drop to metadata. Its name is in use until its row is removed.
 
-        The order is the safe one: first nobody can open it any more, then metadata frees what it alone held, and
-        its row goes last.
+        This order is safe: first clients cannot open the snapshot any more, then the versions that it alone held
+        become reclaimable in metadata, and its row is removed last.
         """
         deleted = replace(row, status=SnapshotStatus.SNAPSHOT_DELETED, deletion_time_ms=log_time_ms)
         self._rows.put(deleted, work)
@@ -232,7 +240,7 @@ class Lifecycle:
         send_to_metadata(DropSnapshot(row.snapshot_id), work)
 
     def snapshot_dropped(self, progress: MetadataProgress, dropped: SnapshotDropped, work: Work) -> None:
-        """End a delete: the row goes, and its neighbours are linked to one another."""
+        """End a delete: remove the row, and link its neighbours to each other."""
         pending = self.pending.get(dropped.snapshot_id)
         if pending is None or pending.action not in (PendingAction.DROP, PendingAction.UNDO):
             return
@@ -256,7 +264,7 @@ class Lifecycle:
         if next_id:
             previous_id = row.path_previous_snapshot_id
             self._touch(replace(self._row(next_id), path_previous_snapshot_id=previous_id), progress, work)
-            # The sizes of the next one are known by cleaning the one behind it: so both are to be cleaned again.
+            # The sizes of the next snapshot become known when the one after it is cleaned: clean both again.
             for snapshot_id in (next_id, self._chain.next_in_path(next_id)):
                 if snapshot_id:
                     self._reset_flags(self._row(snapshot_id), progress, dropped.chain_version, work)
@@ -279,9 +287,9 @@ class Lifecycle:
         return row
 
     def ask_again(self, work: Work) -> None:
-        """Ask for all that was half done at the start once more: metadata gives its first answer again.
+        """Send the requests again that were unfinished at the start; metadata repeats its first answers.
 
-        The answer may have come while the chain was corrupted; or the question never reached metadata, because the
+        An answer may have come while the chain was corrupted; or the request never reached metadata, because the
         broker lost the end of its log, or metadata refused its signature.
         """
         for pending in [self.pending[name] for name in sorted(self._left_open) if name in self.pending]:
@@ -296,10 +304,10 @@ class Lifecycle:
     # Flags
 
     def set_deep_clean(self, flags: SetDeepClean, work: Work) -> None:
-        """Take in clean flags, unless they were found before the last reset.
+        """Apply deep-clean flags, unless they are from before the last reset.
 
-        They may overtake the answers of metadata: those of a snapshot that is still being made are kept for it, and
-        those found after a drop that is not yet known here outlive the reset that it brings.
+        Flags may overtake metadata's answers. Flags of a snapshot that is still being created are stored for it. Flags
+        that were set after a drop that is not yet known here survive the reset that the drop causes.
         """
         row = self._rows.of(flags.snapshot_id)
         before = work.table(DEEP_CLEAN_TABLE).get(flags.snapshot_id.encode())
@@ -321,7 +329,7 @@ class Lifecycle:
 
 
 def corruption_of(rows: SnapshotRows) -> str:
-    """Why the rows make no chain; empty when they do."""
+    """Return why the rows form no chain; empty when they do."""
     try:
         SnapshotChain.load(in_order_of_captures(rows))
     except ChainLinksError as error:
@@ -330,12 +338,12 @@ def corruption_of(rows: SnapshotRows) -> str:
 
 
 def capture_of(row: SnapshotInfo, pending: PendingSnapshot) -> CaptureSnapshot:
-    """What metadata is asked for, the first time and each time again: the time of the request stays its own."""
+    """Return the capture command of a create. When it is sent again, it has the time of the first request."""
     return CaptureSnapshot(row.volume, row.bucket, row.snapshot_id, pending.user, pending.since_ms)
 
 
 def _with_flags(row: SnapshotInfo, work: Work) -> SnapshotInfo:
-    """A row with the flags that were found at its last reset or later; clean at no version before it counts."""
+    """Return a row with its stored flags; flags of a chain version before the row's last reset count as not set."""
     flags = work.table(DEEP_CLEAN_TABLE).get(row.snapshot_id.encode())
     is_valid = flags is not None and flags.chain_version >= row.chain_version_of_reset
     return replace(
@@ -346,7 +354,7 @@ def _with_flags(row: SnapshotInfo, work: Work) -> SnapshotInfo:
 
 
 def _around(rows: list[SnapshotInfo], txn: int) -> tuple[SnapshotInfo | None, SnapshotInfo | None]:
-    """The rows before and after a txn, of rows in the order of their takes."""
+    """Return the rows before and after a txn; ``rows`` are in the order of their captures."""
     place = bisect_left(rows, txn, key=lambda row: row.create_txn)
     return (rows[place - 1] if place else None), (rows[place] if place < len(rows) else None)
 

@@ -1,1 +1,1 @@
-"""Answers over HTTP; nothing here changes anything."""
+"""Read-only answers over HTTP."""

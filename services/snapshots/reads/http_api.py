@@ -1,4 +1,4 @@
-"""The reads of snapshots over HTTP: a bucket's snapshots in the order of its chain, and what keeps or expires them."""
+"""The HTTP reads of snapshots: a bucket's snapshots in chain order, its retention, tags and consumers; dead letters."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ PREVIEWED = (
     "expire_limit",
     "consumer_expiration_ms",
 )
-"""Fields of a policy that a preview may be asked for with other values."""
+"""Fields of a policy for which a request for a preview may give other values."""
 
 
 def routes(stores: Stores, clock: Clock | None = None) -> list[Route]:
-    """All reads of the shards that this process serves."""
+    """Return the routes of all reads of the shards that this process serves."""
     clock_or_system = clock or SystemClock()
 
     def _preview(question: Question) -> RetentionPreview:
@@ -54,7 +54,7 @@ def routes(stores: Stores, clock: Clock | None = None) -> list[Route]:
 
 
 def _snapshots(question: Question) -> list[SnapshotInfo]:
-    """A page of a bucket's chain, behind the snapshot that was taken at the txn ``start_after``."""
+    """Return a page of a bucket's chain: the snapshots captured after the txn ``start_after``."""
     start_after = question.whole_number("start_after", 0)
     is_deleted_shown = question.flag("with_deleted")
     with closing_reader(question.store.reading()) as tables:
@@ -74,7 +74,7 @@ def _retention(question: Question) -> RetentionRow:
 
 
 def _previewed_policy(question: Question, tables: ReadableTables, volume: str, bucket: str) -> RetentionPolicy | None:
-    """The bucket's policy with the figures that the question gives instead; None: as it is."""
+    """Return the bucket's policy with the values that the request replaces; None if it replaces none."""
     given: dict[str, Any] = {name: question.whole_number(name, 0) for name in PREVIEWED if name in question.parameters}
     if not given:
         return None
@@ -86,7 +86,7 @@ def _previewed_policy(question: Question, tables: ReadableTables, volume: str, b
 
 
 def _tags(question: Question) -> list[SnapshotTag]:
-    """A page of a bucket's tags, behind the one that is named ``start_after``."""
+    """Return a page of a bucket's tags: those whose name is greater than ``start_after``."""
     start_after = question.text("start_after", "")
     with closing_reader(question.store.reading()) as tables:
         tags = retention_queries.list_tags(tables, question.text("volume"), question.text("bucket"))
@@ -94,7 +94,7 @@ def _tags(question: Question) -> list[SnapshotTag]:
 
 
 def _consumers(question: Question) -> list[SnapshotConsumer]:
-    """A page of a bucket's consumers, behind the one that is named ``start_after``."""
+    """Return a page of a bucket's consumers: those whose name is greater than ``start_after``."""
     start_after = question.text("start_after", "")
     with closing_reader(question.store.reading()) as tables:
         consumers = retention_queries.list_consumers(tables, question.text("volume"), question.text("bucket"))
@@ -112,7 +112,7 @@ def _wanted(question: Question) -> Wanted:
 
 
 def _dead_letters(question: Question) -> list[DeadLetterRow]:
-    """A page of dead letters, newest first, older than the one numbered ``start_after``."""
+    """Return a page of dead letters, newest first, older than the one numbered ``start_after``."""
     start_after = question.whole_number("start_after", 0) if "start_after" in question.parameters else None
     with closing_reader(question.store.reading()) as tables:
         return dead_letter_queries.list_letters(tables, _wanted(question), start_after, question.limit())

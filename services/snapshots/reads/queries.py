@@ -1,4 +1,4 @@
-"""What may be asked about snapshots, over committed tables: any thread, beside the writer."""
+"""Reads of snapshots from committed tables. Any thread may call them beside the writer."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from services.storage.store import prefix_end
 
 @dataclass(frozen=True, slots=True)
 class FreedSpace:
-    """What dropping some snapshots would free."""
+    """The space that deleting some snapshots would free."""
 
     space: SpaceCell
     is_exact: bool
@@ -34,7 +34,7 @@ class FreedSpace:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """Whether the rows make one chain, and the same one as metadata's."""
+    """The result of checking that the rows form one chain, and that it equals metadata's."""
 
     snapshots: int
     corruption: str
@@ -46,16 +46,16 @@ class Verification:
 def list_snapshots(
     tables: ReadableTables, volume: str, bucket: str, *, with_deleted: bool = False
 ) -> list[SnapshotInfo]:
-    """Snapshots of a bucket in the order of its chain; those that are being made are not there yet."""
+    """Return the snapshots of a bucket in the order of its chain, without those that are being created."""
     return [row for row in snapshot_chain(tables, volume, bucket) if with_deleted or is_active(row)]
 
 
 def snapshot_info(tables: ReadableTables, volume: str, bucket: str, name: str) -> SnapshotInfo:
-    """One snapshot, deleted ones too until they are purged.
+    """Return one snapshot. A deleted snapshot is returned until its row is removed.
 
     Raises:
-        CommandError: FILE_NOT_FOUND when there never was one of that name, as far as is remembered;
-            SNAPSHOT_EXPIRED when there was, with the one at which its reader can go on.
+        CommandError: FILE_NOT_FOUND if no snapshot of that name is known; SNAPSHOT_EXPIRED if it was dropped, with the
+            snapshot at which a reader can continue.
     """
     row = tables.table(SNAPSHOT_INFO_TABLE).get(snapshot_key(volume, bucket, name))
     if row is not None and is_complete(row):
@@ -67,7 +67,7 @@ def snapshot_info(tables: ReadableTables, volume: str, bucket: str, name: str) -
 
 
 def _next_after(tables: ReadableTables, volume: str, bucket: str, dropped: DroppedSnapshotRow) -> str:
-    """Name of the oldest snapshot of the same bucket that was taken after one that has gone; empty for none."""
+    """Return the name of the bucket's oldest snapshot that was captured after a dropped one; empty for none."""
     later = (
         row.name
         for row in list_snapshots(tables, volume, bucket)
@@ -77,14 +77,14 @@ def _next_after(tables: ReadableTables, volume: str, bucket: str, dropped: Dropp
 
 
 def snapshot_chain(tables: ReadableTables, volume: str = "", bucket: str = "") -> list[SnapshotInfo]:
-    """The path chain of a bucket, or the global one of the shard when none is named; oldest first."""
+    """Return the path chain of a bucket, or the global chain of the shard if no volume is named; oldest first."""
     prefix = snapshot_key(volume, bucket, "")
     table = tables.table(SNAPSHOT_INFO_TABLE)
     return in_order_of_captures(row for _, row in (table.scan(prefix, prefix_end(prefix)) if volume else table.scan()))
 
 
 def verify(tables: ReadableTables) -> Verification:
-    """Verify the links of all rows, and compare them with metadata's chain both ways."""
+    """Verify the links of all rows, and compare the rows with metadata's chain in both directions."""
     rows = SnapshotRows()
     rows.restore(tables)
     check = ChainCheck(rows)
@@ -93,7 +93,7 @@ def verify(tables: ReadableTables) -> Verification:
 
 
 def freed_by_deleting(tables: ReadableTables, volume: str, bucket: str, names: Collection[str]) -> FreedSpace:
-    """What would be freed if these snapshots of a bucket were deleted together.
+    """Return the space that deleting these snapshots of a bucket together would free.
 
     Raises:
         CommandError: FILE_NOT_FOUND.
@@ -103,7 +103,7 @@ def freed_by_deleting(tables: ReadableTables, volume: str, bucket: str, names: C
         return FreedSpace(SpaceCell(0, 0, 0, 0, 0), is_exact=True)
     bucket_id = chosen[0].bucket_id
     cells = _cells(tables, bucket_id)
-    # A snapshot that only the figures know of is on its way in or out: it holds what they say.
+    # A snapshot that only the space figures know is being created or removed: it counts as a holder, too.
     live = {row.create_txn for row in snapshot_chain(tables, volume, bucket)}
     live.update(txn for holders in cells for txn in holders if txn)
     space = freed_by_dropping(cells, {row.create_txn for row in chosen}, sorted(live))
@@ -114,7 +114,7 @@ def freed_by_deleting(tables: ReadableTables, volume: str, bucket: str, names: C
 
 
 def space_complete_until(tables: ReadableTables) -> int:
-    """txn up to which all figures are here."""
+    """Return the txn up to which all space figures have arrived."""
     complete = tables.table(SPACE_PROGRESS_TABLE).get(bucket_id_key(0))
     return complete.txn if complete else 0
 

@@ -1,4 +1,4 @@
-"""What may be asked about retention, over committed tables: policies, tags, consumers, and what a run would do."""
+"""Reads of retention from committed tables: policies, tags, consumers, and the preview of a run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from services.storage.store import prefix_end
 
 
 def retention_of(tables: ReadableTables, volume: str, bucket: str) -> RetentionRow:
-    """A bucket's policy, and where its runs are.
+    """Return a bucket's policy and the state of its runs.
 
     Raises:
         CommandError: RETENTION_NOT_FOUND.
@@ -43,19 +43,19 @@ def retention_of(tables: ReadableTables, volume: str, bucket: str) -> RetentionR
 
 
 def tag_rows(tables: ReadableTables, volume: str, bucket: str) -> list[TagRow]:
-    """Tags of a bucket, by name."""
+    """Return the tags of a bucket, by name."""
     prefix = label_key(volume, bucket, "")
     return [row for _, row in tables.table(TAG_TABLE).scan(prefix, prefix_end(prefix))]
 
 
 def consumer_rows(tables: ReadableTables, volume: str, bucket: str) -> list[ConsumerRow]:
-    """Consumers of a bucket, by name."""
+    """Return the consumers of a bucket, by name."""
     prefix = label_key(volume, bucket, "")
     return [row for _, row in tables.table(CONSUMER_TABLE).scan(prefix, prefix_end(prefix))]
 
 
 def list_tags(tables: ReadableTables, volume: str, bucket: str) -> list[SnapshotTag]:
-    """Tags of a bucket, by name, with the names of their snapshots."""
+    """Return the tags of a bucket, by name, with the names of their snapshots."""
     names = {row.snapshot_id: row.name for row in list_snapshots(tables, volume, bucket, with_deleted=True)}
     return [
         SnapshotTag(
@@ -73,7 +73,7 @@ def list_tags(tables: ReadableTables, volume: str, bucket: str) -> list[Snapshot
 
 
 def list_consumers(tables: ReadableTables, volume: str, bucket: str) -> list[SnapshotConsumer]:
-    """Consumers of a bucket, by name, with the names of the snapshots that they read next."""
+    """Return the consumers of a bucket, by name, with the names of the snapshots that they read next."""
     chain = list_snapshots(tables, volume, bucket)
     return [
         SnapshotConsumer(row.consumer, _next_of(row, chain), row.next_txn, row.seen_time_ms)
@@ -89,10 +89,10 @@ def _next_of(consumer: ConsumerRow, chain: list[SnapshotInfo]) -> str:
 def preview(
     tables: ReadableTables, volume: str, bucket: str, now_ms: int, policy: RetentionPolicy | None = None
 ) -> RetentionPreview:
-    """What a run would do at a moment, by the bucket's policy or by another one.
+    """Return what a run at ``now_ms`` would do, with the bucket's policy or with another one.
 
     Raises:
-        CommandError: RETENTION_NOT_FOUND (no policy, here or there), INVALID_REQUEST.
+        CommandError: RETENTION_NOT_FOUND (neither argument nor bucket has a policy), INVALID_REQUEST.
     """
     chosen = retention_of(tables, volume, bucket).policy if policy is None else checked(policy)
     chain = list_snapshots(tables, volume, bucket)

@@ -1,1 +1,1 @@
-"""Policies that take and drop snapshots by themselves."""
+"""Retention: policies that create and delete snapshots automatically."""

@@ -1,4 +1,4 @@
-"""From rows to the rules of expiry and back: one way for a run and for its preview, so that the two agree."""
+"""Applies the rules of expiry to rows. A run and its preview share this code, so that the two agree."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from services.snapshots.state.rows import SnapshotRows
 
 
 def existing(chain: Sequence[SnapshotInfo]) -> list[ExistingSnapshot]:
-    """What the rules ask of each snapshot."""
+    """Return the facts about each snapshot that the rules use."""
     return [ExistingSnapshot(row.snapshot_id, row.create_txn, row.creation_time_ms) for row in chain]
 
 
@@ -33,9 +33,9 @@ def decide(
     tags: Sequence[TagRow],
     now_ms: int,
 ) -> ExpiryDecision:
-    """What expires among the readable snapshots of a bucket, in the order of its chain.
+    """Decide which of the readable snapshots of a bucket expire, given in the order of its chain.
 
-    Consumers of an earlier bucket of the same name read nothing of this one, and are dropped.
+    Consumers of an earlier bucket of the same name read no snapshot of this bucket, and are dropped.
     """
     present = {row.bucket_id for row in chain}
     stale_consumers = [consumer.consumer for consumer in consumers if present and consumer.bucket_id not in present]
@@ -45,7 +45,7 @@ def decide(
 
 
 def checked(policy: RetentionPolicy) -> RetentionPolicy:
-    """The policy, when it does not contradict itself.
+    """Return the policy unchanged if it is consistent.
 
     Raises:
         CommandError: INVALID_REQUEST.
@@ -58,7 +58,7 @@ def checked(policy: RetentionPolicy) -> RetentionPolicy:
 
 
 class Expiry:
-    """Decides and carries out in one unit of work: what was decided is what happens."""
+    """Decides which snapshots expire, and deletes them in the same unit of work."""
 
     def __init__(self, rows: SnapshotRows, lifecycle: Lifecycle, protections: Protections) -> None:
         self._rows = rows
@@ -68,9 +68,9 @@ class Expiry:
     def carry_out(
         self, volume: str, bucket: str, policy: RetentionPolicy, now_ms: int, log_time_ms: int, work: Work
     ) -> list[SnapshotInfo]:
-        """Drop what holds nothing any more, delete what expires; says what that is, in the order of the chain.
+        """Remove consumers and tags that are over, delete the snapshots that expire, and return these in chain order.
 
-        ``now_ms`` is what ages are counted from, ``log_time_ms`` what is written down as the time of deletion.
+        Ages are measured at ``now_ms``; ``log_time_ms`` is stored as the time of deletion.
 
         Raises:
             CommandError: BUCKET_BUSY.

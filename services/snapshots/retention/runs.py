@@ -1,12 +1,12 @@
-"""Carries out retention: policies, what expires now, and what is made by the clock.
+"""Carries out retention: policies, expiry, and automatic snapshots and tags.
 
-Deciding is ``services.domain.retention``; here its decisions are carried out, in the unit of work in which they are
-made, so that nothing can come between. A run cleans up in this order: consumers and tags that are over go first, then
-snapshots expire, then automatic tags are made and surplus ones removed.
+``services.domain.retention`` decides. A decision is carried out in the unit of work in which it is made, so that no
+message comes between. The order of a run: remove consumers and tags that are over, expire snapshots, create automatic
+tags, remove surplus ones.
 
-A policy in SYNC mode runs with each snapshot that is taken, before its taker is answered; in ASYNC mode soon after it.
-Both run once a minute besides, since snapshots also age while none is taken. Whatever goes wrong in a run is kept
-with the policy and reported at the next one; it never breaks the take.
+In SYNC mode a policy runs with each create, before the client is answered; in ASYNC mode soon after it. In both modes
+a policy also runs once a minute, because snapshots age while none is created. The failure of a run is stored with the
+policy until the next run, and the answer to a request to expire reports it. It never fails a create.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ logger = structlog.get_logger(__name__)
 
 
 DOUBT_MS = 60_000
-"""By how much the log times of two topics may differ."""
+"""Difference of the log times of two topics up to which their order is uncertain."""
 
 
 class Trigger(StrEnum):
-    """What a run was started by."""
+    """The cause of a run."""
 
     REQUEST = "request"
     CREATE = "create"
@@ -66,7 +66,7 @@ class Trigger(StrEnum):
 
 
 class Retention:
-    """All policies of the shard, what they ask for, and what clients ask for beside them."""
+    """All policies of the shard, their runs, and the clients' requests to expire snapshots."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Retention:
         self._waiting = WaitingRequests(rows, answers)
 
     def restore(self, tables: ReadableTables) -> None:
-        """Read all of them anew."""
+        """Read the policies and the waiting requests from the tables."""
         self._policies = dict(tables.table(RETENTION_TABLE).scan())
         self._waiting.restore(tables)
         self._due.clear()
@@ -98,23 +98,23 @@ class Retention:
             self._due.set(key, row.next_run_ms)
 
     def unanswered(self) -> set[tuple[str, int]]:
-        """Commands that are still to be answered."""
+        """Return client id and number of the commands that have no answer yet."""
         return self._waiting.unanswered()
 
     @property
     def policy_count(self) -> int:
-        """How many buckets have a policy."""
+        """Return the number of buckets with a policy."""
         return len(self._policies)
 
     @property
     def failing_count(self) -> int:
-        """How many buckets' last run failed."""
+        """Return the number of buckets with a stored failure."""
         return sum(bool(row.failure) for row in self._policies.values())
 
     # ---- policies
 
     def set_policy(self, request: SetRetention, log_time_ms: int, work: Work) -> None:
-        """Give a bucket a policy; its periods begin with the present one, and its first run is not at once.
+        """Set the policy of a bucket. The first run comes later; the current period gets no automatic snapshot.
 
         Raises:
             CommandError: INVALID_REQUEST, LIMIT_EXCEEDED.
@@ -146,7 +146,7 @@ class Retention:
         self._put(row, work)
 
     def unset_policy(self, request: UnsetRetention, work: Work) -> None:
-        """Take a bucket's policy away.
+        """Remove the policy of a bucket.
 
         Raises:
             CommandError: RETENTION_NOT_FOUND.
@@ -157,9 +157,9 @@ class Retention:
         self._remove(key, work)
 
     def forget_bucket(self, place: tuple[str, str], update: SpaceUpdate, work: Work) -> None:
-        """A bucket was deleted: its policy goes, unless it was set for another bucket of the name, made since.
+        """Remove the policy of a deleted bucket, unless it was set for a later bucket of the same name.
 
-        Which came first is told by the log times of two topics. Where those are close, the policy stays.
+        The log times of two topics show which came first. If they differ by at most ``DOUBT_MS``, the policy stays.
         """
         key = bucket_key(*place)
         row = self._policies.get(key)
@@ -180,10 +180,11 @@ class Retention:
     # ---- requests to expire
 
     def expire(self, command: SnapshotCommand, request: ExpireSnapshots, log_time_ms: int, work: Work) -> None:
-        """Expire what may go now; answered when it is gone (SYNC) or marked (ASYNC).
+        """Expire the snapshots that are due. The answer follows their removal (SYNC) or their deletion (ASYNC).
 
         Raises:
-            CommandError: RETENTION_NOT_FOUND (no policy, here or there), INVALID_REQUEST, INTERNAL_ERROR.
+            CommandError: RETENTION_NOT_FOUND (neither request nor bucket has a policy), INVALID_REQUEST, BUCKET_BUSY,
+                INTERNAL_ERROR.
         """
         self._lifecycle.check_chain()
         row = self._policies.get(bucket_key(request.volume, request.bucket))
@@ -214,21 +215,22 @@ class Retention:
         log_time_ms: int,
         work: Work,
     ) -> None:
-        """A failure was reported; and a request by the bucket's own policy is a run of it."""
+        """Clear the failure, which the answer reports; a request with the bucket's own policy counts as a run."""
         if request.policy is None:
             row = replace(row, last_run_ms=log_time_ms, last_expired=len(expired))
         self._put(_without_failure(row), work)
 
     def give_up(self, error: CommandError, work: Work) -> None:
-        """Answer every request that waits that it cannot be met."""
+        """Answer every waiting request with an error."""
         self._waiting.give_up(error, work)
 
     # ---- the life of snapshots
 
     def snapshot_completed(self, row: SnapshotInfo, log_time_ms: int, work: Work) -> None:
-        """A take is what expiry goes with: SYNC runs now, ASYNC when the clock is looked at next.
+        """Run the bucket's policy at once (SYNC), or make it due at the next tick (ASYNC).
 
-        Behind the log nothing runs: a tag may still be to come, and an answer that is given again has today's time.
+        A service that is behind its log also waits for a tick: an unread message may create a tag, and an answer that
+        metadata repeats has the time of the repeat.
         """
         policy_row = self._policies.get(bucket_key(row.volume, row.bucket))
         if policy_row is None:
@@ -239,11 +241,11 @@ class Retention:
             self._put(replace(policy_row, next_run_ms=min(policy_row.next_run_ms, log_time_ms)), work)
 
     def snapshot_removed(self, row: SnapshotInfo, work: Work) -> None:
-        """A request may have waited for it."""
+        """Answer the request that waited for this snapshot, if it was the request's last one."""
         self._waiting.snapshot_removed(row, work)
 
     def create_refused(self, pending: PendingSnapshot, row: SnapshotInfo, message: str, work: Work) -> None:
-        """An automatic snapshot could not be taken: a failure of the run that asked for it."""
+        """Store the refusal of an automatic snapshot as a failure of the bucket's policy."""
         policy_row = self._policies.get(bucket_key(row.volume, row.bucket))
         if pending.is_automatic and policy_row is not None:
             self._put(self._snapshot_failed(policy_row, row.name, message, pending.since_ms), work)
@@ -251,7 +253,7 @@ class Retention:
     # ---- runs
 
     def tick(self, now_ms: int, work: Work) -> bool:
-        """Remove the tags that are over and run what is due; says whether any snapshot comes or goes."""
+        """Remove the tags that are over, and run the due policies. Return whether a create or a delete has begun."""
         self._protections.remove_tags_that_are_over(now_ms, work)
         pending_before = len(self._lifecycle.pending)
         while (key := self._due.pop_due(now_ms)) is not None:
@@ -263,7 +265,7 @@ class Retention:
         return len(self._lifecycle.pending) > pending_before
 
     def _create_automatic(self, row: RetentionRow, period: int, now_ms: int, work: Work) -> RetentionRow:
-        """Ask for the automatic snapshot of a period that has begun."""
+        """Request the automatic snapshot of a period that has begun. Return the policy's new row."""
         row = _without_failure(replace(row, last_snapshot_period=period))
         name = _name_of_period(period * row.policy.snapshot_every_ms)
         try:
@@ -277,9 +279,9 @@ class Retention:
         return replace(_with_failure(row, f"automatic snapshot {name}: {reason}", now_ms), is_failure_of_snapshot=True)
 
     def _run(self, row: RetentionRow, trigger: Trigger, now_ms: int, work: Work) -> None:
-        """One run of a policy; a failure is kept for the next one.
+        """Run a policy once, and store its failure.
 
-        That of an automatic snapshot stays until the next one is due: no other run can make good for it.
+        The failure of an automatic snapshot stays until the next automatic snapshot is due: no other run can repair it.
         """
         if not row.is_failure_of_snapshot:
             row = _without_failure(row)
@@ -310,7 +312,7 @@ class Retention:
         return next_run_ms
 
     def _tag_by_period(self, row: RetentionRow, now_ms: int, work: Work) -> RetentionRow:
-        """Make the automatic tags that are due, and remove those beyond the number that stays."""
+        """Create the automatic tags that are due, and remove the surplus ones. Return the policy's new row."""
         policy, chain = row.policy, self._rows.active_chain(row.volume, row.bucket)
         for due in due_tags(policy, existing(chain), row.last_tag_period):
             end_ms = now_ms + policy.tag_time_retained_ms if policy.tag_time_retained_ms else NEVER_MS
@@ -345,23 +347,23 @@ class Retention:
 
 
 def _period(every_ms: int, now_ms: int) -> int:
-    """Number of the period that a moment is in, counted from the epoch; 0 without periods."""
+    """Return the number of the period that contains ``now_ms``, counted from the epoch; 0 without periods."""
     return now_ms // every_ms if every_ms else 0
 
 
 def _name_of_period(start_ms: int) -> str:
-    """What an automatic snapshot or tag is called, by the beginning of its period."""
+    """Return the name of the automatic snapshot or tag of a period that begins at ``start_ms``."""
     return datetime.fromtimestamp(start_ms / 1_000, UTC).strftime("auto-%Y%m%dt%H%M%Sz")
 
 
 def _with_failure(row: RetentionRow, problem: str, now_ms: int) -> RetentionRow:
-    """Keep what went wrong, and say so in the log."""
+    """Log a failure, and return the row with it."""
     logger.warning("a retention run failed", bucket=f"{row.volume}/{row.bucket}", reason=problem)
     return replace(row, failure=problem, failure_time_ms=now_ms)
 
 
 def _without_failure(row: RetentionRow) -> RetentionRow:
-    """The failure was reported, or what had failed is tried again."""
+    """Return the row without a failure: it was reported, or the failed step is tried again."""
     return replace(row, failure="", failure_time_ms=NEVER_MS, is_failure_of_snapshot=False)
 
 

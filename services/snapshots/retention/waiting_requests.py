@@ -1,4 +1,4 @@
-"""Requests to expire that are answered when all that expired is gone: until its last snapshot has no row any more."""
+"""Requests to expire that are answered when the rows of all their snapshots are removed."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from services.snapshots.state.tables import EXPIRY_TABLE, ReadableTables, expiry
 
 
 class WaitingRequests:
-    """All that wait. What each waits for is in no row of its own: it is what still has one in snapshotInfoTable."""
+    """The waiting requests. Each waits for those of its snapshots that still have a row in snapshotInfoTable."""
 
     def __init__(self, rows: SnapshotRows, answers: Answers) -> None:
         self._rows = rows
         self._answers = answers
         self._waiting: dict[bytes, ExpiryRow] = {}
         self._waited_for: dict[str, bytes] = {}
-        """By id of a snapshot that is going, the request that waits for it."""
+        """By id of a deleted snapshot, the request that waits for its removal."""
         self._left: dict[bytes, int] = {}
-        """By request how many of its snapshots still have a row."""
+        """By request, the number of its snapshots that still have a row."""
 
     def restore(self, tables: ReadableTables) -> None:
-        """Read all of them anew, once the snapshots are read."""
+        """Read the requests from the table. The rows of the snapshots must have been read before."""
         self._waiting, self._waited_for, self._left = {}, {}, {}
         for key, row in tables.table(EXPIRY_TABLE).scan():
             self._remember(key, row)
 
     def unanswered(self) -> set[tuple[str, int]]:
-        """Commands that are still to be answered."""
+        """Return client id and number of the commands that have no answer yet."""
         return {(row.client_id, row.number) for row in self._waiting.values()}
 
     def add(self, row: ExpiryRow, work: Work) -> None:
-        """Let a request wait for its snapshots, which are marked and not gone."""
+        """Store a request whose snapshots are deleted and not yet removed."""
         key = expiry_key(row.client_id, row.number)
         work.table(EXPIRY_TABLE).put(key, row)
         self._remember(key, row)
@@ -45,7 +45,7 @@ class WaitingRequests:
         self._waited_for.update(dict.fromkeys(going, key))
 
     def snapshot_removed(self, row: SnapshotInfo, work: Work) -> None:
-        """Answer the request that waited for it, when it was the last one."""
+        """Answer the request that waited for this snapshot, if it was the request's last one."""
         key = self._waited_for.pop(row.snapshot_id, None)
         if key is None:
             return
@@ -54,11 +54,11 @@ class WaitingRequests:
             self.answer(self._remove(key, work), work)
 
     def answer(self, row: ExpiryRow, work: Work) -> None:
-        """Say what expired; nobody waits when the request named no client."""
+        """Answer a request with the snapshots that expired. A request without a client id gets no answer."""
         self._answers.answer(SnapshotReply(row.client_id, row.number, expired=row.outcome), work)
 
     def give_up(self, error: CommandError, work: Work) -> None:
-        """Answer every request that waits that it cannot be met."""
+        """Answer every waiting request with an error."""
         for key in sorted(self._waiting):
             row = self._remove(key, work)
             self._answers.answer(SnapshotReply(row.client_id, row.number, str(error.code), str(error)), work)

@@ -1,1 +1,1 @@
-"""Tables of the service, their rows, and what it answers and asks."""
+"""The tables of the service, their rows, the answers to clients and the commands to metadata."""

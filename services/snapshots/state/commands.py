@@ -1,4 +1,4 @@
-"""What snapshots asks of metadata."""
+"""The commands of snapshots to metadata."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ SENDER = "snapshots"
 
 
 def send_to_metadata(body: CaptureSnapshot | DropSnapshot | RollbackPage | StopClaims | Barrier, work: Work) -> None:
-    """Send an internal command: answered on metadata.progress, remembered for nobody."""
+    """Send an internal command. Metadata answers on metadata.progress and stores no answer for a client."""
     work.send(METADATA_COMMANDS, MetadataCommand(work.shard, "", 0, body, SENDER, wants_reply=False))

@@ -1,4 +1,4 @@
-"""Refusals that only the snapshots service has."""
+"""Errors with which only the snapshots service refuses a command."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from services.domain.refusals import CommandError
 
 
 class TaggedSnapshotError(CommandError):
-    """A snapshot that is held is not deleted."""
+    """The snapshot is protected by a tag, and is not deleted."""
 
     def __init__(self, snapshot: str, tags: Sequence[TagRow]) -> None:
         names = ", ".join(_described(tag) for tag in tags)
@@ -27,7 +27,7 @@ def _described(tag: TagRow) -> str:
 
 
 class ChainCorruptedError(CommandError):
-    """The chain does not hold together: nothing may be added to it or taken from it."""
+    """The chain is corrupted: no snapshot may be added to it or removed from it."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(

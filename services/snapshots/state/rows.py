@@ -1,4 +1,4 @@
-"""snapshotInfoTable with what is asked of it at every step kept in memory."""
+"""snapshotInfoTable, with its rows and their indexes in memory."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from services.snapshots.state.tables import SNAPSHOT_INFO_TABLE, ReadableTables,
 
 
 def row_key(row: SnapshotInfo) -> bytes:
-    """Key of a row in snapshotInfoTable."""
+    """Return the key of a row in snapshotInfoTable."""
     return snapshot_key(row.volume, row.bucket, row.name)
 
 
 def is_complete(row: SnapshotInfo) -> bool:
-    """Whether metadata has taken the snapshot: until then nobody sees it."""
+    """Return whether metadata has captured the snapshot; until then clients do not see it."""
     return row.create_txn != 0
 
 
 def is_active(row: SnapshotInfo) -> bool:
-    """Whether a client may read the snapshot."""
+    """Return whether a client may read the snapshot."""
     return is_complete(row) and row.status is SnapshotStatus.SNAPSHOT_ACTIVE
 
 
 def in_order_of_captures(rows: Iterable[SnapshotInfo]) -> list[SnapshotInfo]:
-    """Complete rows as metadata took them: the order of both chains, whatever the clocks said."""
+    """Return the complete rows in the order of their captures: the order of both chains, whatever the clocks showed."""
     return sorted((row for row in rows if is_complete(row)), key=lambda row: row.create_txn)
 
 
 class SnapshotRows:
-    """All rows of the shard, by key, by id and by bucket and txn; remembers which ones a batch has changed."""
+    """All rows of the shard, by key, by id, and by bucket and txn; and the set of rows that a batch has changed."""
 
     def __init__(self) -> None:
         self._by_key: dict[bytes, SnapshotInfo] = {}
@@ -43,7 +43,7 @@ class SnapshotRows:
         self._removed: dict[str, SnapshotInfo] = {}
 
     def restore(self, tables: ReadableTables) -> None:
-        """Read all rows anew; what was changed in the present batch is still to be told."""
+        """Read all rows from the table. Changes of the current batch are still published."""
         self._by_key.clear()
         self._keys.clear()
         self._buckets.clear()
@@ -58,26 +58,26 @@ class SnapshotRows:
         return iter(self._by_key.values())
 
     def named(self, volume: str, bucket: str, name: str) -> SnapshotInfo | None:
-        """The row of a name, complete or not."""
+        """Return the row of a name, complete or not; None for an unknown name."""
         return self._by_key.get(snapshot_key(volume, bucket, name))
 
     def of(self, snapshot_id: str) -> SnapshotInfo | None:
-        """The row of an id, complete or not."""
+        """Return the row of an id, complete or not; None for an unknown id."""
         key = self._keys.get(snapshot_id)
         return None if key is None else self._by_key[key]
 
     def captured_at(self, bucket_id: int, txn: int) -> SnapshotInfo | None:
-        """The complete row of a bucket whose checkpoint was taken at a txn."""
+        """Return the complete row of a bucket that was captured at a txn; None for none."""
         snapshot_id = self._buckets.get(bucket_id, {}).get(txn)
         return None if snapshot_id is None else self.of(snapshot_id)
 
     def of_bucket(self, bucket_id: int) -> Iterator[SnapshotInfo]:
-        """Complete rows of a bucket."""
+        """Yield the complete rows of a bucket."""
         for snapshot_id in self._buckets.get(bucket_id, {}).values():
             yield self._by_key[self._keys[snapshot_id]]
 
     def readable(self, volume: str, bucket: str, name: str) -> SnapshotInfo:
-        """The row of a snapshot that clients may read.
+        """Return the row of a snapshot that clients may read.
 
         Raises:
             CommandError: FILE_NOT_FOUND.
@@ -88,12 +88,12 @@ class SnapshotRows:
         return row
 
     def active_chain(self, volume: str, bucket: str) -> list[SnapshotInfo]:
-        """Snapshots of a bucket that clients may read, oldest first."""
+        """Return the snapshots of a bucket that clients may read, oldest first."""
         ids = self._paths.get(f"{volume}/{bucket}", {})
         return in_order_of_captures(row for row in map(self.of, ids) if row is not None and is_active(row))
 
     def put(self, row: SnapshotInfo, work: Work) -> None:
-        """Set a row; one with another name moves."""
+        """Store a row. If its name has changed, delete it under the old key."""
         key = row_key(row)
         before = self._keys.get(row.snapshot_id)
         if before is not None and before != key:
@@ -104,7 +104,7 @@ class SnapshotRows:
         self._changed[row.snapshot_id] = None
 
     def remove(self, last: SnapshotInfo, work: Work) -> None:
-        """Remove a row; ``last`` is what is said of it at the end."""
+        """Delete a row. ``last`` is its last version, which is still published."""
         key = self._keys.pop(last.snapshot_id)
         del self._by_key[key]
         work.table(SNAPSHOT_INFO_TABLE).delete(key)
@@ -115,17 +115,17 @@ class SnapshotRows:
             self._removed[last.snapshot_id] = last
 
     def has_changed(self) -> bool:
-        """Whether any row was changed since the last call of ``pop_changed``."""
+        """Return whether any row has changed since the last call of ``pop_changed``."""
         return bool(self._changed)
 
     def pop_changed(self) -> list[SnapshotInfo]:
-        """What became of the complete rows that were changed since the last call."""
+        """Return the newest version of each complete row that has changed since the last call."""
         rows = [self.of(snapshot_id) or self._removed.get(snapshot_id) for snapshot_id in self._changed]
         self.forget_changed()
         return [row for row in rows if row is not None and is_complete(row)]
 
     def forget_changed(self) -> None:
-        """The batch was thrown away: nothing is to be told."""
+        """Forget which rows have changed: their batch was aborted, or they are being published."""
         self._changed.clear()
         self._removed.clear()
 

@@ -3,27 +3,27 @@
 ==================== ================== =====================================================================
 table                key                value
 ==================== ================== =====================================================================
-snapshotInfoTable    /volume/bucket/name a snapshot; create_txn 0 while it is being made
-pendingTable         snapshot id        what is half made, half dropped or being undone
-deepCleanTable       snapshot id        the newest clean flags that key_deletion has sent
-snapshotSizeTable    snapshot id        what the snapshot refers to, as metadata counts it
+snapshotInfoTable    /volume/bucket/name a snapshot; create_txn 0 while it is being created
+pendingTable         snapshot id        an unfinished create, drop or undo
+deepCleanTable       snapshot id        the newest deep-clean flags that key_deletion has sent
+snapshotSizeTable    snapshot id        the referenced size, as metadata counts it
 spaceTable           /bucketId/first/last  bytes and rows by first and last holder, as metadata counts them
-spaceProgressTable   /bucketId          the newest update of a bucket without its cells; /0: how far all are complete
+spaceProgressTable   /bucketId          a bucket's newest update without its cells; /0: txn up to which all have arrived
 settleTable          barrier id         a request to settle
-returnedBarrierTable barrier id/origin  a barrier of the present round that is back
+returnedBarrierTable barrier id/origin  a barrier of the current round that has returned
 chainTable           see ``StoredChain`` the chain: its version, its buckets, its live snapshots
 collectionTable      #KNOWN             the known collection states: all buckets whose state is not RUNNING
-retentionTable       /volume/bucket     a retention policy, and where its runs are
+retentionTable       /volume/bucket     a retention policy, and the state of its runs
 tagTable             /volume/bucket/tag a tag, which protects a snapshot
-consumerTable        /volume/bucket/consumer  a named reader and its place
+consumerTable        /volume/bucket/consumer  a consumer and its position
 expiryTable          number, 16 hex/client id  a request to expire whose snapshots are not removed yet
 rollbackTable        /volume/bucket     a rollback in progress
 droppedSnapshotTable /volume/bucket/name the last dropped snapshot of a name
-s3SecretTable        user or service    what it signs commands with
-deadLetterTable      2^63-1 - number, 16 hex  a dead letter without its bytes, newest first, and what was done about it
-letterTable          as deadLetterTable the letter itself, until it is dealt with
+s3SecretTable        user or service    the secret with which it signs commands
+deadLetterTable      2^63-1 - number, 16 hex  a dead letter without its bytes, newest first, and its resolution
+letterTable          as deadLetterTable the letter itself, until it is resolved
 deadLetterPlaceTable service/topic/partition/offset/SHA-256  number of the letter about that message
-deadLetterCountTable service            how many of its letters are open
+deadLetterCountTable service            number of open letters of the service
 clientTable          client id          last number and answer of a client
 ==================== ================== =====================================================================
 """
@@ -91,56 +91,56 @@ MAX_NUMBER = 2**63 - 1
 
 
 class ReadableTable(Protocol[V_co]):
-    """A table, committed or as a unit of work has left it."""
+    """A table: its committed rows, or those of a unit of work."""
 
     def get(self, key: bytes) -> V_co | None:
-        """The row of a key, or None."""
+        """Return the row of a key, or None."""
         ...
 
     def scan(self, start: bytes = ..., end: bytes = ...) -> Iterator[tuple[bytes, V_co]]:
-        """Every row with start <= key < end."""
+        """Yield every row with start <= key < end."""
         ...
 
 
 class ReadableTables(Protocol):
-    """All tables: what both ``TablesReader`` and a unit of work are."""
+    """All tables: the interface that ``TablesReader`` and a unit of work share."""
 
     def table(self, definition: TableDefinition[V]) -> ReadableTable[V]:
-        """One table."""
+        """Return one table."""
         ...
 
 
 def snapshot_key(volume: str, bucket: str, name: str) -> bytes:
-    """snapshotInfoTable; with an empty name the prefix of the bucket."""
+    """Return a key of snapshotInfoTable; with an empty name, the prefix of the bucket."""
     return f"/{volume}/{bucket}/{name}".encode()
 
 
 def bucket_key(volume: str, bucket: str) -> bytes:
-    """retentionTable and rollbackTable."""
+    """Return a key of retentionTable and rollbackTable."""
     return f"/{volume}/{bucket}".encode()
 
 
 def label_key(volume: str, bucket: str, label: str) -> bytes:
-    """tagTable and consumerTable; with an empty label the prefix of the bucket."""
+    """Return a key of tagTable or consumerTable; with an empty label, the prefix of the bucket."""
     return f"/{volume}/{bucket}/{label}".encode()
 
 
 def expiry_key(client_id: str, number: int) -> bytes:
-    """expiryTable."""
+    """Return a key of expiryTable."""
     return f"{number:016x}/{client_id}".encode()
 
 
 def returned_barrier_key(barrier_id: str, origin: str) -> bytes:
-    """returnedBarrierTable."""
+    """Return a key of returnedBarrierTable."""
     return f"{barrier_id}/{origin}".encode()
 
 
 def dead_letter_key(number: int) -> bytes:
-    """deadLetterTable and letterTable: the newest first. A number that no letter can have is in no row."""
+    """Return a key of deadLetterTable and letterTable: the newest sorts first. An impossible number has no row."""
     return b"%016x" % (MAX_NUMBER - min(max(number, -1), MAX_NUMBER))
 
 
 def dead_letter_place_key(letter: records.DeadLetter) -> bytes:
-    """deadLetterPlaceTable."""
+    """Return a key of deadLetterPlaceTable."""
     value = sha256(letter.value).hexdigest()
     return f"{letter.service}/{letter.topic}/{letter.partition}/{letter.offset}/{value}".encode()

@@ -1,1 +1,1 @@
-"""What the outcome of a workload must be, worked out without the product's rules."""
+"""The expected outcome of a workload, computed without the product's rules."""

@@ -1,4 +1,4 @@
-"""Holds a diff against the listings of its two states: spelled out key by key, it says what differs between them."""
+"""Check a diff against the listings of its two states: expanded to keys, it must equal the listings' difference."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from services.domain.snapshot_diff import DiffEntry, DiffKind
 
 Listing = Mapping[str, Hashable]
-"""Path → anything that tells contents apart, of keys."""
+"""The path of each key with a value that identifies its content."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChangedKeys:
-    """A diff as paths, without renames: what ``git diff --no-renames --name-status`` says."""
+    """A diff as paths, without renames, like the output of ``git diff --no-renames --name-status``."""
 
     deleted: frozenset[str]
     added: frozenset[str]
@@ -21,10 +21,10 @@ class ChangedKeys:
 
 
 def flattened(entries: Iterable[DiffEntry], before: Listing, after: Listing) -> ChangedKeys:
-    """A diff spelled out: a renamed directory stands for what was in it before and what is in it afterwards.
+    """Return a diff expanded to keys: a renamed directory becomes the keys below its old and its new path.
 
-    Listings tell contents, entries tell objects: what was overwritten with what it held before, or deleted and put
-    again, has an entry and is no difference here.
+    Entries compare objects, listings compare contents. A key that was overwritten with the same content, or deleted
+    and put again, has an entry in the diff but is left out here.
     """
     removed: set[str] = set()
     come: set[str] = set()
@@ -48,7 +48,7 @@ def _at_or_below(path: str, listing: Listing) -> set[str]:
 
 
 def listed_difference(before: Listing, after: Listing) -> ChangedKeys:
-    """What differs between two listings."""
+    """Return the difference of two listings."""
     both = before.keys() & after.keys()
     modified = frozenset(path for path in both if before[path] != after[path])
     return ChangedKeys(frozenset(before.keys() - after.keys()), frozenset(after.keys() - before.keys()), modified)

@@ -1,4 +1,4 @@
-"""Lets git be the judge: what ``git ls-tree`` lists is what a view must list."""
+"""Expected listings from git: a view must list the files that ``git ls-tree`` lists."""
 
 from collections.abc import Iterable
 
@@ -8,7 +8,7 @@ from services.workloads.source import SnapshotPoint
 
 
 class GitTruth:
-    """The listings that a played history must show; the active namespace lacks the directory removed at the end."""
+    """The expected listings of a replayed history. The active namespace lacks the directory deleted at the end."""
 
     def __init__(
         self,
@@ -24,11 +24,11 @@ class GitTruth:
         self.skipped_paths_count = 0
 
     def snapshot(self, name: str) -> Listing:
-        """What this snapshot must list."""
+        """Return the expected listing of a snapshot."""
         return self._tree(self._commits[name])
 
     def active(self) -> Listing:
-        """What the active namespace must list."""
+        """Return the expected listing of the active namespace."""
         tree = self._tree(self._last_commit)
         if self._removed_prefix is None:
             return tree

@@ -1,6 +1,6 @@
-"""A brute-force model of what the plane must show: nested dicts, every snapshot a full copy.
+"""A brute-force model of the plane's namespace: nested dicts, with a full copy for every snapshot.
 
-It knows nothing of lifetimes, chains or garbage tables, so that it can be the judge of all three.
+The model has no lifetimes, chains or garbage tables, so that it can check the plane's use of all three.
 """
 
 import re
@@ -50,7 +50,7 @@ class OperationRefusedError(DeepcleanError):
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """What one put made. ``number`` is the put's operation number, ``key`` the name that it was put under."""
+    """The version that one put made. ``number`` is the put's operation number, ``key`` is the path of the put."""
 
     number: int
     volume: str
@@ -62,14 +62,14 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """All that can be reached in the active namespace or in one snapshot."""
+    """The keys and directories of the active namespace or of one snapshot."""
 
     keys: Mapping[str, Version]
     directories: tuple[str, ...]
 
     @property
     def referenced_bytes(self) -> int:
-        """The sum of what the view lists."""
+        """The bytes of all keys that the view lists."""
         return sum(version.size_bytes for version in self.keys.values())
 
 
@@ -80,7 +80,7 @@ class _Directory:
 
 @dataclass(frozen=True, slots=True)
 class _Creation:
-    """When a snapshot was taken: by which operation, and at which time by its own account."""
+    """The creation of a snapshot: the operation's number, and the creation time that the operation gave, if any."""
 
     number: int
     at_ms: int | None
@@ -88,7 +88,7 @@ class _Creation:
 
 @dataclass(frozen=True, slots=True)
 class _Death:
-    """A version that an operation on its own path has taken out of the namespace."""
+    """A version that was deleted or overwritten by an operation on its own path."""
 
     number: int
     version: Version
@@ -101,18 +101,18 @@ class _Bucket:
     root: _Directory = field(default_factory=_Directory)
     snapshots: dict[str, View] = field(default_factory=dict)  # in the order of the chain
     creations: dict[str, _Creation] = field(default_factory=dict)
-    tags: dict[str, str] = field(default_factory=dict)  # the snapshot that each holds
-    consumers: dict[str, int] = field(default_factory=dict)  # the take of the snapshot that each reads next
+    tags: dict[str, str] = field(default_factory=dict)  # tag → the snapshot that it protects
+    consumers: dict[str, int] = field(default_factory=dict)  # consumer → creation number of its next snapshot
     deaths: dict[str, list[_Death]] = field(default_factory=dict)
     rolled_back: int = -1
-    """The operation that rolled it back last."""
+    """Number of the last rollback's operation; -1 before the first rollback."""
 
     @property
     def has_directories(self) -> bool:
         return self.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED
 
     def parts(self, path: str) -> list[str]:
-        """A flat bucket is a tree of one level."""
+        """Return the names along a path. A bucket without directories is a tree of one level."""
         parts = path.split("/") if self.has_directories else [path]
         if not all(parts):
             raise OperationRefusedError("INVALID_KEY_NAME", repr(path))
@@ -127,15 +127,15 @@ class _Bucket:
         return entry
 
     def make_directories(self, parts: list[str], code: str) -> _Directory:
-        """Make what is missing of a path; ``code`` is the refusal when a file stands in the way."""
-        # Looked through before anything is made: a refusal changes nothing.
+        """Create the missing directories of a path and return the last one; refuse with ``code`` if a file is on it."""
+        # The whole path is checked first, because a refused operation must not change anything.
         for depth in range(1, len(parts) + 1):
             if isinstance(self.find(parts[:depth]), Version):
                 raise OperationRefusedError(code, "/".join(parts[:depth]))
         directory = self.root
         for part in parts:
             child = directory.children.setdefault(part, _Directory())
-            assert isinstance(child, _Directory)  # noqa: S101 - looked through above
+            assert isinstance(child, _Directory)  # noqa: S101 - checked above
             directory = child
         return directory
 
@@ -168,13 +168,13 @@ class _Bucket:
         del self.snapshots[name], self.creations[name]
 
     def note_death(self, number: int, path: str, *, is_overwritten: bool) -> None:
-        """Remember the version at a path, which this operation takes away; one without bytes leaves nothing behind."""
+        """Record the version at a path that this operation deletes or overwrites, unless the version has 0 bytes."""
         version = self.find(self.parts(path))
         if isinstance(version, Version) and version.size_bytes:
             self.deaths.setdefault(path, []).append(_Death(number, version, is_overwritten))
 
     def roll_back(self, number: int, name: str) -> None:
-        """List what a snapshot lists, and forget the newer ones."""
+        """Set the active namespace to a snapshot's view and delete the newer snapshots."""
         view = self.require_snapshot(name)
         newer = list(self.snapshots)[list(self.snapshots).index(name) + 1 :]
         if held := next((one for one in newer if one in self.tags.values()), None):
@@ -195,9 +195,10 @@ _SNAPSHOT_NAME: Final = re.compile(r"[0-9a-z]+(?:(?:\.|-+)[0-9a-z]+)*")
 
 
 def is_valid_snapshot_name(name: str) -> bool:
-    """Say whether the plane takes this name: up to 63 of [0-9a-z.-], alphanumeric at both ends, not a number.
+    """Return whether the plane accepts a snapshot name: at most 63 of [0-9a-z.-], alphanumeric at both ends.
 
-    No lower limit: Ozone's rule asks for three characters, but its recorded cases use two.
+    A number or an IP address is not a name. There is no minimum length: Ozone's rule requires three characters, but
+    its recorded cases use two.
     """
     if len(name) > 63 or _SNAPSHOT_NAME.fullmatch(name) is None:
         return False
@@ -205,11 +206,11 @@ def is_valid_snapshot_name(name: str) -> bool:
 
 
 class NamespaceModel:
-    """Plays operations and answers what every view lists and which versions must exist.
+    """Applies operations and returns the listing of every view and the versions that must exist.
 
-    A deleted snapshot's name is free at once; a plane may refuse it until the snapshot is purged, so a
-    workload settles before it uses such a name again. The model knows no claims: a workload that brings keys back
-    pauses the collector before they are deleted. It knows no clock: where snapshots expire, all times are given.
+    A deleted snapshot's name is free at once. A plane may refuse the name until the snapshot is purged, so a workload
+    settles before it uses the name again. The model has no claims: a workload that undeletes keys pauses garbage
+    collection before it deletes them. The model has no clock: a workload that expires snapshots gives all times.
     """
 
     def __init__(self) -> None:
@@ -217,10 +218,10 @@ class NamespaceModel:
         self._buckets: dict[tuple[str, str], _Bucket] = {}
         self._versions: dict[int, Version] = {}
 
-    # ---- playing
+    # ---- changes
 
     def lines(self, number: int, operation: Operation) -> list[dict[str, object]]:
-        """Do what the operation says; the lines that a plane writes about it."""
+        """Apply an operation and return the output lines of a replay for it."""
         try:
             answer = self.apply(number, operation)
         except OperationRefusedError as refusal:
@@ -230,7 +231,11 @@ class NamespaceModel:
         return [{"op": number, **answer}] if answer else []
 
     def apply(self, number: int, operation: Operation) -> dict[str, object]:
-        """Do what the operation says, or raise OperationRefusedError and change nothing; says what it answers."""
+        """Apply an operation and return its answer, {} if it has none.
+
+        Raises:
+            OperationRefusedError: the plane must refuse the operation; nothing was changed.
+        """
         match operation:
             case CreateVolume(volume):
                 if volume in self._volumes:
@@ -353,23 +358,23 @@ class NamespaceModel:
                 bucket.creations[new] = bucket.creations.pop(old)
                 bucket.tags = {tag: new if name == old else name for tag, name in bucket.tags.items()}
 
-    # ---- asking
+    # ---- queries
 
     @property
     def versions(self) -> Mapping[int, Version]:
-        """Every version ever put, by the number of its put, in that order."""
+        """Every version ever put, by the number of its put and in that order."""
         return self._versions
 
     def buckets(self) -> Iterable[tuple[str, str]]:
-        """All (volume, bucket), in the order in which they were made."""
+        """Return the (volume, bucket) pairs in order of creation."""
         return self._buckets.keys()
 
     def active(self, volume: str, bucket: str) -> View:
-        """What the active namespace of a bucket lists."""
+        """Return the view of a bucket's active namespace."""
         return self._bucket(volume, bucket).view()
 
     def snapshots(self, volume: str, bucket: str) -> Mapping[str, View]:
-        """What each live snapshot of a bucket lists, oldest first."""
+        """Return the view of each live snapshot of a bucket, oldest first."""
         return self._bucket(volume, bucket).snapshots
 
     def _views(self, bucket: _Bucket) -> Iterator[View]:
@@ -377,7 +382,7 @@ class NamespaceModel:
         yield from bucket.snapshots.values()
 
     def held_versions(self) -> frozenset[int]:
-        """The numbers of all versions that an active namespace or a live snapshot lists."""
+        """Return the numbers of all versions that an active namespace or a live snapshot lists."""
         return frozenset(
             version.number
             for bucket in self._buckets.values()
@@ -386,12 +391,12 @@ class NamespaceModel:
         )
 
     def reclaimed_versions(self) -> list[Version]:
-        """All versions whose blocks a settled plane has told SCM to delete, in the order of puts."""
+        """Return all versions whose blocks a settled plane has deleted in SCM, in the order of their puts."""
         held = self.held_versions()
         return [v for v in self._versions.values() if v.size_bytes and v.number not in held]
 
     def exclusive_bytes(self, volume: str, bucket: str) -> dict[str, int]:
-        """For each live snapshot, the bytes of the versions that it alone holds."""
+        """Return for each live snapshot the bytes of the versions that no other view lists."""
         of_bucket = self._bucket(volume, bucket)
         holders = Counter(v.number for view in self._views(of_bucket) for v in view.keys.values())
         return {
@@ -400,7 +405,7 @@ class NamespaceModel:
         }
 
     def observe(self, number: int, label: str) -> dict[str, object]:
-        """The whole observation that a settled plane writes down."""
+        """Return the observation line of a settled plane."""
         return {
             "op": number,
             "label": label,
@@ -468,7 +473,10 @@ def _change_holds(bucket: _Bucket, operation: TagSnapshot | UntagSnapshot | Move
 
 
 def _expire(bucket: _Bucket, rules: ExpireSnapshots) -> list[str]:
-    """Let go, from the oldest on, what these rules let go; the first one that has to stay ends it, but for tags."""
+    """Delete the snapshots that expire by these rules, oldest first, and return their names.
+
+    The first snapshot that must stay ends the run. Only a tagged snapshot is skipped instead.
+    """
     least, most = _or(rules.num_retained_min, 10), rules.num_retained_max or 0
     retained_ms, limit = _or(rules.time_retained_ms, 3_600_000), _or(rules.expire_limit, 50)
     if least < 1 or limit < 1 or 0 < most < least:
@@ -498,7 +506,11 @@ def _or(given: int | None, otherwise: int) -> int:
 
 
 def _undelete(bucket: _Bucket, path: str) -> None:
-    """List the version again that died last at a path, if no snapshot would then contradict what it has listed."""
+    """Restore the version that died last at a path.
+
+    Refused if a snapshot holds the version and, since the death, a snapshot was created or the bucket was rolled back;
+    also if a snapshot holds the version and the death was an overwrite.
+    """
     living = {version.number for version in bucket.view().keys.values()}
     deaths = [death for death in bucket.deaths.get(path, []) if death.version.number not in living]
     if not deaths:
@@ -528,7 +540,7 @@ def _remove(bucket: _Bucket, parts: list[str]) -> None:
 
 
 def _rename(bucket: _Bucket, from_path: str, to_path: str) -> None:
-    """Move a file or a directory; onto an existing directory means into it."""
+    """Move a file or a directory. If the target is an existing directory, move into it."""
     from_parts, to_parts = bucket.parts(from_path), bucket.parts(to_path)
     entry = bucket.find(from_parts)
     if entry is None:
@@ -537,7 +549,7 @@ def _rename(bucket: _Bucket, from_path: str, to_path: str) -> None:
         raise OperationRefusedError("KEY_RENAME_ERROR", f"{to_path} lies below {from_path}")
     target = bucket.find(to_parts)
     if target is entry and isinstance(entry, Version) and bucket.has_directories:
-        return  # a file onto itself
+        return  # renaming a file to its own path does nothing
     if isinstance(target, _Directory) and target is not entry:
         to_parts = [*to_parts, from_parts[-1]]
         target = bucket.find(to_parts)
@@ -551,7 +563,7 @@ def _rename(bucket: _Bucket, from_path: str, to_path: str) -> None:
 
 
 def _shared(left: list[str], right: list[str]) -> int:
-    """How many parts two paths have in common from the start."""
+    """Return the number of leading parts that two paths have in common."""
     count = 0
     for one, other in zip(left, right, strict=False):
         if one != other:

@@ -1,8 +1,9 @@
-"""Judges what a plane shows and keeps after a workload, with the model and an independent truth.
+"""Check a plane's listings and blocks after a workload against a model and an independent truth.
 
-``ExpectedVersions`` plays every operation that the plane accepted and so knows each version, a version being one
-put. The truth says what each view must list; it may be git itself. The check compares: listings with
-the truth, the expected versions with the truth, and the versions that exist with those that somebody can still reach.
+``ExpectedVersions`` applies every operation that the plane accepted to the model, and so knows each version; each put
+makes one version. The truth holds the expected listing of each view; its source may be git. The check compares the
+plane's listings with the truth, the model's listings with the truth, and the existing versions with the versions that
+the active namespace or a live snapshot lists.
 """
 
 from collections.abc import Mapping
@@ -17,7 +18,7 @@ _MOST_EXAMPLES_COUNT: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class ListedKey:
-    """What a listing says of one path."""
+    """The content of one path in a listing."""
 
     tag: str
     size_bytes: int
@@ -27,12 +28,12 @@ Listing = Mapping[str, ListedKey]
 
 
 def listing_of(view: View) -> dict[str, ListedKey]:
-    """A view of the model as a listing."""
+    """Return a view of the model as a listing."""
     return {path: ListedKey(version.tag, version.size_bytes) for path, version in view.keys.items()}
 
 
 class ExpectedVersions:
-    """Every version that was put into one bucket, and which views hold it."""
+    """Every version that was put into one bucket, and the views that list it."""
 
     def __init__(self, volume: str, bucket: str) -> None:
         self.volume = volume
@@ -41,7 +42,11 @@ class ExpectedVersions:
         self.operation_count = 0
 
     def record(self, operation: Operation) -> int:
-        """Play an operation that the plane is given and return its number; one that must be refused raises."""
+        """Apply an operation to the model and return its number.
+
+        Raises:
+            OperationRefusedError: the plane must refuse this operation.
+        """
         number = self.operation_count
         self._model.apply(number, operation)
         self.operation_count += 1
@@ -49,57 +54,57 @@ class ExpectedVersions:
 
     @property
     def versions(self) -> Mapping[int, Version]:
-        """Every version by the operation number of its put."""
+        """All versions by the operation number of their put."""
         return self._model.versions
 
     @property
     def snapshots(self) -> Mapping[str, View]:
-        """What each live snapshot holds, oldest first."""
+        """The view of each live snapshot, oldest first."""
         return self._model.snapshots(self.volume, self.bucket)
 
     def active(self) -> View:
-        """What the active namespace holds."""
+        """Return the view of the active namespace."""
         return self._model.active(self.volume, self.bucket)
 
     def needed_versions(self) -> frozenset[int]:
-        """The versions that the active namespace or a live snapshot holds."""
+        """Return the numbers of the versions that the active namespace or a live snapshot lists."""
         return self._model.held_versions()
 
     def exclusive_bytes(self) -> dict[str, int]:
-        """For each live snapshot the bytes that it alone holds."""
+        """Return for each live snapshot the bytes of the versions that no other view lists."""
         return self._model.exclusive_bytes(self.volume, self.bucket)
 
 
 class ListingTruth(Protocol):
-    """Knows what every view must list."""
+    """The expected listing of every view."""
 
     def snapshot(self, name: str) -> Listing:
-        """What this live snapshot must list."""
+        """Return the expected listing of a live snapshot."""
         ...
 
     def active(self) -> Listing:
-        """What the active namespace must list."""
+        """Return the expected listing of the active namespace."""
         ...
 
 
 class ModelTruth:
-    """The truth of a workload that no one else knows: the model of the expected versions."""
+    """Takes the expected listings from the model, for a workload without an independent source."""
 
     def __init__(self, model: ExpectedVersions) -> None:
         self._model = model
 
     def snapshot(self, name: str) -> Listing:
-        """What this live snapshot must list."""
+        """Return the expected listing of a live snapshot."""
         return listing_of(self._model.snapshots[name])
 
     def active(self) -> Listing:
-        """What the active namespace must list."""
+        """Return the expected listing of the active namespace."""
         return listing_of(self._model.active())
 
 
 @dataclass(slots=True)
 class CheckResult:
-    """The outcome: three counts that must be 0, and a few sentences about what is behind them."""
+    """The outcome: three error counts, and at most ``_MOST_EXAMPLES_COUNT`` example sentences."""
 
     listing_mismatches: int = 0
     lost: int = 0
@@ -108,24 +113,24 @@ class CheckResult:
 
     @property
     def is_clean(self) -> bool:
-        """Whether nothing is wrong."""
+        """Return whether all counts are 0."""
         return not (self.listing_mismatches or self.lost or self.leaked)
 
     def counts(self) -> dict[str, int]:
-        """The part of a report."""
+        """Return the counts by their names in a report."""
         return {"listing_mismatches": self.listing_mismatches, "lost": self.lost, "leaked": self.leaked}
 
     def add_example(self, example: str) -> None:
-        """Keep an example unless there are enough."""
+        """Keep an example, at most ``_MOST_EXAMPLES_COUNT``."""
         if len(self.examples) < _MOST_EXAMPLES_COUNT:
             self.examples.append(example)
 
 
 class OutcomeCheck:
-    """Takes what the plane shows, view by view, so that only one listing is in memory at a time.
+    """Compares the plane's listings view by view, so that only one listing is in memory at a time.
 
-    ``finish`` counts each view that was never compared as a mismatch, and refuses to answer at all
-    before the versions were compared: a check that looked at nothing must not pass.
+    A check that compared nothing must not pass: ``finish`` counts each view that was not compared as a mismatch, and
+    raises ValueError if the versions were not compared.
     """
 
     def __init__(self, model: ExpectedVersions, truth: ListingTruth) -> None:
@@ -137,7 +142,7 @@ class OutcomeCheck:
         self._has_seen_versions = False
 
     def compare_snapshot(self, name: str, listing: Listing) -> None:
-        """Compare what the plane lists in a snapshot."""
+        """Compare the plane's listing of a snapshot."""
         if name not in self._model.snapshots:
             self._result.listing_mismatches += 1
             self._result.add_example(f"snapshot {name} is listed although it does not exist or was deleted")
@@ -146,12 +151,16 @@ class OutcomeCheck:
         self._compare(f"snapshot {name}", self._truth.snapshot(name), listing, self._model.snapshots[name])
 
     def compare_active(self, listing: Listing) -> None:
-        """Compare what the plane lists in the active namespace."""
+        """Compare the plane's listing of the active namespace."""
         self._has_seen_active = True
         self._compare("active namespace", self._truth.active(), listing, self._model.active())
 
     def compare_versions(self, existing: Mapping[int, bool]) -> None:
-        """Compare which versions' blocks exist, by the number of the put; a number left out is one that is gone."""
+        """Compare the versions that have blocks in the store, by the number of their put. A missing number has none.
+
+        Raises:
+            ValueError: a number is not that of a put.
+        """
         self._has_seen_versions = True
         versions = self._model.versions
         unknown = [number for number in existing if number not in versions]
@@ -160,7 +169,7 @@ class OutcomeCheck:
         needed = self._model.needed_versions()
         for number, version in versions.items():
             if not version.size_bytes:
-                continue  # no blocks, nothing to lose
+                continue  # it has no blocks
             is_there = existing.get(number, False)
             if number in needed and not is_there:
                 self._result.lost += 1
@@ -170,7 +179,11 @@ class OutcomeCheck:
                 self._result.add_example(f"leaked: {_describe(version)} cannot be reached and its blocks are kept")
 
     def finish(self) -> CheckResult:
-        """The result of all comparisons."""
+        """Return the result of all comparisons.
+
+        Raises:
+            ValueError: the versions were not compared.
+        """
         if not self._has_seen_versions:
             raise ValueError("call compare_versions before finish")
         unseen = [f"snapshot {name}" for name in sorted(self._unseen)]
@@ -185,7 +198,7 @@ class OutcomeCheck:
 
     def _compare(self, view_name: str, expected: Listing, listed: Listing, held: View) -> None:
         self._count_differences(view_name, "plane", expected, listed)
-        # Lost and leaked are judged by the expected versions, so they must themselves agree with the truth.
+        # Lost and leaked versions are counted with the model, so the model itself must agree with the truth.
         self._count_differences(view_name, "model", expected, listing_of(held))
 
     def _count_differences(self, view_name: str, who: str, expected: Listing, listed: Listing) -> None:
