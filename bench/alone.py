@@ -13,14 +13,12 @@ from pathlib import Path
 import httpx
 
 from bench.conditions import Conditions
-from schemas.topics import TOPICS
 from services.plane.broker.embedded import EmbeddedBroker
-from services.plane.broker.topics import create_topics
+from services.plane.broker.topics import create_plane_topics
 from services.plane.machine.errors import StackError
 from services.plane.machine.ports import HOST, free_ports
 from services.plane.machine.processes import ChildProcess
 from services.plane.stack.settings import PlaneSettings, child_command, child_environment
-from services.plane.stack.stack import TOPIC_SETTINGS
 
 POLL_SECONDS = 0.1
 ANSWER_SECONDS = 10.0
@@ -41,7 +39,7 @@ def bench_broker(conditions: Conditions, name: str, shards: int = 1) -> Iterator
     """Start a broker with the plane's topics, all empty."""
     conditions.say(f"{name}: starting a broker")
     with EmbeddedBroker(conditions.scratch("broker"), java=conditions.java()) as broker:
-        create_topics(broker.bootstrap_servers, {topic.name: TOPIC_SETTINGS for topic in TOPICS}, shards)
+        create_plane_topics(broker.bootstrap_servers, shards)
         yield broker
 
 

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from schemas.codec import FINGERPRINT_HEADER, codec
+from schemas.codec import codec
 from schemas.records import BucketLayout, CreateBucket, CreateVolume, DeleteKey, DeleteKeys, MetadataCommand, PutKey
 from schemas.topics import METADATA_COMMANDS
 from services.client.plane import NamespaceCommand
@@ -44,8 +44,8 @@ class CommandMaker:
     number: int = 0
 
     def encoded(self, commands: Iterable[NamespaceCommand]) -> Iterator[bytes]:
-        """Yield the bodies of commands that need no reply."""
-        encode = codec(MetadataCommand).encode
+        """Yield the messages of commands that need no reply."""
+        encode = codec(MetadataCommand).encode_message
         for command in commands:
             self.number += 1
             yield encode(MetadataCommand(self.shard, self.client_id, self.number, command, wants_reply=False))
@@ -106,19 +106,18 @@ class BulkProducer:
         if error is not None:
             self._failures.append(str(error))
 
-    def send(self, topic: str, record: type[Any], bodies: Iterable[bytes], partition: int = 0) -> None:
-        """Send bodies and wait until the broker has acknowledged all."""
-        self.enqueue(topic, record, bodies, partition)
+    def send(self, topic: str, messages: Iterable[bytes], partition: int = 0) -> None:
+        """Send messages and wait until the broker has acknowledged all."""
+        self.enqueue(topic, messages, partition)
         self.flush()
 
-    def enqueue(self, topic: str, record: type[Any], bodies: Iterable[bytes], partition: int = 0) -> None:
-        """Enqueue bodies without waiting, unless the producer's queue is full."""
-        headers: list[tuple[str, str | bytes | None]] = [(FINGERPRINT_HEADER, codec(record).fingerprint)]
+    def enqueue(self, topic: str, messages: Iterable[bytes], partition: int = 0) -> None:
+        """Enqueue messages without waiting, unless the producer's queue is full."""
         produce = self._producer.produce
-        for body in bodies:
+        for message in messages:
             while True:
                 try:
-                    produce(topic, body, partition=partition, headers=headers)
+                    produce(topic, message, partition=partition)
                     break
                 except BufferError:
                     self._producer.poll(0.1)
@@ -133,7 +132,7 @@ class BulkProducer:
 
     def send_commands(self, maker: CommandMaker, commands: Iterable[NamespaceCommand]) -> None:
         """Encode and send commands to their shard."""
-        self.send(METADATA_COMMANDS.name, MetadataCommand, maker.encoded(commands), maker.shard)
+        self.send(METADATA_COMMANDS.name, maker.encoded(commands), maker.shard)
 
     def _require_none_failed(self) -> None:
         if self._failures:
@@ -144,14 +143,14 @@ class BulkProducer:
         self._producer.close()
 
 
-def produce_rate(bootstrap_servers: str, topic: str, record: type[Any], bodies: Sequence[bytes]) -> float:
+def produce_rate(bootstrap_servers: str, topic: str, messages: Sequence[bytes]) -> float:
     """Return the acknowledged messages a second of one producer."""
     producer = BulkProducer(bootstrap_servers)
     try:
-        producer.send(topic, record, bodies[:1])  # connected
+        producer.send(topic, messages[:1])  # connected
         started = time.perf_counter()
-        producer.send(topic, record, bodies)
-        return len(bodies) / (time.perf_counter() - started)
+        producer.send(topic, messages)
+        return len(messages) / (time.perf_counter() - started)
     finally:
         producer.close()
 

@@ -12,7 +12,7 @@ from bench.alone import bench_broker
 from bench.bulk import KEY_BYTES, VOLUME, CommandMaker, consume_rate, flat_name, flat_puts, produce_rate
 from bench.conditions import Conditions
 from bench.figures import Ceiling, Figure
-from schemas.records import BlockRun, KeyRow, MetadataCommand
+from schemas.records import BlockRun, KeyRow
 from schemas.stored_rows import row_codec
 from schemas.topics import METADATA_COMMANDS
 from services.domain.table_keys import flat_key, local_id
@@ -53,7 +53,7 @@ def _rates(conditions: Conditions) -> dict[str, float]:
             wanted = conditions.count(MESSAGES_PER_SECOND, most_seconds=MOST_SECONDS)
             bodies = (distinct * (wanted // DISTINCT_MESSAGES + 1))[:wanted]
             topic, servers = METADATA_COMMANDS.name, broker.bootstrap_servers
-            conditions.ceilings[PRODUCE] = produce_rate(servers, topic, MetadataCommand, bodies)
+            conditions.ceilings[PRODUCE] = produce_rate(servers, topic, bodies)
             conditions.ceilings[CONSUME] = consume_rate(servers, topic, wanted)
         conditions.say(f"{NAME}: RocksDB alone")
         conditions.ceilings[PUTS] = put_rate(

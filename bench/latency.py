@@ -12,7 +12,7 @@ from bench.conditions import Conditions
 from bench.figures import Figure, Target
 from bench.offered import Offered, percentile
 from bench.shared_plane import SharedPlane, shared_plane
-from schemas.codec import FINGERPRINT_HEADER, codec
+from schemas.codec import codec
 from schemas.records import BlocksDeleted, DeleteBlocks, PurgeKeys
 from schemas.topics import PURGE_KEYS, SCM_COMMANDS, SCM_REPLIES, Topic
 from services.log.kafka import consumer_configuration
@@ -131,7 +131,5 @@ class _Ends:
             for message in messages:
                 if (error := message.error()) is not None:
                     raise KafkaException(error)
-                headers = dict(message.headers() or [])
                 offset = int(message.offset() or 0) + 1
-                fingerprint: Any = headers.get(FINGERPRINT_HEADER)
-                yield message.timestamp()[1], record.decode_message(message.value() or b"", fingerprint)
+                yield message.timestamp()[1], record.decode_message(message.value() or b"")

@@ -81,16 +81,15 @@ class LoadedShard:
 
     def append(self, commands: Iterator[NamespaceCommand]) -> None:
         """Append commands of a client to the log, so that a timed ``step`` does nothing but apply them."""
-        encoder = codec(MetadataCommand)
         for body in self._maker.encoded(commands):
-            self._log.append(body, encoder.fingerprint)
+            self._log.append(body)
 
     def append_from(self, sender: str, bodies: Sequence[Any]) -> None:
         """Append commands of a service to the log."""
         encoder = codec(MetadataCommand)
         for body in bodies:
             command = MetadataCommand(0, "", 0, body, sender, wants_reply=False)
-            self._log.append(encoder.encode(command), encoder.fingerprint)
+            self._log.append(encoder.encode_message(command))
 
     def snapshot(self, snapshot_id: str, bucket: str) -> None:
         """Create a snapshot."""
@@ -131,7 +130,7 @@ class LoadedShard:
     def said(self, topic: Topic) -> Iterator[Any]:
         """Yield the messages that the last step has published on a topic."""
         for record in self._log.said.records(topic.name, 0):
-            yield codec(topic.record).decode_message(record.value, record.fingerprint)
+            yield codec(topic.record).decode_message(record.value)
 
     def close(self) -> None:
         """Close the database."""

@@ -14,7 +14,6 @@ from itertools import islice
 from types import TracebackType
 
 from bench.bulk import BulkProducer
-from schemas.records import MetadataCommand
 from schemas.topics import METADATA_COMMANDS
 
 TICK_SECONDS = 0.005
@@ -78,7 +77,7 @@ class Offered:
                 wanted = int(elapsed * self._per_second) + 1 - self.count
                 if wanted > 0 and (is_more := bool(bodies := list(islice(self._bodies, wanted)))):
                     self.latest_seconds = max(self.latest_seconds, elapsed - self.count / self._per_second)
-                    self._producer.enqueue(METADATA_COMMANDS.name, MetadataCommand, bodies, self._shard)
+                    self._producer.enqueue(METADATA_COMMANDS.name, bodies, self._shard)
                     self.count += len(bodies)
             self._producer.flush()
         except BaseException as error:  # ``finish`` raises it

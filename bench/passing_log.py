@@ -21,9 +21,9 @@ class PassingLog:
         self._end = 0
         self.said = MemoryLog(clock)
 
-    def append(self, value: bytes, fingerprint: bytes) -> None:
+    def append(self, value: bytes) -> None:
         """Append a message to the input."""
-        self._waiting.append(LogRecord(self._topic, self._shard, self._end, self._clock.now_ms(), value, fingerprint))
+        self._waiting.append(LogRecord(self._topic, self._shard, self._end, self._clock.now_ms(), value))
         self._end += 1
 
     def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:

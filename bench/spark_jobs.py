@@ -23,7 +23,7 @@ from services.domain.chain_view import ChainView
 from streaming.reclaiming.metrics import ReclaimMetrics
 from streaming.reclaiming.outcome import BatchOutcome
 from streaming.reclaiming.reclaim import ReclaimJob, ReclaimOptions
-from streaming.reclaiming.rule import CHAIN_COLUMNS, verdict
+from streaming.reclaiming.rule import verdict, with_neighbours
 from streaming.reclaiming.view_table import ViewTable
 from streaming.spark.child_job import end_with_standard_input
 from streaming.spark.session import SessionOptions, spark_session
@@ -142,13 +142,12 @@ def _judged_rows(session: SparkSession, snapshots: int, rows: int) -> DataFrame:
     view = functions.broadcast(table.frame([chain_of(snapshots)], {(0, BUCKET_ID)}))
     before = functions.pmod(functions.hash("id"), lit(snapshots + 1)).cast("long")
     made = session.range(rows).select(lit(0).alias("shard"), lit(BUCKET_ID).cast("long").alias("bucket_id"), "id")
-    deaths = made.withColumn("before", before).withColumn(
-        "death", col("before") * TXNS_PER_SNAPSHOT + TXNS_PER_SNAPSHOT // 2 + col("id") % (TXNS_PER_SNAPSHOT // 2)
+    deaths = made.withColumn("snapshots_before_death", before).withColumn(
+        "death", before * TXNS_PER_SNAPSHOT + TXNS_PER_SNAPSHOT // 2 + col("id") % (TXNS_PER_SNAPSHOT // 2)
     )
     births = functions.greatest(lit(1), col("death") - TXNS_PER_SNAPSHOT // 4 - col("id") % 2 * TXNS_PER_SNAPSHOT)
     joined = deaths.withColumn("birth", births).join(view, ["shard", "bucket_id"], "left")
-    judged = verdict(col("birth"), col("death"), col("before"), *map(col, CHAIN_COLUMNS))
-    return joined.select("id", judged.alias("verdict"))
+    return with_neighbours(joined).select("id", verdict().alias("verdict"))
 
 
 def measure_lifetimes(session: SparkSession, options: dict[str, Any]) -> dict[str, Any]:
@@ -157,12 +156,15 @@ def measure_lifetimes(session: SparkSession, options: dict[str, Any]) -> dict[st
     for number, txn in enumerate(options["snapshot_txns"], start=1):
         view.capture(number, number - 1, bucket_id, f"snapshot-{number}", number, txn)
     cells = functions.broadcast(ViewTable(session).frame([view], {(0, bucket_id)}))
-    columns = "bucket_id long, birth long, death long, before long"
+    columns = "bucket_id long, birth long, death long, snapshots_before_death long"
     entries = session.read.csv(options["file"], schema=columns).withColumn("shard", lit(0)).cache()
     copied = session.range(options["copies"]).crossJoin(functions.broadcast(entries))
     joined = copied.join(cells, ["shard", "bucket_id"], "left")
-    judged = verdict(col("birth"), col("death"), col("before"), *map(col, CHAIN_COLUMNS))
-    plan, rows, rates = joined.select("id", judged.alias("verdict")), options["entries"] * options["copies"], []
+    plan, rows, rates = (
+        with_neighbours(joined).select("id", verdict().alias("verdict")),
+        options["entries"] * options["copies"],
+        [],
+    )
     for number in range(RULE_ROUNDS + WARM_ROUNDS):
         started = time.perf_counter()
         plan.write.format("noop").mode("overwrite").save()

@@ -17,8 +17,7 @@ from schemas.topics import DELETED_ENTRIES, SNAPSHOT_CHAIN
 from services.domain.row_columns import DeletedEntry, entries_by_columns
 from services.metadata.state.sent_entries import MAX_ROWS_PER_MESSAGE
 from services.plane.broker.embedded import EmbeddedBroker
-from services.plane.broker.topics import create_topics
-from services.plane.stack.stack import TOPIC_SETTINGS
+from services.plane.broker.topics import TOPIC_SETTINGS, create_topics
 
 NAME = "verdicts"
 ENTRY_TOPIC, COPY_TOPIC = "bench.entries", "bench.copy"
@@ -74,7 +73,7 @@ def measure_verdicts(conditions: Conditions) -> Sequence[Figure]:
 
 def _write(broker: EmbeddedBroker, count: int) -> None:
     create_topics(broker.bootstrap_servers, dict.fromkeys((ENTRY_TOPIC, COPY_TOPIC), TOPIC_SETTINGS), 1)
-    encode_marker, encode = codec(SnapshotChainRecord).encode, codec(DeletedEntries).encode
+    encode_marker, encode = codec(SnapshotChainRecord).encode_message, codec(DeletedEntries).encode_message
     markers = [
         SnapshotChainRecord(
             number, number - 1, ChainCapture(BUCKET_ID, f"snapshot-{number}", number, number * TXNS_PER_SNAPSHOT)
@@ -90,11 +89,11 @@ def _write(broker: EmbeddedBroker, count: int) -> None:
     single = [encode(entries_by_columns([entry])) for entry in entries]
     producer = BulkProducer(broker.bootstrap_servers)
     try:
-        producer.send(SNAPSHOT_CHAIN.name, SnapshotChainRecord, map(encode_marker, markers))
+        producer.send(SNAPSHOT_CHAIN.name, map(encode_marker, markers))
         for topic, bodies, messages in (
             (DELETED_ENTRIES.name, packed, count // MAX_ROWS_PER_MESSAGE),
             (ENTRY_TOPIC, single, count),
         ):
-            producer.send(topic, DeletedEntries, (bodies[number % len(bodies)] for number in range(messages)))
+            producer.send(topic, (bodies[number % len(bodies)] for number in range(messages)))
     finally:
         producer.close()

@@ -1,30 +1,31 @@
-"""Who may do what with which topic, derived from ``schemas.topics`` alone: the broker's access list is made of this.
+"""The rights of each identity on each topic, derived from ``schemas.topics``. The broker's access list is made of them.
 
-An identity is a name in ``Topic.producers`` or ``Topic.consumers``: a service, the Spark job, or ``clients``. Whoever
-is not named at a topic may neither read nor write it, nor see that it is there.
+An identity is a name in ``Topic.producers`` or ``Topic.consumers``: a service, the Spark job, or ``clients``. An
+identity that a topic does not name can neither read nor write the topic, nor see that it exists. All identities read
+the topic of schemas. Clients do not write it, because services decode newer messages by its content.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from schemas.topics import CLIENTS, NUMBERED, TOPICS
+from schemas.topics import CLIENTS, NUMBERED, SCHEMAS, TOPICS
 
 ADMINISTRATOR = "admin"
-"""The one identity that is asked for no right: it makes topics, identities and rights, and repairs logs."""
+"""The only identity that needs no rights: it creates topics, identities and rights, and repairs logs."""
 STREAMING = "streaming"
 _METADATA = "metadata"
-"""Reads its own output at its start, to check that the log is not behind the numbers that it has published."""
+"""metadata reads its own output at startup, to check that the log is not behind the numbers that metadata published."""
 READ, WRITE = "READ", "WRITE"
 _GROUPS = {CLIENTS: "deepclean-client-", STREAMING: "deepclean-streaming"}
 
 
 class Right(NamedTuple):
-    """One identity may do one thing with one topic."""
+    """Permission for one identity to do one operation on one topic."""
 
     identity: str
     operation: str
-    """``READ`` or ``WRITE``; either includes asking where the topic ends."""
+    """``READ`` or ``WRITE``; either includes the right to query the topic's end offsets."""
     topic: str
 
 
@@ -38,9 +39,11 @@ def rights() -> frozenset[Right]:
     readers = {Right(name, READ, topic.name) for topic in TOPICS for name in topic.consumers}
     writers = {Right(name, WRITE, topic.name) for topic in TOPICS for name in topic.producers}
     looks_back = {Right(name, READ, topic.name) for topic in NUMBERED for name in topic.producers if name == _METADATA}
-    return frozenset(readers | writers | looks_back)
+    schemas = {Right(name, READ, SCHEMAS) for name in identities()}
+    publishers = {Right(name, WRITE, SCHEMAS) for name in identities() if name != CLIENTS}
+    return frozenset(readers | writers | looks_back | schemas | publishers)
 
 
 def group_prefix(identity: str) -> str:
-    """What the names of an identity's consumer groups begin with: they hold positions for lag tools, nothing else."""
+    """Return the prefix of an identity's consumer group names. The groups only hold positions for lag tools."""
     return _GROUPS.get(identity, f"deepclean.{identity}")

@@ -1,6 +1,6 @@
-"""What the services' reads answer over HTTP, as JSON of the same names: one frozen dataclass each.
+"""The answers of the services' HTTP reads: one frozen dataclass each, sent as JSON with the same names.
 
-Where a read answers with a stored row, it is the row's record of ``schemas.records``.
+A read that answers with a stored row uses the row's record of ``schemas.records``.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ class ListedEntry:
 
 @dataclass(frozen=True, slots=True)
 class StatAnswer:
-    """The row of one path: that of a key or that of a directory."""
+    """The row of one path: of a key or of a directory."""
 
     key: KeyRow | None = None
     directory: DirectoryRow | None = None
 
 
 class Returning(StrEnum):
-    """As what something deleted would come back now."""
+    """The result that an undelete would have now."""
 
     ITSELF = "ITSELF"
     NEW_OBJECT = "NEW_OBJECT"
-    """With the same blocks, under a new objectID."""
+    """A new objectID with the same blocks."""
     ONLY_A_COPY = "ONLY_A_COPY"
-    """Not at all: a snapshot holds it, from which it can be copied."""
+    """Not possible: a snapshot holds the object, which can be copied from there."""
     ONLY_ITS_FILES = "ONLY_ITS_FILES"
-    """Not as a whole: the files of this directory come back one by one, once they are listed."""
+    """Not possible for the directory as a whole: its files can be undeleted one by one, once they are listed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +62,9 @@ class ListedDeletion:
 
     kind: DeletedKind
     path: str
-    """Where it was when it died; empty when that cannot be told."""
+    """Path at the death; empty when it is not known."""
     name: str
-    """In a tree its last name, else its path."""
+    """Name in the directory; the whole path in a flat bucket."""
     object_id: int
     birth: int
     death: int
@@ -72,102 +72,100 @@ class ListedDeletion:
     """0 for a directory."""
     tag: str
     deletion_time_ms: int
-    """When its row came to be: of what was in a directory, when that was expanded."""
+    """Log time at which the row was created; for an object below a deleted directory, that of the expansion."""
     is_held: bool
-    """Whether a snapshot holds it, so that nobody claims it."""
+    """Whether a snapshot holds the object, so that it is not claimed."""
     until_ms: int
-    """Not claimed before about then, unless the plane is settled; -1 while a snapshot holds it."""
+    """Approximate time before which the object is not claimed, unless a settle runs; -1 while a snapshot holds it."""
     returning: Returning
 
 
 @dataclass(frozen=True, slots=True)
 class BucketSpace:
-    """Where the bytes of a bucket are, exact for one txn of its shard."""
+    """The bytes of a bucket by stage, at one txn of its shard."""
 
     txn: int
     chain_version: int
     live_bytes: int
     live_namespace: int
     deleted_bytes: int
-    """Bytes of deleted versions that are not purged: held, pending and claimed together."""
+    """Bytes of deleted versions whose rows are not removed yet: held, pending and claimed together."""
     deleted_namespace: int
     held_bytes: int
     held_versions: int
     pending_bytes: int
-    """Held by nobody and not claimed yet."""
+    """Held by no snapshot and not claimed yet."""
     pending_versions: int
     claimed_bytes: int
     claimed_versions: int
     freed_bytes: int
-    """Confirmed by SCM, ever."""
+    """Bytes whose deletion SCM has confirmed, ever."""
     freed_versions: int
     unexpanded_directories: int
     """Deleted directories that are not expanded; their files still count as live. Counted up to 1,000."""
     cells: tuple[SpaceCellValue, ...]
-    """A page of the space matrix, by first and last holder; all figures beside it are of the whole matrix."""
+    """A page of the space matrix, by first and last holder; all other figures cover the whole matrix."""
     live_snapshots: int
     claims_stopped: str
-    """Why nothing of the shard is claimed until a person says otherwise; empty while claims go on."""
+    """Why all claims of the shard are stopped; empty while they are not stopped."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShadowHour:
-    """What of a bucket would have been claimed within an hour, had its collector not been in the shadow, as far as it
-    still waits.
-    """
+    """The versions of a bucket that would have been claimed within an hour without shadow mode, and that still wait."""
 
     began_ms: int
-    """Log time at which the hour began; 0 for all that was counted before the hours that are kept."""
+    """Log time at which the hour began; 0 for the sum of all hours before the kept ones."""
     versions: int
     bytes: int
     oldest_deletion_ms: int
-    """Of all that was counted in the hour, also of what was claimed or brought back since."""
+    """Oldest deletion that was counted in the hour, including versions that were claimed or undeleted since."""
     newest_deletion_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class CollectionStatus:
-    """What the collector does for a bucket, or for all of a shard, and what waits because of it."""
+    """The collection state of a bucket, or of the whole shard, and the amounts that wait because of it."""
 
     volume: str
-    """Empty for all of the shard."""
+    """Empty for the whole shard."""
     bucket: str
     is_deleted: bool
-    """Whether the bucket was deleted; what it has left behind still waits."""
+    """Whether the bucket was deleted; its garbage rows still wait."""
     bucket_id: int
-    """objectID, by which one of several buckets of a name can be held back; 0 for all of the shard."""
+    """objectID, which tells apart several buckets that had the same name; 0 for the whole shard."""
     state: CollectionState
-    """As it was set for this bucket, or for all of the shard."""
+    """State that was set for this bucket, or for the shard."""
     effective_state: CollectionState
-    """Of both the stricter one."""
+    """The stricter one of the bucket's state and the shard's."""
     reason: str
     changed_by: str
     changed_ms: int
-    """Log time of the last change; -1 when nothing was ever set."""
+    """Log time of the last change; -1 when no state was ever set."""
     pending_bytes: int
-    """Held by nobody and not claimed."""
+    """Held by no snapshot and not claimed."""
     pending_versions: int
     claimed_bytes: int
-    """Claimed, and not confirmed by the block store: a pause does not end that."""
+    """Claimed and not confirmed by the block store; a pause does not stop the deletion of these blocks."""
     claimed_versions: int
     unexpanded_directories: int
-    """Deleted trees that are not taken apart, counted up to 1,000: what is below them comes on top. -1 when not
-    counted, which it is for one bucket alone.
+    """Deleted directories that are not expanded, counted up to 1,000; no figure here includes the files below them.
+    -1 when not counted: only the status of a single bucket counts them.
     """
     limits: BreakerLimits | None = None
-    """Limits of the breaker that were set for this bucket, or for each that has none of its own."""
+    """Limits of the breaker that were set for this bucket, or for the shard."""
     trip: BreakerTrip | None = None
     """Why the breaker has tripped; null when it has not."""
     hour: ClaimHourRow | None = None
-    """What was claimed of the bucket in its last hour with a limit."""
+    """Claims of the bucket in its last hour with limits."""
     stopped_ms: int = -1
-    """Log time since when all claims of the shard are stopped; -1 when they are not."""
+    """Log time at which all claims of the shard were stopped; -1 while they are not stopped."""
     shard: int = 0
     shadow: tuple[ShadowHour, ...] = ()
-    """What would have been claimed in each hour of the last two weeks, while in the shadow, and still waits."""
+    """Versions that shadow mode counted in each hour of the last two weeks, and before, and that still wait."""
 
     def since_ms(self, state: CollectionState) -> int:
-        """Log time at which a state of it began: of a trip and of a stop theirs, else that of the last change."""
+        """Return the log time at which a state began: that of the trip, of the stop, or else of the last change."""
         if state is CollectionState.STOPPED:
             return self.stopped_ms
         return self.trip.at_ms if self.trip and state is CollectionState.TRIPPED else self.changed_ms
@@ -175,7 +173,7 @@ class CollectionStatus:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotTag:
-    """A named hold on a snapshot."""
+    """A tag, which protects a snapshot."""
 
     tag: str
     snapshot: str
@@ -185,34 +183,34 @@ class SnapshotTag:
     reason: str
     creation_time_ms: int
     expiry_time_ms: int
-    """When it goes by itself; -1: never."""
+    """Time at which the tag is removed automatically; -1: never."""
     is_automatic: bool
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotConsumer:
-    """A named reader and its place."""
+    """A consumer and its position."""
 
     consumer: str
     next_snapshot: str
-    """Name of the oldest snapshot that it has still to read; empty when it has read all."""
+    """Name of the oldest snapshot that the consumer has still to read; empty when it has read all."""
     next_txn: int
-    """It has still to read what was taken at this txn or later."""
+    """The consumer has still to read the snapshots captured at this txn or later."""
     seen_time_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class RetentionReason:
-    """One reason why a snapshot stays, with its facts; ``services/domain/retention.py`` defines them."""
+    """One reason why a snapshot stays, with its facts; ``services/domain/retention.py`` defines the reasons."""
 
     reason: str
-    """MINIMUM, CONSUMER, TAG, LIMIT or AGE; each is enough by itself."""
+    """MINIMUM, CONSUMER, TAG, LIMIT or AGE; one is enough."""
     bound: int
     """MINIMUM and LIMIT: the figure of the policy; else 0."""
     names: tuple[str, ...]
-    """CONSUMER and TAG: who holds it."""
+    """CONSUMER and TAG: names of the consumers or tags."""
     until_ms: int
-    """AGE: when age alone will not hold it any more; -1 when that depends on snapshots to come, and for the others."""
+    """AGE: the time at which this reason ends; -1 when that depends on future snapshots, and for other reasons."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +220,7 @@ class RetainedSnapshot:
     snapshot: str
     snapshot_id: str
     create_txn: int
-    """Its place in the chain, among those that stay and those that expire."""
+    """txn of the capture, which orders the snapshots that stay and those that expire."""
     creation_time_ms: int
     reasons: tuple[RetentionReason, ...]
 
@@ -239,55 +237,55 @@ class ExpiringSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class RetentionPreview:
-    """What a run of retention would do at a moment; nothing is changed by asking."""
+    """The result that a run of retention would have at a moment; the preview changes nothing."""
 
     now_ms: int
     policy: RetentionPolicy
     expired: tuple[ExpiringSnapshot, ...]
-    """Those that would go, oldest first."""
+    """Snapshots that would expire, oldest first."""
     kept: tuple[RetainedSnapshot, ...]
-    """All others, oldest first."""
+    """All other snapshots, oldest first."""
     freed_bytes: int
-    """What is held by those that would go and by nothing else."""
+    """Bytes that only the expiring snapshots hold."""
     freed_versions: int
     is_exact: bool
-    """False while a directory that was deleted is not yet expanded and the figures may still change."""
+    """False while a deleted directory is not expanded yet, so that the figures may still change."""
     dropped_consumers: tuple[str, ...]
     dropped_tags: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ShardBacklog:
-    """Where the bytes of one shard are, over all buckets; what is deleted of deleted buckets too."""
+    """The bytes of one shard by stage, over all buckets, deleted ones included."""
 
     txn: int
     held_bytes: int
     held_versions: int
     pending_bytes: int
-    """Held by nobody and not claimed yet."""
+    """Held by no snapshot and not claimed yet."""
     pending_versions: int
     claimed_bytes: int
     claimed_versions: int
     freed_bytes: int
-    """Confirmed by SCM, ever."""
+    """Bytes whose deletion SCM has confirmed, ever."""
     freed_versions: int
     refused_rows: int
-    """Rows that two judges had passed and that were kept because a snapshot holds them, ever: must stay 0."""
+    """Rows that two judges passed and that metadata kept because a snapshot holds them, ever: must stay 0."""
     chain_version: int
     live_bytes: int
-    """With held, pending and claimed it is SCM's inventory, at rest and when no directory is unexpanded."""
+    """Live, held, pending and claimed bytes add up to SCM's inventory, at rest and with no unexpanded directory."""
     cells: int
     """Cells of the space matrices."""
     suspended_bytes: int
-    """What of the pending bytes waits because the collector may not claim."""
+    """Pending bytes whose claims are suspended."""
     suspended_versions: int
     shadow_bytes: int
-    """What was counted in the shadow and still waits: what would have been claimed."""
+    """Bytes that would have been claimed without shadow mode, and that still wait."""
     shadow_versions: int
     collection_states: dict[CollectionState, int]
-    """Buckets, and the shard as one more, for which something was said of the collector, by what it does."""
+    """Number of buckets by own collection state; the shard counts as one more. Only states that were set count."""
     trips: dict[BreakerCause, int]
-    """Buckets whose breaker has tripped, by why."""
+    """Buckets whose breaker has tripped, by cause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,7 +302,7 @@ class ScmTotals:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterCount:
-    """How many dead letters there are of one kind."""
+    """Number of dead letters with the same service, topic, error and state."""
 
     service: str
     topic: str
@@ -315,7 +313,7 @@ class DeadLetterCount:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterHeader:
-    """One header of a message that was put aside."""
+    """One header of a dead-lettered message."""
 
     name: str
     value_hex: str
@@ -323,19 +321,18 @@ class DeadLetterHeader:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterBytes:
-    """A dead letter with the message that it is about."""
+    """A dead letter with its message."""
 
     letter: DeadLetterRow
     has_bytes: bool
-    """False once the letter was dealt with: the bytes are in its topic, and where the message came from."""
-    fingerprint_hex: str = ""
+    """False once the letter is resolved: only the topic dead-letters and the message's topic have the bytes then."""
     value_hex: str = ""
     key_hex: str = ""
     headers: tuple[DeadLetterHeader, ...] = ()
 
 
 class DiffStatus(StrEnum):
-    """How far a diff has come; Ozone's words."""
+    """Status of a diff, in Ozone's words."""
 
     QUEUED = "QUEUED"
     IN_PROGRESS = "IN_PROGRESS"
@@ -346,23 +343,23 @@ class DiffStatus(StrEnum):
 
     @property
     def is_end(self) -> bool:
-        """Whether nothing more will happen to it."""
+        """Return whether the status is final."""
         return self not in (DiffStatus.QUEUED, DiffStatus.IN_PROGRESS)
 
 
 class DiffWay(StrEnum):
-    """How a diff is made."""
+    """How a diff is computed."""
 
     UNDECIDED = ""
     DIRECT = "direct"
-    """By the owner of the shard, from what changed between the two."""
+    """By metadata, from the rows that changed between the two snapshots."""
     SPARK = "spark"
-    """By a Spark job, from all keys of both."""
+    """By a Spark job, from all keys of both snapshots."""
 
 
 @dataclass(frozen=True, slots=True)
 class DiffJob:
-    """A diff that was asked for. An empty snapshot id is the active namespace."""
+    """A requested diff. An empty snapshot id means the active namespace."""
 
     job_id: str
     volume: str
@@ -373,11 +370,11 @@ class DiffJob:
     created_ms: int
     way: DiffWay = DiffWay.UNDECIDED
     progress_percent: int = 0
-    """Of the rows that it expects to look at; 100 only when it is done."""
+    """Percentage of the expected rows that are read; 100 only with DONE."""
     entry_count: int = 0
-    """How many differences there are; known when it is done."""
+    """Number of differences; known with DONE."""
     message: str = ""
-    """Why it was rejected or has failed, and what to do."""
+    """Why the diff was rejected or failed, and the remedy."""
     ended_ms: int = -1
 
 
@@ -386,8 +383,8 @@ class AuditCopy:
     """A copy of a shard's database for an audit."""
 
     directory: str
-    """Where it lies, as the service's machine names it."""
+    """Path of the copy on the service's machine."""
     txn: int
-    """What it includes: the txn that metadata had applied, or the one of the newest block that the store knew."""
+    """The last txn in the copy: the last one that metadata applied, or that of the newest block of the block store."""
     snapshots: dict[str, str] = field(default_factory=dict)
-    """By id, where the checkpoint of each snapshot lies that was live then."""
+    """Path of the snapshot checkpoint of each live snapshot, by snapshot id."""

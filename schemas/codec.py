@@ -1,99 +1,44 @@
 """Turns records into Avro bytes and back.
 
-A body is plain Avro binary, without a frame. Which schema wrote it travels beside it: the CRC-64-AVRO
-fingerprint of the writer's schema, 8 bytes little-endian, in the message header ``avro-fingerprint``. A message without
-that header was always written with the first released schema of its topic.
-
-``schemas/released`` holds every schema that was ever released for a topic, as ``<record>.v<number>.avsc``;
-the newest one equals the record's own file. A contract test keeps them compatible with each other both ways.
+A *body* is plain Avro binary. A *message* is five bytes and a body: a zero byte, and the id of the schema that wrote
+the body, 4 bytes, most significant first. Consumers that use a Confluent-compatible schema registry read such messages
+as they are (docs/decisions/0039).
 """
 
 from __future__ import annotations
 
 import io
-import json
-import typing
-from collections.abc import Iterator
 from enum import StrEnum
-from functools import cache
-from importlib import resources
-from importlib.resources.abc import Traversable
 from typing import Any, Generic, TypeVar
 
 import fastavro
-from fastavro.schema import fingerprint, parse_schema, to_parsing_canonical_form
+from fastavro.schema import parse_schema
 
-from schemas import avro_binary, records
+from schemas import avro_binary, published, records
 from schemas.avro_binary import Array, Boolean, Bytes, DecodeError, Enumeration, Int, Kind, Long, Record, String, Union
+from schemas.schema_files import NAMESPACE, own_schema, released_versions, resolved_schema
 
 __all__ = ["DecodeError"]  # for those who decode
 
 R = TypeVar("R")
-JsonSchema = dict[str, Any]
 Fields = dict[str, Any]
 
-NAMESPACE = "deepclean"
-FINGERPRINT_HEADER = "avro-fingerprint"
+FRAME_BYTES = 5
+"""What a message has before its body."""
+_MAGIC = 0
 _PRIMITIVES: dict[str, type[Kind]] = {"long": Long, "string": String, "boolean": Boolean, "bytes": Bytes}
 
 
-def snake_case(name: str) -> str:
-    """File name of a record: ``DeletedEntry`` → ``deleted_entry``."""
-    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")
+def frame(schema_id: int) -> bytes:
+    """Return the bytes before the body of a message that the schema with this id has written."""
+    return bytes([_MAGIC]) + schema_id.to_bytes(4, "big")
 
 
-def own_schema(name: str) -> JsonSchema:
-    """The schema file of one record or enumeration as it is written, with references by name."""
-    schema: JsonSchema = json.loads(_schema_files()[f"{snake_case(name)}.avsc"].read_text("utf-8"))
-    return schema
-
-
-@cache
-def _schema_files() -> dict[str, Traversable]:
-    """Every schema file by its name, which no two folders share."""
-    return {
-        file.name: file for folder in resources.files("schemas").joinpath("avro").iterdir() for file in folder.iterdir()
-    }
-
-
-def resolved_schema(name: str) -> JsonSchema:
-    """The schema of one record with all that it names inside: what other languages and Spark want."""
-    return typing.cast(JsonSchema, _inline(own_schema(name), set()))
-
-
-def _inline(node: Any, seen: set[str]) -> Any:
-    if isinstance(node, list):
-        return [_inline(branch, seen) for branch in node]
-    if isinstance(node, str):
-        if not node.startswith(f"{NAMESPACE}.") or node in seen:
-            return node
-        return _inline(own_schema(node.removeprefix(f"{NAMESPACE}.")), seen)
-    if node["type"] == "array":
-        return {**node, "items": _inline(node["items"], seen)}
-    if node["type"] == "record":
-        seen.add(f"{NAMESPACE}.{node['name']}")
-        return {
-            **node,
-            "fields": [{**field, "type": _inline(field["type"], seen)} for field in node["fields"]],
-        }
-    if node["type"] == "enum":
-        seen.add(f"{NAMESPACE}.{node['name']}")
-    return node
-
-
-def released_schemas(name: str) -> Iterator[JsonSchema]:
-    """Yield every released schema of a topic's record, oldest first."""
-    folder = resources.files("schemas").joinpath("released")
-    for number in range(1, 1000):
-        file = folder.joinpath(f"{snake_case(name)}.v{number}.avsc")
-        if not file.is_file():
-            return
-        yield json.loads(file.read_text("utf-8"))
-
-
-def schema_fingerprint(schema: JsonSchema) -> bytes:
-    """Return the CRC-64-AVRO of the parsing canonical form: 8 bytes, little-endian."""
-    return bytes.fromhex(fingerprint(to_parsing_canonical_form(schema), "CRC-64-AVRO"))
+def schema_id_of(message: bytes) -> int | None:
+    """Return the id in a message's frame; None when the message has no frame."""
+    if len(message) < FRAME_BYTES or message[0] != _MAGIC:
+        return None
+    return int.from_bytes(message[1:FRAME_BYTES], "big")
 
 
 class Codec(Generic[R]):
@@ -102,15 +47,19 @@ class Codec(Generic[R]):
     def __init__(self, record_class: type[R]) -> None:
         self.record_class = record_class
         self.schema = resolved_schema(record_class.__name__)
-        self.fingerprint = schema_fingerprint(self.schema)
         self._kind = _record_kind(record_class)
-        released = list(released_schemas(record_class.__name__))
-        self._writers: dict[bytes, Any] = {schema_fingerprint(schema): parse_schema(schema) for schema in released}
-        self._first = schema_fingerprint(released[0]) if released else self.fingerprint
+        versions = released_versions(record_class.__name__)
+        self._writers: dict[int, Any] = {one.schema_id: parse_schema(one.schema) for one in versions}
+        self.frame = frame(versions[-1].schema_id) if versions else b""
+        """The five bytes before each body in a message; none for a record that is not released."""
 
     def encode(self, record: R) -> bytes:
         """Return the Avro binary of a record, written with the newest schema."""
         return avro_binary.write_all(self._kind, record)
+
+    def encode_message(self, record: R) -> bytes:
+        """Return a message: the frame, and the body of a record."""
+        return self.frame + avro_binary.write_all(self._kind, record)
 
     def encode_fields(self, fields: Fields) -> bytes:
         """Avro binary of a record given as all its fields: where a record would only be made to be encoded."""
@@ -161,19 +110,30 @@ class Codec(Generic[R]):
             raise DecodeError(f"{len(body) - length} bytes follow after a {self.record_class.__name__}")
         return record
 
-    def decode_message(self, body: bytes, writer: bytes | None) -> R:
-        """The record in the body of a message whose header says ``writer`` (None: no header).
+    def decode_message(self, message: bytes) -> R:
+        """Return the record in a message.
 
         Raises:
-            DecodeError: the fingerprint is unknown, or as in ``decode``.
+            DecodeError: the message has no frame, nobody has published the schema that its frame names, or as in
+                ``decode``.
         """
-        writer = self._first if writer is None else writer
-        if writer == self.fingerprint:
-            return self.decode(body)
-        if writer not in self._writers:
-            name = self.record_class.__name__
-            raise DecodeError(f"no schema of {name} has the fingerprint {writer.hex()}; is the producer newer?")
-        return self.decode(self.rewritten(body, self._writers[writer]))
+        if self.frame and message.startswith(self.frame):
+            return self.decode(message, FRAME_BYTES)
+        return self.decode(self.rewritten(message[FRAME_BYTES:], self._writer(message)))
+
+    def _writer(self, message: bytes) -> Any:
+        """Return the schema that has written a message, parsed. Raise as ``decode_message`` does."""
+        name, schema_id = self.record_class.__name__, schema_id_of(message)
+        if schema_id is None:
+            raise DecodeError(f"the message of a {name} begins with {message[:FRAME_BYTES].hex()}, not 00 and an id")
+        if schema_id not in self._writers:
+            schema = published.schema_of(schema_id)
+            if schema is None:
+                raise DecodeError(f"nobody has published a schema with the id {schema_id}, which a {name} names")
+            if schema.get("name") != name:
+                raise DecodeError(f"the schema with the id {schema_id} is of a {schema.get('name')}, not of a {name}")
+            self._writers[schema_id] = parse_schema(schema)
+        return self._writers[schema_id]
 
     def rewritten(self, body: bytes, writer: Any) -> bytes:
         """The bytes of an older schema as the newest one writes them, by Avro's rules of resolution.

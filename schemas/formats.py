@@ -1,10 +1,10 @@
-"""What is kept on disk says of itself how to read it: databases, their checkpoints and copies, backups, Spark's place.
+"""The format of stored files: databases, their checkpoints and copies, backups, and Spark's checkpoint.
 
-The *format* is a number for all that is not a record: which tables there are, how their keys are built, how a stored
-row begins. A program reads the formats up to its own, and refuses a newer one.
+The *format* is a number. It covers everything that no record's schema covers: the set of tables, the layout of their
+keys, the first bytes of a stored row. A program reads the formats up to its own, and refuses a newer one.
 
-A database also keeps each schema by which its rows were written. So the program before an upgrade, when it is started
-again, reads rows that the newer one has written meanwhile: every two versions of a schema are compatible.
+A database also holds each schema by which its rows were written. So an older program that is started again after an
+upgrade can read the rows that the newer one has written: every two versions of a schema are compatible.
 
 Rows of the family ``formatTable``::
 
@@ -18,26 +18,26 @@ import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from schemas.codec import released_schemas
-from schemas.stored_rows import learn
+from schemas.schema_files import released_schemas
+from schemas.stored_rows import EMBEDDED, learn
 
 FORMAT = 1
 FAMILY = "formatTable"
 FORMAT_KEY = b"format"
 FILE = "format"
-"""Holds the number beside files that are no database."""
+"""Name of the file that holds the format in a directory that is not a database."""
 _SCHEMA = b"schema/"
 
 
 class FormatError(Exception):
-    """What is on the disk cannot be read by this program; the message says what to do."""
+    """This program cannot read a stored format; the message holds the remedy."""
 
 
 def check(found: int | None, what: str) -> None:
     """Compare a format with that of this program.
 
     Raises:
-        FormatError: it is newer, or there is none, since a program before release 0.2.0 has written it.
+        FormatError: the format is newer; or it is missing, because a program before release 0.2.0 wrote the files.
     """
     if found is None:
         raise FormatError(
@@ -51,7 +51,7 @@ def check(found: int | None, what: str) -> None:
 
 
 def check_rows(rows: Iterable[tuple[bytes, bytes]], what: str) -> None:
-    """Check the rows of ``formatTable``, and learn the schemas that this program does not have.
+    """Check the rows of ``formatTable``, and register the schemas that this program does not have.
 
     Raises:
         FormatError: as ``check``.
@@ -66,16 +66,16 @@ def check_rows(rows: Iterable[tuple[bytes, bytes]], what: str) -> None:
 
 
 def rows_of(records: Iterable[type[object]]) -> Mapping[bytes, bytes]:
-    """What a database keeps in ``formatTable`` whose tables hold these records."""
+    """Return the rows of ``formatTable`` for a database whose tables hold these records."""
     rows = {FORMAT_KEY: b"%d" % FORMAT}
-    for name in sorted({record.__name__ for record in records}):
+    for name in sorted({one.__name__ for record in records for one in (record, *EMBEDDED.get(record, ()))}):
         for version, schema in enumerate(released_schemas(name), start=1):
             rows[_SCHEMA + f"{name}/{version}".encode()] = json.dumps(schema, separators=(",", ":")).encode()
     return rows
 
 
 def check_directory(directory: Path, what: str) -> None:
-    """Check a directory that is no database by its file; one that is new gets it.
+    """Check the format of a directory that is not a database. An empty or missing directory gets a format file.
 
     Raises:
         FormatError: as ``check``.

@@ -1,8 +1,8 @@
-"""Writes ``schemas/records``: a class for each schema of ``schemas/avro``. Run ``python -m schemas.generate`` after a
-change there.
+"""Generates ``schemas/records``: one class for each schema of ``schemas/avro``. Run ``python -m schemas.generate``
+after a change of a schema.
 
-A record becomes a frozen dataclass with the same fields, order, defaults and sentences; an enumeration one whose
-members are also strings. A folder of schemas becomes a module, and all of them can be had of the package.
+A record becomes a frozen dataclass with the same fields, order, defaults and docs; an enum becomes a ``StrEnum``. A
+folder of schemas becomes a module, and the package exports the classes of all modules.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ FOLDER = Path(__file__).parent
 SCHEMAS, MODULES = FOLDER / "avro", FOLDER / "records"
 PACKAGE = "schemas.records"
 ABOUT = {
-    "chain": "Records of gc.snapshot-chain: which snapshots a bucket has and had.",
+    "chain": "Records of gc.snapshot-chain: captures and drops of snapshots.",
     "commands": "Records of metadata.commands and metadata.replies.",
-    "dead_letters": "Records of dead-letters: messages that nobody could apply.",
-    "deletions": "Records on a deletion's way through the judges: gc.deleted-entries, gc.purge-*, gc.sweep-results.",
-    "directory_deletion_rows": "Rows that directory_deletion keeps.",
-    "key_deletion_rows": "Rows that key_deletion keeps.",
+    "dead_letters": "Records of dead-letters: messages that could not be read or applied.",
+    "deletions": "Records between the judges: gc.deleted-entries, gc.purge-*, gc.sweep-results.",
+    "directory_deletion_rows": "Rows in the tables of directory_deletion.",
+    "key_deletion_rows": "Rows in the tables of key_deletion.",
     "ledger": "Records of gc.ledger.",
-    "metadata_rows": "Rows that metadata keeps.",
-    "progress": "Records of metadata.progress: what metadata has done, for the services.",
-    "runtime_rows": "Rows that each service keeps, and its changelog.",
+    "metadata_rows": "Rows in the tables of metadata.",
+    "progress": "Records of metadata.progress: results of the services' commands.",
+    "runtime_rows": "Rows in tables that every service has, and the records of changelogs.",
     "scm": "Records of scm.commands and scm.replies.",
-    "scm_rows": "Rows that mock_scm keeps.",
-    "shared": "Records and choices that several of the others name.",
-    "snapshots": "Records of snapshots.commands, snapshots.replies and the topic of snapshots' figures.",
-    "snapshots_rows": "Rows that snapshots keeps.",
-    "space": "Records of gc.space: how much each set of snapshots holds.",
+    "scm_rows": "Rows in the tables of mock_scm.",
+    "shared": "Records and enums that several other modules use.",
+    "snapshots": "Records of snapshots.commands, snapshots.replies and snapshots.info.",
+    "snapshots_rows": "Rows in the tables of snapshots.",
+    "space": "Records of gc.space: the bytes and rows that each range of snapshots holds.",
 }
-"""What each folder of schemas is for."""
+"""The docstring of each module, by folder of schemas."""
 TYPES = {"long": "int", "int": "int", "string": "str", "boolean": "bool", "bytes": "bytes", "null": "None"}
 NAMESPACE = "deepclean."
 MADE_BY = "# Made from schemas/avro by python -m schemas.generate: change the schema, then run that."
@@ -51,19 +51,19 @@ QUOTES = '"""'
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """The schemas that become one module, each behind those that it names."""
+    """The schemas that become one module. Each follows the schemas of the folder that it refers to."""
 
     name: str
     schemas: Sequence[Schema]
 
     @property
     def names(self) -> list[str]:
-        """Names of its classes, in the order of the alphabet."""
+        """Return the names of the classes, sorted alphabetically."""
         return sorted((schema["name"] for schema in self.schemas), key=str.casefold)
 
 
 def folders(root: Path = SCHEMAS) -> list[Folder]:
-    """All schemas by folder."""
+    """Return all schemas, by folder."""
     found = []
     for directory in sorted(path for path in root.iterdir() if path.is_dir()):
         schemas = [json.loads(file.read_text("utf-8")) for file in sorted(directory.glob("*.avsc"))]
@@ -74,7 +74,7 @@ def folders(root: Path = SCHEMAS) -> list[Folder]:
 
 
 def _named_by(schema: Schema) -> set[str]:
-    """Names of the other schemas that one names."""
+    """Return the names of the schemas that a schema refers to."""
     return {name for field in schema.get("fields", ()) for name in _names_in(field["type"])}
 
 
@@ -89,7 +89,7 @@ def _names_in(avro: Any) -> Iterator[str]:
 
 
 def generated(all_folders: Sequence[Folder]) -> dict[str, str]:
-    """What each file of the package should be, by its name, before it is formatted."""
+    """Return the content of each file of the package, by file name, before it is formatted."""
     home = {name: folder.name for folder in all_folders for name in folder.names}
     files = {f"{folder.name}.py": _module(folder, home) for folder in all_folders}
     return {"__init__.py": _package(all_folders), **files}
@@ -99,7 +99,7 @@ def _package(all_folders: Sequence[Folder]) -> str:
     names = sorted(name for folder in all_folders for name in folder.names)
     imports = [f"from {PACKAGE}.{folder.name} import {', '.join(folder.names)}" for folder in all_folders]
     listed = "".join(f'    "{name}",\n' for name in names)
-    return f"{_head('Every record and choice of ``schemas/avro``.', imports)}\n\n__all__ = [\n{listed}]\n"
+    return f"{_head('Every record and enum of ``schemas/avro``.', imports)}\n\n__all__ = [\n{listed}]\n"
 
 
 def _module(folder: Folder, home: Mapping[str, str]) -> str:
@@ -158,19 +158,19 @@ def _docstring(text: str, indent: str) -> str:
     one_line = f'{indent}"""{text}"""'
     if len(one_line) <= LINE:
         return one_line
-    width = LINE - len(indent) - len(QUOTES)  # or the formatter would put both quotes on a line that is too long
+    width = LINE - len(indent) - len(QUOTES)  # else the formatter makes a line too long by joining the quotes to it
     lines = textwrap.wrap(text, width, initial_indent=" " * len(QUOTES), break_on_hyphens=False)
     return textwrap.indent('"""' + "\n".join(lines).lstrip() + '\n"""', indent)
 
 
 def formatted(text: str) -> str:
-    """A module's text as ``make lint`` wants it."""
+    """Return the text of a module as ``ruff format`` writes it."""
     command = [sys.executable, "-m", "ruff", "format", "--stdin-filename", str(FOLDER / "records.py"), "-"]
     return subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
 
 
 def main() -> None:
-    """Write the package anew."""
+    """Write all files of the package, and remove others."""
     files = {name: formatted(text) for name, text in generated(folders()).items()}
     shutil.rmtree(MODULES, ignore_errors=True)
     MODULES.mkdir()

@@ -1,7 +1,8 @@
-"""The token of HTTP: when it is wanted, and whether a request carries it."""
+"""The HTTP token: when a server requires it, and the check of a request."""
 
 from __future__ import annotations
 
+import base64
 import hmac
 import ipaddress
 
@@ -12,24 +13,33 @@ UNAUTHORIZED = "send the plane's token: Authorization: Bearer <token>"
 
 
 def bearer(token: str) -> dict[str, str]:
-    """The header of a request that carries a token; none for none."""
+    """Return the header of a request with a token; empty without a token."""
     return {"Authorization": f"Bearer {token}"} if token else {}
 
 
 def is_authorized(token: str, header: str) -> bool:
-    """Whether a request with this ``Authorization`` may pass; how long it takes tells nothing of the token."""
+    """Return whether a request with this ``Authorization`` header is allowed, in a time independent of the token."""
     if not token:
         return True
     scheme, _, given = header.partition(" ")
+    if scheme.lower() == "basic":  # registry clients have nothing else; the name before the token is any
+        given = _decoded(given).partition(":")[2]
     is_same = hmac.compare_digest(given.strip().encode("utf-8", "replace"), token.encode())
-    return is_same and scheme.lower() == "bearer"
+    return is_same and scheme.lower() in ("bearer", "basic")
+
+
+def _decoded(given: str) -> str:
+    try:
+        return base64.b64decode(given, validate=True).decode("utf-8", "replace")
+    except ValueError:
+        return ""
 
 
 def check_address(host: str, token: str) -> None:
-    """Refuse to serve beyond this machine without a token.
+    """Check that a server on an address other than loopback has a token, and that a token is long enough.
 
     Raises:
-        CredentialsError: there is none, or it is so short that it can be tried out.
+        CredentialsError: the token is missing, or is shorter than ``SHORTEST_TOKEN``.
     """
     if token and len(token) < SHORTEST_TOKEN:
         raise CredentialsError(f"the HTTP token has {len(token)} letters: take at least {SHORTEST_TOKEN}")

@@ -1,28 +1,32 @@
-"""How rows are stored: one byte with the version of the schema that wrote the row, then its Avro body.
+"""The stored form of rows: one byte with the version of the schema that wrote the row, then the Avro body.
 
 Versions are the files of ``schemas/released``, counted from 1. A row of an older version is resolved by Avro's rules
-when it is read, and has the newest version once it is written again. So a database that an older program has written
-is opened as it is, and rows are not rewritten because of an upgrade.
+when it is read, and gets the newest version when it is written again. So a program opens the database of an older
+program directly, and an upgrade rewrites no rows.
 """
 
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 
 import fastavro
 from fastavro.schema import parse_schema
 
 from schemas import records
-from schemas.codec import Codec, DecodeError, JsonSchema, codec, released_schemas
+from schemas.codec import Codec, DecodeError, codec
+from schemas.schema_files import JsonSchema, released_schemas
+
+EMBEDDED: Mapping[type[Any], tuple[type[Any], ...]] = {records.ClaimedRow: (records.ClaimFacts,)}
+"""Records that have stored rows of others in a field of bytes."""
 
 R = TypeVar("R")
 H = TypeVar("H")
 
 
 class NewerRowError(DecodeError):
-    """A newer program has written the row, by a schema that this one does not have."""
+    """A newer program wrote the row, by a schema that this program does not have."""
 
 
 class RowCodec(Generic[R]):
@@ -31,40 +35,40 @@ class RowCodec(Generic[R]):
     def __init__(self, body: Codec[R]) -> None:
         self._body = body
         self._name = body.record_class.__name__
-        released = list(released_schemas(self._name))
+        released = released_schemas(self._name)
         self._writers: dict[int, Any] = {n: parse_schema(schema) for n, schema in enumerate(released, start=1)}
         self.version = max(1, len(released))
-        """The newest; the only one of a record that was never released."""
+        """The newest version; 1 for a record that was never released."""
         self._mark = bytes([self.version])
 
     def encode(self, record: R) -> bytes:
-        """A row as it is stored."""
+        """Return the stored form of a record."""
         return self._mark + self._body.encode(record)
 
     def stored(self, body: bytes) -> bytes:
-        """A row as it is stored, of its body by the newest schema."""
+        """Return the stored form of a row, given its body by the newest schema."""
         return self._mark + body
 
     def decode(self, stored: bytes) -> R:
-        """The record in a stored row.
+        """Return the record of a stored row.
 
         Raises:
-            DecodeError: it is none, or of a newer version (NewerRowError).
+            DecodeError: the bytes are not a row; or its version is newer (NewerRowError).
         """
         if stored[:1] == self._mark:
             return self._body.decode(stored, 1)
         return self._body.decode(self.body(stored))
 
     def head(self, head_class: type[H]) -> Callable[[bytes], H]:
-        """How to read what a stored row begins with: less to decode than all of it. Raises as ``decode`` does."""
+        """Return a function that decodes only the first fields of a stored row. It raises as ``decode`` does."""
         decode, mark, body = codec(head_class).decode_head, self._mark, self.body
         return lambda stored: decode(stored, 1) if stored[:1] == mark else decode(body(stored))
 
     def body(self, stored: bytes) -> bytes:
-        """The Avro body of a stored row by the newest schema, whichever wrote it.
+        """Return the Avro body of a stored row by the newest schema, whichever version wrote the row.
 
         Raises:
-            DecodeError: as ``decode``; the body of a row by the newest schema is not looked into.
+            DecodeError: as ``decode``; the body of a row of the newest version is not checked.
         """
         if stored[:1] == self._mark:
             return stored[1:]
@@ -79,14 +83,14 @@ class RowCodec(Generic[R]):
         return self._body.rewritten(stored[1:], writer)
 
     def learn(self, version: int, schema: JsonSchema) -> None:
-        """Read rows of a version that a newer program has written, too; those that are known stay as they are."""
+        """Register the schema of a version that a newer program wrote. Known versions are not replaced."""
         if version not in self._writers:
             self._writers[version] = parse_schema(schema)
 
     def oldest_form(self, stored: bytes) -> bytes:
-        """The row as the oldest version that loses nothing of it would store it.
+        """Return the row in the stored form of the oldest version that can hold all of its values.
 
-        It is the same for a row that an older program wrote and for that row written again: digests are made of it.
+        A row that an older program wrote and the same row written again have the same oldest form: digests use it.
 
         Raises:
             DecodeError: as ``decode``.
@@ -101,7 +105,7 @@ class RowCodec(Generic[R]):
             older = io.BytesIO()
             try:
                 fastavro.schemaless_writer(older, schema, fields)
-            except (ValueError, KeyError, TypeError):  # it has a value that this version has no word for
+            except (ValueError, KeyError, TypeError):  # this version cannot hold one of the values
                 continue
             if self._body.rewritten(older.getvalue(), schema) == body:
                 return bytes([version]) + older.getvalue()
@@ -112,7 +116,7 @@ _ROW_CODECS: dict[type[Any], RowCodec[Any]] = {}
 
 
 def row_codec(record_class: type[R]) -> RowCodec[R]:
-    """How rows of a record class are stored, made once."""
+    """Return the codec for the rows of a record class, which is created once."""
     found: RowCodec[R] | None = _ROW_CODECS.get(record_class)
     if found is None:
         found = _ROW_CODECS[record_class] = RowCodec(codec(record_class))
@@ -120,7 +124,7 @@ def row_codec(record_class: type[R]) -> RowCodec[R]:
 
 
 def learn(record: str, version: int, schema: JsonSchema) -> None:
-    """Have rows of a record read by a schema that a newer program has released. Others' records are passed over."""
+    """Register a schema of a record that a newer program has released. An unknown record is ignored."""
     found = getattr(records, record, None)
     if found is not None:
         row_codec(found).learn(version, schema)

@@ -1,4 +1,4 @@
-"""Every topic, in the order in which a deletion travels: what it carries, who writes and who reads it.
+"""Every topic of messages, in the order in which a deletion travels: what it carries, who writes and who reads it.
 
 The number of partitions is the number of shards: everything about a volume is in the partition of its shard,
 which a producer sets explicitly. Nothing is removed by age; ``metadata.commands`` and ``gc.snapshot-chain``
@@ -14,6 +14,8 @@ from typing import Any
 from schemas import records
 
 CLIENTS = "clients"
+SCHEMAS = "schemas"
+"""Topic of the schemas of all others: compacted, of one partition, in JSON (``services.log.schema_topic``)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from random import Random
 from confluent_kafka import Producer
 
 from schemas.audit_report import FindingKind
-from schemas.codec import FINGERPRINT_HEADER, codec
+from schemas.codec import codec
 from schemas.records import (
     BlockRun,
     BlocksWritten,
@@ -104,12 +104,7 @@ def plant(plane: KafkaPlane) -> Planted:
     producer = Producer({"bootstrap.servers": plane.address.bootstrap_servers})
     encoder = codec(ScmCommand)
     for body in (written, DeleteBlocks(NO_TASK, 1, groups)):
-        producer.produce(
-            SCM_COMMANDS.name,
-            encoder.encode(ScmCommand(body)),
-            partition=SHARD,
-            headers={FINGERPRINT_HEADER: encoder.fingerprint},
-        )
+        producer.produce(SCM_COMMANDS.name, encoder.encode_message(ScmCommand(body)), partition=SHARD)
     assert not producer.flush(30)
     producer.close()
     plane.request(SHARD, Settle("planted"))

@@ -14,6 +14,7 @@ import structlog
 import typer.main
 import typer.testing
 
+from schemas import published
 from services.plane.broker.embedded import EmbeddedBroker
 from tests.beside import SHARED_PLANE, FilesOfPlanesTogether, scope_of
 
@@ -44,6 +45,14 @@ def pytest_configure(config: pytest.Config) -> None:
     structlog.configure(processors=[structlog.processors.add_log_level, renderer])
     # Planes of tests live for seconds: what Java's second compiler makes of them comes too late to be used.
     os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
+
+
+@pytest.fixture(autouse=True)
+def _no_schemas_of_other_tests() -> Iterator[None]:
+    """A process reads the schemas of one plane, and the next test has another."""
+    yield
+    published._schemas.clear()
+    published._readers.clear()
 
 
 def pytest_xdist_auto_num_workers() -> int:

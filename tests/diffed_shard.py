@@ -58,7 +58,7 @@ class DiffedShard:
 
     def _append(self, command: MetadataCommand) -> None:
         encoder = codec(MetadataCommand)
-        self.log.append(METADATA_COMMANDS.name, 0, encoder.encode(command), encoder.fingerprint)
+        self.log.append(METADATA_COMMANDS.name, 0, encoder.encode_message(command))
 
     def step(self) -> None:
         while self.runner.step():

@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from schemas import records
-from schemas.codec import own_schema
+from schemas.schema_files import own_schema
 from services.domain.table_keys import object_id
 
 LONG_EDGES = (0, 1, -1, 2**31 - 1, 2**31, 2**53, 2**62, 2**63 - 1, -(2**63), -(2**31) - 1)

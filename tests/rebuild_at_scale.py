@@ -18,7 +18,7 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 
-from schemas.codec import FINGERPRINT_HEADER, codec
+from schemas.codec import codec
 from schemas.records import (
     BucketLayout,
     CaptureSnapshot,
@@ -30,16 +30,15 @@ from schemas.records import (
     PutKey,
     RenameKey,
 )
-from schemas.topics import METADATA_COMMANDS, TOPICS
+from schemas.topics import METADATA_COMMANDS
 from services.cli.main import app
 from services.cli.session import Session
 from services.log.clock import SystemClock
 from services.log.kafka import KafkaLog, producer_configuration
 from services.metadata.after_write import remove_unneeded
 from services.metadata.service import MetadataService
-from services.plane.broker.topics import create_topics
+from services.plane.broker.topics import create_plane_topics
 from services.plane.stack.plane_lock import log_of_stopped_plane
-from services.plane.stack.stack import TOPIC_SETTINGS
 from services.plane.upkeep.shard_databases import database_directory, new_database
 from services.runtime.loop.runner import Runner
 
@@ -84,10 +83,10 @@ def send(log: KafkaLog, commands: Iterator[MetadataCommand]) -> int:
     encoder = codec(MetadataCommand)
     count = 0
     for count, command in enumerate(commands, start=1):  # noqa: B007  used behind the loop
-        value, headers = encoder.encode(command), [(FINGERPRINT_HEADER, encoder.fingerprint)]
+        value = encoder.encode_message(command)
         while True:
             try:
-                producer.produce(METADATA_COMMANDS.name, value, partition=0, headers=headers)  # type: ignore[arg-type]
+                producer.produce(METADATA_COMMANDS.name, value, partition=0)
                 break
             except BufferError:
                 producer.poll(0.1)
@@ -99,7 +98,7 @@ def send(log: KafkaLog, commands: Iterator[MetadataCommand]) -> int:
 def fill(home: Path, keys: int, snapshots: int) -> None:
     """Make a log, and the database that metadata makes of it."""
     with log_of_stopped_plane(home) as log:
-        create_topics(log.bootstrap_servers, {topic.name: TOPIC_SETTINGS for topic in TOPICS}, 1)
+        create_plane_topics(log.bootstrap_servers, 1)
         started = time.monotonic()
         count = send(log, history(keys, snapshots))
         print(f"{count:,} commands in the log after {time.monotonic() - started:.1f} s", flush=True)

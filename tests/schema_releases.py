@@ -1,7 +1,7 @@
 """Releases schemas: ``python -m tests.schema_releases`` writes the next version of each that has changed.
 
 Released are the record of each topic and of each table of a service, with all that they name, one file a version. From
-release 0.2.0 on no file changes any more: ``DIGESTS`` has the SHA-256 of each, and a contract test compares them.
+release 0.2.0 on no file changes any more: ``INDEX`` has the id and the SHA-256 of each, which a contract test compares.
 Every two versions of a schema read each other's bytes, by the checker of the Avro project. What an older version has no
 word for, a branch of a union, is added with the ``feature_level`` from which on it is written: an older reader is asked
 for the rest alone.
@@ -12,7 +12,8 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -20,25 +21,30 @@ import avro.schema
 from avro.compatibility import ReaderWriterCompatibilityChecker, SchemaCompatibilityType
 
 import schemas
-from schemas.codec import JsonSchema, released_schemas, resolved_schema, snake_case
+from schemas.schema_files import JsonSchema, released_index, released_schemas, resolved_schema, snake_case
+from schemas.stored_rows import EMBEDDED
 from schemas.topics import TOPICS
 from tests.fuzz.stored_rows import RECORDS as STORED
 
 FOLDER = Path(schemas.__file__).parent / "released"
-DIGESTS = FOLDER / "digests.txt"
-"""A line for each file, as ``sha256sum`` writes and checks them."""
+INDEX = FOLDER / "index.txt"
+"""A line for each file: the schema's id, the SHA-256 of the file, the file's name."""
+FIRST_ID = int.from_bytes(b"dc\0\1", "big")
+"""Far from the ids that a schema registry gives, which begin at 1: a consumer that asks another registry than ours gets
+no schema, instead of a wrong one."""
 
 
 def released_records() -> list[type[Any]]:
     """Records that travel or lie somewhere under a version, by their names."""
-    found = {topic.record for topic in TOPICS} | set(STORED.values())
+    embedded = {record for records in EMBEDDED.values() for record in records}
+    found = {topic.record for topic in TOPICS} | set(STORED.values()) | embedded
     return sorted(found, key=lambda record: record.__name__)
 
 
 def unreleased() -> Iterator[tuple[str, JsonSchema]]:
     """The next released file of each schema that has changed since its newest one, docs and defaults included."""
     for record in released_records():
-        *_, newest = (None, *(versions := list(released_schemas(record.__name__))))
+        *_, newest = (None, *(versions := released_schemas(record.__name__)))
         wanted = resolved_schema(record.__name__)
         if newest != wanted:
             yield f"{snake_case(record.__name__)}.v{len(versions) + 1}.avsc", wanted
@@ -92,10 +98,11 @@ def digests(folder: Path = FOLDER) -> dict[str, str]:
     return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in sorted(folder.glob("*.avsc"))}
 
 
-def recorded_digests() -> dict[str, str]:
-    """The same as it was when each file was released."""
-    lines = DIGESTS.read_text("ascii").splitlines() if DIGESTS.is_file() else []
-    return {name: digest for digest, name in (line.split("  ") for line in lines)}
+def index_lines(known: Mapping[str, tuple[int, str]], present: Mapping[str, str]) -> list[str]:
+    """Return the lines of the index: those that are known, then new files with the next ids."""
+    next_ids = count(max((schema_id for schema_id, _ in known.values()), default=FIRST_ID - 1) + 1)
+    added = {name: (next(next_ids), present[name]) for name in sorted(set(present) - set(known))}
+    return [f"{schema_id} {digest} {name}\n" for name, (schema_id, digest) in {**known, **added}.items()]
 
 
 def main() -> int:
@@ -109,8 +116,7 @@ def main() -> int:
             print(name)
     for reason in refused:
         print(reason, file=sys.stderr)
-    known = recorded_digests()
-    DIGESTS.write_text("".join(f"{digest}  {name}\n" for name, digest in (digests() | known).items()), "ascii")
+    INDEX.write_text("".join(index_lines(released_index(), digests())), "ascii")
     return 1 if refused else 0
 
 

@@ -36,7 +36,7 @@ from schemas.records import (
     RowsClaimed,
     Undelete,
 )
-from schemas.topics import DELETED_ENTRIES, METADATA_COMMANDS, METADATA_PROGRESS, TOPICS, Topic
+from schemas.topics import DELETED_ENTRIES, METADATA_COMMANDS, METADATA_PROGRESS, Topic
 from services.domain.row_columns import names_of_groups
 from services.domain.table_keys import object_id
 from services.log.clock import SystemClock
@@ -44,9 +44,8 @@ from services.log.kafka import KafkaLog
 from services.log.reads import all_records
 from services.metadata.service import MetadataService
 from services.metadata.state.tables import ACCOUNT_TABLE
-from services.plane.broker.topics import create_topics
+from services.plane.broker.topics import create_plane_topics
 from services.plane.stack.plane_lock import log_of_stopped_plane
-from services.plane.stack.stack import TOPIC_SETTINGS
 from services.plane.upkeep.shard_databases import database_directory, new_database, open_database
 from services.runtime.loop.runner import Runner
 from services.storage.tables import TablesReader
@@ -87,7 +86,7 @@ def _name(key: int) -> str:
 
 def _said(log: KafkaLog, topic: Topic) -> Iterator[Any]:
     for record in all_records(log, topic.name, 0):
-        yield codec(topic.record).decode_message(record.value, record.fingerprint)
+        yield codec(topic.record).decode_message(record.value)
 
 
 def claims(log: KafkaLog) -> Iterator[MetadataCommand]:
@@ -118,7 +117,7 @@ def finishes(log: KafkaLog) -> Iterator[MetadataCommand]:
 def fill(home: Path, keys: int, snapshots: int) -> None:
     """Make a log, and the ledger that metadata makes of it."""
     with log_of_stopped_plane(home) as log:
-        create_topics(log.bootstrap_servers, {topic.name: TOPIC_SETTINGS for topic in TOPICS}, 1)
+        create_plane_topics(log.bootstrap_servers, 1)
         store = new_database(database_directory(home, "metadata", 0), "metadata")
         runner = Runner(MetadataService(), 0, store, log, SystemClock())
         steps: dict[str, Callable[[], Iterator[MetadataCommand]]] = {

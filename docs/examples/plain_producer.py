@@ -19,20 +19,20 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from fastavro import parse_schema, schemaless_reader, schemaless_writer
-from fastavro.schema import fingerprint, to_parsing_canonical_form
 
 COMMANDS, REPLIES = "metadata.commands", "metadata.replies"
-FINGERPRINT_HEADER = "avro-fingerprint"
+COMMAND_FILE = "metadata_command.v1.avsc"
 ANSWER_SECONDS = 30.0
 
 
-def schema_fingerprint(schema: Any) -> bytes:
-    """CRC-64-AVRO of a schema: 8 bytes, least significant first. fastavro gives them in hex, in that order."""
-    return bytes.fromhex(fingerprint(to_parsing_canonical_form(schema), "CRC-64-AVRO"))
+def schema_ids(folder: Path) -> dict[str, int]:
+    """Return the id of each schema file: index.txt has a line for each, its id, SHA-256 and name."""
+    lines = (folder / "index.txt").read_text("ascii").splitlines()
+    return {name: int(schema_id) for schema_id, _, name in map(str.split, lines)}
 
 
 def delete_command(schema: Any, client_id: str, number: int, shard: int, volume: str, bucket: str, key: str) -> bytes:
-    """The body of the message: plain Avro binary, with no frame around it."""
+    """Return the body of the message: plain Avro binary."""
     command = {
         "shard": shard,
         "client_id": client_id,
@@ -46,7 +46,7 @@ def delete_command(schema: Any, client_id: str, number: int, shard: int, volume:
     return body.getvalue()
 
 
-def send(bootstrap_servers: str, shard: int, body: bytes, writer: bytes) -> None:
+def send(bootstrap_servers: str, shard: int, schema_id: int, body: bytes) -> None:
     """Publish one command to the partition of its shard, and wait until the broker has it."""
     failures: list[KafkaError] = []
 
@@ -55,7 +55,8 @@ def send(bootstrap_servers: str, shard: int, body: bytes, writer: bytes) -> None
             failures.append(error)
 
     producer = Producer({"bootstrap.servers": bootstrap_servers, "enable.idempotence": True, "acks": "all"})
-    producer.produce(COMMANDS, body, partition=shard, headers=[(FINGERPRINT_HEADER, writer)], on_delivery=on_delivery)
+    message = b"\0" + schema_id.to_bytes(4, "big") + body
+    producer.produce(COMMANDS, message, partition=shard, on_delivery=on_delivery)
     if producer.flush(ANSWER_SECONDS) or failures:
         sys.exit(f"the broker at {bootstrap_servers} did not take the command: {failures or 'no answer in time'}")
 
@@ -69,15 +70,15 @@ def replies_from_here(bootstrap_servers: str, shard: int) -> Consumer:
     return consumer
 
 
-def await_reply(consumer: Consumer, writers: dict[bytes, Any], client_id: str, number: int) -> dict[str, Any] | None:
+def await_reply(consumer: Consumer, writers: dict[int, Any], client_id: str, number: int) -> dict[str, Any] | None:
     """The answer to one command; everybody's answers come on this topic, so others are passed over."""
     deadline = time.monotonic() + ANSWER_SECONDS
     while time.monotonic() < deadline:
         message = consumer.poll(1.0)
         if message is None or message.error() is not None:
             continue
-        headers: dict[str, Any] = dict(message.headers() or ())
-        reply = schemaless_reader(io.BytesIO(message.value() or b""), writers[headers[FINGERPRINT_HEADER]], None)
+        value = message.value() or b""
+        reply = schemaless_reader(io.BytesIO(value[5:]), writers[int.from_bytes(value[1:5], "big")], None)
         if isinstance(reply, dict) and (reply["client_id"], reply["number"]) == (client_id, number):
             return reply
     return None
@@ -93,14 +94,15 @@ def main() -> int:
         parser.add_argument(name)
     options = parser.parse_args()
 
-    command_schema = json.loads((options.schemas / "metadata_command.v1.avsc").read_text("utf-8"))
-    reply_schemas = [json.loads(file.read_text("utf-8")) for file in options.schemas.glob("metadata_reply.v*.avsc")]
-    writers = {schema_fingerprint(schema): parse_schema(schema) for schema in reply_schemas}
+    ids = schema_ids(options.schemas)
+    command_schema = json.loads((options.schemas / COMMAND_FILE).read_text("utf-8"))
+    reply_files = options.schemas.glob("metadata_reply.v*.avsc")
+    writers = {ids[file.name]: parse_schema(json.loads(file.read_text("utf-8"))) for file in reply_files}
 
     client_id, number = f"plain-producer-{uuid.uuid4()}", 1  # a new id with each start, then 1, 2, 3, ...
     replies = replies_from_here(options.bootstrap_servers, options.shard)
     body = delete_command(command_schema, client_id, number, options.shard, options.volume, options.bucket, options.key)
-    send(options.bootstrap_servers, options.shard, body, schema_fingerprint(command_schema))
+    send(options.bootstrap_servers, options.shard, ids[COMMAND_FILE], body)
     reply = await_reply(replies, writers, client_id, number)
     replies.close()
     if reply is None:

@@ -1,4 +1,4 @@
-"""Every record and choice of ``schemas/avro``."""
+"""Every record and enum of ``schemas/avro``."""
 
 # Made from schemas/avro by python -m schemas.generate: change the schema, then run that.
 

@@ -1,4 +1,4 @@
-"""Records of gc.snapshot-chain: which snapshots a bucket has and had."""
+"""Records of gc.snapshot-chain: captures and drops of snapshots."""
 
 # Made from schemas/avro by python -m schemas.generate: change the schema, then run that.
 
@@ -9,21 +9,21 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ChainCapture:
-    """Marker of a captured snapshot."""
+    """Marker: a snapshot was captured."""
 
     bucket_id: int
     """objectID of the bucket."""
     snapshot_id: str
     """Id of the snapshot."""
     ordinal: int
-    """Its number among all snapshots that the bucket ever had, from 1."""
+    """Ordinal of the snapshot among all snapshots that the bucket ever had, from 1."""
     txn: int
-    """txn at which it was captured."""
+    """txn at which the snapshot was captured."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChainDrop:
-    """Marker of a snapshot that was dropped."""
+    """Marker: a snapshot was dropped."""
 
     bucket_id: int
     """objectID of the bucket."""
@@ -32,58 +32,60 @@ class ChainDrop:
     txn: int
     """txn at which the dropped snapshot was captured."""
     rows_held_alone: int
-    """Garbage rows of all three tables that this snapshot alone held: 0 means that nothing became free."""
+    """Rows of all three garbage tables that only the dropped snapshot held; 0: the drop made no row reclaimable."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChainedSnapshot:
-    """One snapshot of a bucket's list."""
+    """One snapshot of a bucket."""
 
     snapshot_id: str
     """Id of the snapshot."""
     ordinal: int
-    """Its number among all snapshots that the bucket ever had, from 1."""
+    """Ordinal of the snapshot among all snapshots that the bucket ever had, from 1."""
     txn: int
-    """txn at which it was captured."""
+    """txn at which the snapshot was captured."""
     is_live: bool
-    """Whether it is not dropped."""
+    """Whether the snapshot is not dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChainedBucket:
-    """The live snapshots of a bucket, and how far its list goes."""
+    """The live snapshots of a bucket, and the number of snapshots that it ever had."""
 
     bucket_id: int
     """objectID of the bucket."""
     snapshots: tuple[ChainedSnapshot, ...]
-    """In the order of their ordinals; ordinals that are left out are of dropped ones. An older writer names those,
-    too, as not live.
+    """Live snapshots, by ordinal; a missing ordinal is that of a dropped snapshot. An older writer lists dropped
+    snapshots, too, with is_live false.
     """
     snapshots_ever: int = 0
-    """How many snapshots the bucket ever had; 0 from an older writer: as many as the last one's ordinal says."""
+    """Number of snapshots that the bucket ever had; 0 from an older writer: the ordinal of the last listed snapshot."""
     newest_txn: int = 0
-    """txn at which the newest of those was captured, live or dropped; 0 from an older writer."""
+    """txn at which the bucket's newest snapshot, live or dropped, was captured; 0 from an older writer."""
 
 
 @dataclass(frozen=True, slots=True)
 class FullChain:
-    """The whole chain view, or a part of it: a reader may start at part 1, and has the view with the last part."""
+    """The whole chain view, or one part of it. A reader may start at part 1; the chain view is complete after the
+    last part.
+    """
 
     buckets: tuple[ChainedBucket, ...]
-    """Buckets that ever had a snapshot, in the order of their ids; one may go on in the next part."""
+    """Buckets that ever had a snapshot, by id; a bucket's snapshots may continue in the next part."""
     part: int = 1
-    """Which part of the full chain this is, from 1."""
+    """Number of this part, from 1."""
     parts: int = 1
-    """How many parts the full chain has."""
+    """Number of parts of the full chain."""
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotChainRecord:
-    """One step of a shard's snapshot chain. Topic gc.snapshot-chain, written by metadata; gapless."""
+    """One step of a shard's snapshot chain. Topic gc.snapshot-chain, written by metadata, without gaps."""
 
     version: int
     """Chain version after this record."""
     predecessor_version: int
-    """Chain version before it; equal to version for a full chain."""
+    """Chain version before this record; equal to version for a full chain."""
     body: ChainCapture | ChainDrop | FullChain
-    """What changed."""
+    """The change, or the full chain."""

@@ -20,107 +20,117 @@ from schemas.records.shared import (
 
 @dataclass(frozen=True, slots=True)
 class AcceptLostTail:
-    """The log has lost its newest commands, and a person accepts it: nothing that they may have named is named
-    again. Sent by a person.
+    """Accept that the log has lost its newest commands: the shard skips every txn and chain version that may have
+    been published. Sent by an operator.
     """
 
     offset: int
-    """Offset of this very command: anywhere else it is not meant."""
+    """Offset of this command in the log. A copy at another offset is dead-lettered."""
     expected_txn: int
-    """Last txn of the database that goes on; one that has another was built without the lost commands."""
+    """Last txn of metadata's database. metadata stops if its database has another one: that database was built
+    without the lost commands.
+    """
     expected_log_time_ms: int
-    """Log time of that database, for the same reason."""
+    """Log time of metadata's database, compared like expected_txn."""
     epoch: int
-    """Top bits of new objectIDs from here on."""
+    """Top bits of new objectIDs after this command."""
     txn: int
-    """The shard goes on behind this txn, which nobody has seen one above."""
+    """The next command gets the txn after this one. No published txn is higher."""
     chain_version: int
-    """Chain version of the whole chain that is written now; nobody has seen one above."""
+    """Chain version of the full chain that metadata publishes with this command. Every published chain version is
+    lower.
+    """
     reason: str = ""
-    """Why, for people."""
+    """Reason, as free text."""
 
 
 @dataclass(frozen=True, slots=True)
 class BreakerLimits:
-    """How much of a bucket may be claimed within an hour of log time: a share of what it had when the hour began, or
-    the floor if that is more.
+    """How much of a bucket may be claimed within an hour of log time: a share of the bucket's size at the hour's
+    beginning, or the floor, whichever is larger.
     """
 
     share_percent: int
-    """Percent of the bytes, and of the keys and directories, live and deleted; 0 for no limit at all."""
+    """Percent of the bucket's bytes, and of its keys and directories, live and deleted; 0: no limit."""
     floor_bytes: int
-    """Bytes that may always be claimed."""
+    """Bytes that may be claimed in each hour, however small the share is."""
     floor_versions: int
-    """Versions that may always be claimed."""
+    """Versions that may be claimed in each hour, however small the share is."""
 
 
 @dataclass(frozen=True, slots=True)
 class CaptureSnapshot:
-    """Capture a snapshot at one txn: its checkpoint, its list entry and its chain marker. Sent by snapshots."""
+    """Capture a snapshot: create its snapshot checkpoint, its list entry and its chain marker at one txn. Sent by
+    snapshots.
+    """
 
     volume: str
     """Name of the volume."""
     bucket: str
     """Name of the bucket."""
     snapshot_id: str
-    """Id that snapshots has given it."""
+    """Id of the snapshot, chosen by snapshots."""
     user: str = ""
-    """User who asked for it, whose right metadata checks; empty when a retention policy asked."""
+    """User who requested the snapshot, and whose right metadata checks; empty when a retention policy requested it."""
     requested_ms: int = 0
-    """Log time of the request: one that is applied too long after it is refused. 0: not known, never refused."""
+    """Log time of the request; metadata refuses a capture that is applied more than a day away from it. 0: not
+    known, never refused.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimRows:
-    """Move rows that nobody holds out of reach. Sent by key_deletion."""
+    """Claim rows that no snapshot holds. A claimed version moves to reclaimTable; a rename entry or a directory row
+    is removed. Sent by key_deletion.
+    """
 
     task: int
     """The sender's number for this batch, returned in the answer."""
     chain_version: int
-    """Chain version of the view with which the sender judged."""
+    """Chain version of the chain view with which the sender judged."""
     rows: tuple[RowNames, ...]
     """Rows to claim."""
     first_judge_version: int = 0
-    """The oldest chain version with which streaming judged any of them; 0 when it is not known."""
+    """Oldest chain version with which streaming judged one of the rows; 0 when it is not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeysDeleted:
-    """What DeleteKeys has done: how many keys it deleted, and the places in the command of those that it left."""
+    """Result of DeleteKeys. Indexes count the keys of the command, from 0."""
 
     deleted: int
-    """How many keys were deleted."""
+    """Number of deleted keys."""
     not_found: tuple[int, ...]
-    """Places, from 0, of the keys that DeleteKey would have refused with KEY_NOT_FOUND."""
+    """Indexes of the keys that DeleteKey would have refused with KEY_NOT_FOUND."""
     not_empty: tuple[int, ...]
-    """Places of those that it would have refused with DIRECTORY_NOT_EMPTY."""
+    """Indexes of the keys that DeleteKey would have refused with DIRECTORY_NOT_EMPTY."""
 
 
 @dataclass(frozen=True, slots=True)
 class CreateBucket:
-    """Make a bucket."""
+    """Create a bucket."""
 
     volume: str
     """Name of the volume."""
     bucket: str
     """Name of the bucket."""
     layout: BucketLayout
-    """How the bucket names what it holds."""
+    """Layout of the bucket."""
 
 
 @dataclass(frozen=True, slots=True)
 class CreateVolume:
-    """Make a volume in the partition's shard."""
+    """Create a volume in the partition's shard."""
 
     volume: str
     """Name of the volume."""
     owner: str = ""
-    """User who owns it."""
+    """User who owns the volume."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteBucket:
-    """Remove an empty bucket without snapshots."""
+    """Delete an empty bucket without snapshots."""
 
     volume: str
     """Name of the volume."""
@@ -139,12 +149,12 @@ class DeleteDirectory:
     directory: str
     """Path of the directory."""
     is_recursive: bool = True
-    """Whether what is below goes too; otherwise a directory with children is refused."""
+    """True: everything below the directory is deleted, too. False: a directory with children is refused."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteKey:
-    """Delete a key; in a tree also an empty directory."""
+    """Delete a key, or in a tree an empty directory."""
 
     volume: str
     """Name of the volume."""
@@ -156,8 +166,8 @@ class DeleteKey:
 
 @dataclass(frozen=True, slots=True)
 class DeleteKeys:
-    """Delete many keys of a bucket at once, each as DeleteKey does; what cannot be deleted is left, and the answer
-    says what.
+    """Delete many keys of a bucket, each as DeleteKey does. A key that cannot be deleted does not stop the others,
+    and the answer names it.
     """
 
     volume: str
@@ -170,7 +180,7 @@ class DeleteKeys:
 
 @dataclass(frozen=True, slots=True)
 class DeleteVolume:
-    """Remove an empty volume."""
+    """Delete an empty volume."""
 
     volume: str
     """Name of the volume."""
@@ -181,7 +191,7 @@ class DropSnapshot:
     """Drop a snapshot from its bucket's list at one txn. Sent by snapshots."""
 
     snapshot_id: str
-    """Id of the snapshot; one that was never captured is answered as dropped."""
+    """Id of the snapshot. A snapshot that was never captured is answered like a dropped one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,9 +205,9 @@ class ExpandDirectory:
     death: int
     """Death of the row to expand."""
     max_entries: int
-    """Most children to move."""
+    """Maximum children to move."""
     max_bytes: int
-    """Most serialized bytes of children to move; one child always fits."""
+    """Maximum serialized bytes of the moved children; one child is always allowed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +217,7 @@ class FinishRows:
     task: int
     """The sender's number for this batch, returned in the answer."""
     rows: tuple[RowNames, ...]
-    """Rows to finish."""
+    """Rows to remove."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,12 +225,12 @@ class GrantContainer:
     """Use a new container for the blocks of later puts. Sent by mock_scm."""
 
     container_id: int
-    """The container; one that is not above the present one is ignored."""
+    """Id of the container; ignored unless it is above the present one."""
 
 
 @dataclass(frozen=True, slots=True)
 class MakeDirectory:
-    """Make a directory and its missing parents; an existing one is left as it is."""
+    """Create a directory and its missing parents. An existing directory is left unchanged."""
 
     volume: str
     """Name of the volume."""
@@ -232,15 +242,15 @@ class MakeDirectory:
 
 @dataclass(frozen=True, slots=True)
 class PublishFullChain:
-    """Write a full-chain record, at which a reader of the chain may start. Sent by a person."""
+    """Publish a full chain, at which a reader of the chain may start. Sent by an operator."""
 
     reason: str = ""
-    """Why, for people."""
+    """Reason, as free text."""
 
 
 @dataclass(frozen=True, slots=True)
 class PutKey:
-    """Commit a key, new or over an older version."""
+    """Commit a version of a key, new or in place of an older version."""
 
     volume: str
     """Name of the volume."""
@@ -249,26 +259,28 @@ class PutKey:
     key: str
     """Path of the key in the bucket."""
     size_bytes: int
-    """Size of the version; 0 has no blocks."""
+    """Size of the version; a version of 0 bytes has no blocks."""
     tag: str = ""
-    """The client's word for this version, kept with it and shown in listings."""
+    """The client's label for this version, kept with it and shown in listings. It is not a snapshot tag."""
     block_size_bytes: int = 268435456
     """Size of a full block."""
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveDirectories:
-    """Remove the rows of expanded, childless directories that nobody holds. Sent by directory_deletion."""
+    """Remove the rows of deleted directories that are expanded, have no child rows and are held by no snapshot. Sent
+    by directory_deletion.
+    """
 
     chain_version: int
-    """Chain version of the view with which the sender judged."""
+    """Chain version of the chain view with which the sender judged."""
     rows: tuple[RowName, ...]
     """Rows to remove."""
 
 
 @dataclass(frozen=True, slots=True)
 class RenameDirectory:
-    """Give a directory another path."""
+    """Change the path of a directory."""
 
     volume: str
     """Name of the volume."""
@@ -277,12 +289,12 @@ class RenameDirectory:
     source: str
     """Present path."""
     target: str
-    """New path; an existing directory means into that directory."""
+    """New path; if it is an existing directory, the renamed one moves into it."""
 
 
 @dataclass(frozen=True, slots=True)
 class RenameKey:
-    """Give a key (or, in a tree, a directory) another path."""
+    """Change the path of a key, or in a tree of a directory."""
 
     volume: str
     """Name of the volume."""
@@ -291,43 +303,43 @@ class RenameKey:
     source: str
     """Present path."""
     target: str
-    """New path; in a tree an existing directory means into that directory."""
+    """New path; in a tree, if it is an existing directory, the renamed object moves into it."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequeueOrphans:
-    """Give blocks that an audit has found orphaned a garbage row each, so that they are judged, claimed and deleted
-    as all others; as a whole or not at all. Sent by audit.
+    """Give a garbage row to each run of blocks that an audit found orphaned, so that the run is judged, claimed and
+    deleted like any other; all runs or none. Sent by audit.
     """
 
     bucket_id: int
-    """objectID of the bucket for which the block store keeps them."""
+    """objectID of the bucket to which the blocks belong in the block store."""
     audited_txn: int
-    """What metadata had applied when the audit looked; blocks that were written later are refused."""
+    """Last txn that metadata had applied at the audit; blocks of later txns are refused."""
     blocks: tuple[BlockRun, ...]
     """The orphaned runs, at most 200."""
     max_rows: int
-    """Versions of the shard that may be looked through for one that refers to them; in a shard with more nothing is
-    done.
+    """Maximum versions of the shard to search for an owner of the blocks; in a shard with more versions nothing is
+    changed.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class ResetBreaker:
-    """Resume collection where the breaker has tripped. The hour begins again, and waiting rows may be claimed beyond
-    the limits. The bucket's owner or an administrator sends it; only an administrator may where an administrator set
-    the limits, or where figures and rows disagree.
+    """Resume claims where the breaker has tripped. A new hour begins, and the rows that wait may be claimed beyond
+    its limits. Sent by the bucket's owner or an administrator; by an administrator only, if an administrator set the
+    limits or if figures and rows disagree.
     """
 
     volume: str
-    """Volume; empty for every bucket of the shard, which is for administrators."""
+    """Name of the volume; empty: every bucket of the shard, for administrators only."""
     bucket: str
-    """Bucket; empty likewise."""
+    """Name of the bucket; empty with an empty volume."""
     reason: str
-    """Why, for people."""
+    """Reason, as free text."""
     bucket_id: int = 0
-    """Id of one bucket where several had this name, as a deleted one; 0 for the bucket of the name and the suspended
-    ones before it.
+    """objectID of one bucket that has or had this name; 0: the live bucket of this name, and deleted ones whose
+    claims are suspended.
     """
 
 
@@ -336,7 +348,7 @@ class RollbackPage:
     """Carry out one page of a rollback; the first one sets the fence. Sent by snapshots."""
 
     rollback_id: str
-    """Names the rollback."""
+    """Id of the rollback."""
     bucket_id: int
     """objectID of the bucket."""
     snapshot_id: str
@@ -344,159 +356,162 @@ class RollbackPage:
     page: int
     """Number of the page, from 1."""
     max_entries: int
-    """Rows that the page may look at."""
+    """Maximum rows that the page reads."""
 
 
 @dataclass(frozen=True, slots=True)
 class SetCollection:
-    """Set the collection state of one bucket, or of all of a shard. The bucket's owner or an administrator sends it;
-    only an administrator may undo what an administrator has set.
+    """Set the collection state of one bucket, or of the whole shard. Sent by the bucket's owner or an administrator.
+    A state other than RUNNING that an administrator has set can be changed by an administrator only.
     """
 
     volume: str
-    """Volume; empty for all of the shard, which is for administrators."""
+    """Name of the volume; empty: the whole shard, for administrators only."""
     bucket: str
-    """Bucket; empty for all of the shard."""
+    """Name of the bucket; empty with an empty volume."""
     state: CollectionState
-    """RUNNING, SHADOW or PAUSED; TRIPPED is for the breaker alone, STOPPED for StopClaims."""
+    """RUNNING, SHADOW or PAUSED. Only the breaker sets TRIPPED, and only StopClaims sets STOPPED."""
     reason: str
-    """Why, for people."""
+    """Reason, as free text."""
     ends_stop: bool = False
-    """Whether stopped claims are resumed, too; for all of the shard alone."""
+    """Whether claims that StopClaims has stopped are resumed, too; only for the whole shard."""
     bucket_id: int = 0
-    """Id of one bucket where several had this name, as a deleted one; 0 for the bucket of the name and the suspended
-    ones before it.
+    """objectID of one bucket that has or had this name; 0: the live bucket of this name, and deleted ones whose
+    claims are suspended.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class SetFeatureLevel:
-    """Raise the shard's feature level: an upgrade is final. Sent by an operator when every part runs the newer
-    program.
+    """Raise the shard's feature level, which is never lowered. Sent by an operator when every part of the plane runs
+    the newer program.
     """
 
     level: int
     """The new level."""
     confirmation: str
-    """"feature level N is final", with the level as N: another text is dead-lettered, since no older program can go
-    on with the shard.
+    """"feature level N is final", where N is the level. A command with another text is dead-lettered, because no
+    older program can run the shard afterwards.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class SetSecret:
-    """Set, change or remove the secret that a user or service signs commands with. Administrators send it."""
+    """Set, change or remove the secret with which a user or a service signs commands. Sent by administrators."""
 
     name: str
-    """Who signs: a user or a service."""
+    """Name of the user or service."""
     role: SecretRole
-    """What it is."""
+    """Role of the user or service."""
     secret: bytes = field(repr=False)
-    """Key of the signatures, 16 to 128 bytes; empty: the name may sign no more. The one before it stays good until
-    the same secret is set again.
+    """Key of the signatures, 16 to 128 bytes; empty: the name may not sign any more. The previous secret stays valid
+    until the same secret is set again.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class StopClaims:
-    """Suspend every claim and every removal of directory rows until a person resumes them, whatever the collection
-    states are. Sent by snapshots when its chain is corrupted.
+    """Stop every claim and every removal of directory rows, whatever the collection states are, until an operator
+    resumes them. Sent by snapshots when its chain is corrupted.
     """
 
     reason: str
-    """Why, for people."""
+    """Reason, as free text."""
 
 
 @dataclass(frozen=True, slots=True)
 class SweepPage:
-    """Send a page of a garbage range's rows through the judges again. Sent by key_deletion."""
+    """Send one page of a garbage range's rows to the judges again. Sent by key_deletion."""
 
     sweep_id: int
     """The sender's number for this sweep."""
     page: int
     """Number of the page, from 1."""
     bucket_id: int
-    """objectID of the bucket; 0 means every bucket."""
+    """objectID of the bucket; 0: every bucket."""
     after_death: int
     """Only rows that died after this txn."""
     until_death: int
-    """Only rows that died at or before this txn; 0 means no end."""
+    """Only rows that died at or before this txn; 0: no limit."""
     after_birth: int
     """Only rows born after this txn."""
     until_birth: int
-    """Only rows born at or before this txn; 0 means no end."""
+    """Only rows born at or before this txn; 0: no limit."""
     start_table: int
-    """Where the page starts: 0 deletedTable, 1 deletedDirectoryTable, 2 snapshotRenamedTable, 3 reclaimTable."""
+    """Table at which the page starts: 0 deletedTable, 1 deletedDirectoryTable, 2 snapshotRenamedTable, 3
+    reclaimTable.
+    """
     start_key: bytes
-    """First key of the page in that table; empty at its begin."""
+    """First key of the page in that table; empty: the first key of the range."""
     max_rows: int
-    """Most rows of a page."""
+    """Maximum rows of the page."""
     max_bytes: int
-    """Most serialized bytes of a page; one row always fits."""
+    """Maximum serialized bytes of the page; one row is always allowed."""
     with_claimed: bool = True
-    """Whether it goes through reclaimTable too."""
+    """Whether the sweep reads reclaimTable, too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Undelete:
-    """Bring a deleted version or directory back, with its blocks, unless it is claimed already."""
+    """Undo the deletion of a version or directory that is not claimed yet. The object keeps its blocks."""
 
     volume: str
     """Name of the volume."""
     bucket: str
     """Name of the bucket."""
     path: str
-    """Where it goes: its own path or another one. Missing parent directories are made."""
+    """Path for the object: its own path or another one. Missing parent directories are created."""
     kind: DeletedKind
-    """KEY, or DIRECTORY for one with all that is below it."""
+    """KEY, or DIRECTORY for a directory with everything below it."""
     object_id: int
     """objectID of the deleted version or directory."""
     birth: int
-    """Its birth: the txn that committed the version; of a directory, the txn that made it."""
+    """Birth of the object: the txn that committed the version, or that created the directory."""
     death: int
-    """txn of its deletion."""
+    """txn of the deletion."""
 
 
 @dataclass(frozen=True, slots=True)
 class SetBreaker:
-    """Set how much of one bucket, or of each bucket of a shard, may be claimed within an hour. The bucket's owner or
-    an administrator sends it; of both limits the smaller one counts.
+    """Set how much of one bucket, or of each bucket of a shard, may be claimed within an hour. Sent by the bucket's
+    owner or an administrator. An owner's limits apply beside the shard's, and the lower ones count; an
+    administrator's limits replace the shard's.
     """
 
     volume: str
-    """Volume; empty for each bucket that has no limits of its own, which is for administrators."""
+    """Name of the volume; empty: the limits of the shard, for administrators only."""
     bucket: str
-    """Bucket; empty likewise."""
+    """Name of the bucket; empty with an empty volume."""
     limits: BreakerLimits | None
-    """The limits, from the bucket's next hour on; null for none of its own."""
+    """The limits, from the bucket's next hour on; null removes them."""
     bucket_id: int = 0
-    """Id of one bucket where several had this name, as a deleted one; 0 for the bucket of the name and the suspended
-    ones before it.
+    """objectID of one bucket that has or had this name; 0: the live bucket of this name, and deleted ones whose
+    claims are suspended.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """What a client may want to know of a command that changed the namespace."""
+    """Facts about a change of the namespace, for the client."""
 
     object_id: int
-    """objectID of what was made or changed; 0 where there is none."""
+    """objectID of the created or changed object; 0 when there is none."""
     blocks: BlockRun | None = None
-    """Blocks of the version that a put committed."""
+    """Blocks of the version that a put committed; null when there are none."""
     keys: KeysDeleted | None = None
-    """Of DeleteKeys alone: which keys it deleted."""
+    """Result of DeleteKeys; null for other commands."""
 
 
 @dataclass(frozen=True, slots=True)
 class MetadataCommand:
-    """Something to do for the metadata service. Topic metadata.commands, one partition a shard."""
+    """A command to metadata. Topic metadata.commands, one partition per shard."""
 
     shard: int
-    """Shard that the sender means; must be the partition."""
+    """Shard of the command; must be the number of the partition."""
     client_id: str
-    """Who asks: new with each start of a client; empty when nothing is to be remembered."""
+    """Id of the client, a new one at each start of the client; empty: a repeat of the command is not recognized."""
     number: int
-    """The client's count of its commands, rising; 0 when nothing is to be remembered."""
+    """Number of the command, rising with each command of the client; 0 with an empty client_id."""
     body: (
         CreateVolume
         | DeleteVolume
@@ -530,18 +545,19 @@ class MetadataCommand:
         | DeleteKeys
         | SetFeatureLevel
     )
-    """What to do."""
+    """The command."""
     sender: str = ""
-    """Service that sends an internal command; empty for a client."""
+    """Service that sends an internal command; empty for a command of a client."""
     wants_reply: bool = True
-    """Whether an answer goes to metadata.replies; an undelete is always answered."""
+    """Whether an answer is sent to metadata.replies; an undelete is always answered."""
     user: str = ""
-    """User who sends it; empty for a service."""
+    """User who sends the command; empty for a service."""
     issued_at_ms: int = 0
-    """When a user signed it, by the clock of the client; 0 for a service."""
+    """Time at which the user signed the command, by the client's clock; 0 for a service."""
     signature: str = ""
-    """HMAC-SHA256 of all before it, in hexadecimal letters, by the secret of the user or else of the sender; empty
-    when not signed. Stays the last field.
+    """HMAC-SHA256, in hexadecimal digits, over the name of the topic and the message up to this field, with the
+    secret of the user or, without a user, of the sender; empty when the command is not signed. Must stay the last
+    field.
     """
 
 
@@ -556,8 +572,8 @@ class MetadataReply:
     txn: int
     """txn at which the command was applied; 0 when it was refused."""
     error: str = ""
-    """Ozone's code of the refusal; empty on success."""
+    """Code of the refusal, Ozone's where Ozone has one; empty on success."""
     message: str = ""
-    """The refusal in words."""
+    """Text of the refusal; empty on success."""
     committed: Committed | None = None
-    """Facts about what was committed."""
+    """Facts about the change; null when there are none."""

@@ -1,4 +1,4 @@
-"""Records of dead-letters: messages that nobody could apply."""
+"""Records of dead-letters: messages that could not be read or applied."""
 
 # Made from schemas/avro by python -m schemas.generate: change the schema, then run that.
 
@@ -12,36 +12,34 @@ class MessageHeader:
     """One header of a message."""
 
     name: str
-    """Its name; several headers may have the same."""
+    """Name of the header; several headers may have the same name."""
     value: bytes
-    """Its value; empty when it has none."""
+    """Value of the header; empty when there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A message that could not be read or applied, as it came. Topic dead-letters."""
+    """A message that could not be read or applied, with its original bytes. Topic dead-letters."""
 
     service: str
-    """Who could not read or apply it."""
+    """Service that could not read or apply the message."""
     topic: str
-    """Where it came from."""
+    """Topic of the original message."""
     partition: int
-    """Where it came from."""
+    """Partition of the original message."""
     offset: int
-    """Where it came from."""
+    """Offset of the original message."""
     error: str
     """Kind of the error."""
     message: str
-    """The error in words."""
-    fingerprint: bytes
-    """Header avro-fingerprint; empty when there was none."""
+    """Text of the error."""
     value: bytes
-    """The original bytes; the first of them when there are more than a letter carries."""
+    """Original bytes; only the first ones if there are more than a letter may hold."""
     size_bytes: int
-    """How many bytes the original has: more than value holds when it was cut."""
+    """Size of the original message; larger than value if value was cut."""
     key: bytes
-    """The original key; empty when there was none."""
+    """Original key; empty when there was none."""
     headers: tuple[MessageHeader, ...]
-    """The original headers, in their order; none when they are more than a letter carries, which the message then
-    says.
+    """Original headers, in their order; none if they are larger than a letter may hold, which the field message then
+    reports.
     """

@@ -1,4 +1,4 @@
-"""Records on a deletion's way through the judges: gc.deleted-entries, gc.purge-*, gc.sweep-results."""
+"""Records between the judges: gc.deleted-entries, gc.purge-*, gc.sweep-results."""
 
 # Made from schemas/avro by python -m schemas.generate: change the schema, then run that.
 
@@ -11,28 +11,32 @@ from schemas.records.shared import Barrier, RowNames
 
 @dataclass(frozen=True, slots=True)
 class DeletedEntries:
-    """What left the active namespace, or what a sweep looks at again. Snapshots may still hold it: candidates for
-    reclaiming, not an order. Topic gc.deleted-entries, written by metadata, read by streaming.
+    """Rows that left the active namespace, or that a sweep sends again. Snapshots may still hold them: the rows are
+    candidates for reclaiming. Topic gc.deleted-entries, written by metadata, read by streaming.
     """
 
     chain_version: int
-    """The shard's chain version when this was sent; no judge may know less."""
+    """The shard's chain version when this message was sent; a judge needs a chain view of at least this version."""
     rows: RowNames
     """The rows, all of one garbage table."""
     snapshots_before_death: tuple[int, ...]
-    """Of each row how many snapshots its bucket had ever had at the death: the index into the chain view."""
+    """For each row, the number of snapshots that its bucket had ever had at the death: the index into the chain
+    view.
+    """
     sweep_id: int = 0
-    """Sweep that sent these again; 0 when the deletions themselves did."""
+    """Sweep that sends the rows again; 0 for rows of a deletion."""
     sweep_page: int = 0
-    """Page of that sweep."""
+    """Page of the sweep."""
     barrier: Barrier | None = None
-    """When present, there are no rows: pass this on behind all before it."""
+    """When present, there are no rows, and the reader forwards the barrier behind the results of all messages before
+    it.
+    """
     sweep_txn: int = 0
-    """txn at which that page was sent. A page that is requested twice is sent at two txns; an answer that metadata
-    repeats has the same one.
+    """txn at which the page was sent. Two requests for the same page have two txns; a repeated answer to one request
+    has the same one.
     """
     sweep_part: int = 0
-    """Which message of that page this is, from 0."""
+    """Number of this message within the page, from 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +48,15 @@ class JudgedDirectory:
     object_id: int
     """objectID of the directory."""
     birth: int
-    """txn that made the directory."""
+    """txn that created the directory."""
     death: int
-    """txn that deleted it."""
+    """txn that deleted the directory."""
     snapshots_before_death: int
-    """The index into the chain view."""
+    """Number of snapshots that the bucket had ever had at the death: the index into the chain view."""
     is_reclaimable: bool
-    """Whether no live snapshot holds the directory: decides only when its emptied row goes."""
+    """Whether no live snapshot holds the directory. Decides only when the row is removed: the directory is expanded
+    in any case.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,64 +66,66 @@ class PurgeKeys:
     """
 
     chain_version: int
-    """Chain version of the view that judged; the next judge waits until it has it."""
+    """Chain version of the chain view that judged; the next judge waits until its own view has reached it."""
     rows: RowNames
     """The rows."""
     snapshots_before_death: tuple[int, ...]
-    """For each row the index into the chain view."""
+    """For each row, the number of snapshots that its bucket had ever had at the death: the index into the chain
+    view.
+    """
     barrier: Barrier | None = None
-    """When present, pass this on behind all before it."""
+    """When present, the reader forwards the barrier behind the results of all messages before it."""
     is_sweep: bool = False
-    """Sent again by a sweep rather than by the deletions themselves."""
+    """Whether a sweep sent the rows again."""
 
 
 @dataclass(frozen=True, slots=True)
 class SweptParts:
-    """Messages of a sweep's page, by columns. A txn and a number name a message for ever, however often it is sent
-    or judged.
+    """Messages of a sweep's page, in columns: all three lists have the same length. The txn and the number identify
+    a message permanently, however often it is sent or judged.
     """
 
     txns: tuple[int, ...]
-    """Of each the txn at which it was sent."""
+    """For each message, the txn at which it was sent."""
     numbers: tuple[int, ...]
-    """Of each which message of the page it is, from 0."""
+    """For each message, its number within the page, from 0."""
     rows: tuple[int, ...]
-    """Of each how many rows it has."""
+    """For each message, its number of rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class DirectoryVerdict:
-    """Deleted directories with their verdicts: each is to be expanded. Topic gc.purge-directories, written by
-    streaming, read by directory_deletion.
+    """Deleted directories with their verdicts, to be expanded. Topic gc.purge-directories, written by streaming,
+    read by directory_deletion.
     """
 
     chain_version: int
-    """Chain version of the view that judged; the next judge waits until it has it."""
+    """Chain version of the chain view that judged; the next judge waits until its own view has reached it."""
     directories: tuple[JudgedDirectory, ...]
     """The directories."""
     barrier: Barrier | None = None
-    """When present, pass this on behind all before it."""
+    """When present, the reader forwards the barrier behind the results of all messages before it."""
 
 
 @dataclass(frozen=True, slots=True)
 class SweepResult:
-    """Verdicts over a part of a sweep's page. Topic gc.sweep-results, written by streaming, read by key_deletion."""
+    """Verdicts on one part of a sweep's page. Topic gc.sweep-results, written by streaming, read by key_deletion."""
 
     sweep_id: int
     """The sweep."""
     sweep_page: int
-    """Its page."""
+    """Page of the sweep."""
     first_offset: int
-    """0 by now, and read by nobody: parts names what was judged."""
+    """Always 0 and never read: parts names the judged messages."""
     judged_rows: int
-    """0 by now, and read by nobody: parts names what was judged."""
+    """Always 0 and never read: parts names the judged messages."""
     reclaimable_rows: int
-    """Those of deletedTable and snapshotRenamedTable that nobody holds."""
+    """Judged rows of deletedTable and snapshotRenamedTable that no snapshot holds."""
     reclaimable_directories: int
-    """Those of deletedDirectoryTable that nobody holds."""
+    """Judged rows of deletedDirectoryTable that no snapshot holds."""
     chain_version: int
-    """Chain version of the view that judged."""
+    """Chain version of the chain view that judged."""
     barrier: Barrier | None = None
-    """When present, pass this on behind all before it."""
+    """When present, the reader forwards the barrier behind the results of all messages before it."""
     parts: SweptParts | None = None
-    """Which messages of the page were judged, each once."""
+    """Judged messages of the page, each once."""

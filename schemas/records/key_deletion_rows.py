@@ -1,4 +1,4 @@
-"""Rows that key_deletion keeps."""
+"""Rows in the tables of key_deletion."""
 
 # Made from schemas/avro by python -m schemas.generate: change the schema, then run that.
 
@@ -14,54 +14,56 @@ from schemas.records.shared import BlockGroups, RowNames
 
 @dataclass(frozen=True, slots=True)
 class ChainRow:
-    """chainTable: a marker of the chain, or the result of a part of it."""
+    """chainTable: a part of the chain as the service stores it."""
 
     record: SnapshotChainRecord
-    """The marker."""
+    """A marker, or a full chain with one bucket or with none."""
 
 
 @dataclass(frozen=True, slots=True)
 class GarbageRangeRow:
-    """garbageRangeTable: the garbage range of one live snapshot. It is clean when sweepTable has no sweep of it."""
+    """garbageRangeTable: the garbage range of one live snapshot. The range is clean when sweepTable has no sweep of
+    it.
+    """
 
     snapshot_id: str
     """Id of the snapshot."""
     bucket_id: int
     """objectID of the bucket."""
     reset_version: int
-    """Chain version of the last change that concerns this range: the version that its flags are valid for."""
+    """Chain version of the last change that concerns this range; the clean flags are valid for this version."""
     attempt: int
-    """Sweeps that have found something since the last change."""
+    """Number of sweeps since the last change that found reclaimable rows or unexpanded directories."""
 
 
 @dataclass(frozen=True, slots=True)
 class KnownCollectionsRow:
-    """collectionTable of the services that follow metadata: the collection states that they know."""
+    """collectionTable of the services that follow metadata: the collection states that the service knows."""
 
     states: tuple[BucketCollection, ...]
-    """Each bucket for which it does not simply run."""
+    """States other than RUNNING, of buckets and of the shard."""
     heard_txn: int
-    """txn of the newest change received; an older one is a repeat."""
+    """txn of the newest change received; an older change is a duplicate."""
     complete_txn: int
-    """Up to which txn no change was missed."""
+    """txn up to which no change was missed."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenSweepPage:
-    """A page of a sweep of which not every row was judged yet."""
+    """A page of a sweep with rows that are not judged yet."""
 
     page: int
-    """Its number, from 1."""
+    """Number of the page, from 1."""
     start_table: int
-    """Where it starts: the sweep goes back to here when no answer comes."""
+    """Table at which the page starts; the sweep returns to it when no answer arrives in time."""
     start_key: bytes
-    """First key of it in that table."""
+    """First key of the page in that table."""
     sent_txn: int
-    """txn at which it was sent; 0 until metadata has answered, which only the newest page may wait for."""
+    """txn at which the page was sent; 0 until metadata has answered. Only the newest page may be unanswered."""
     sent_rows: int
-    """Rows that went out in it; 0 until metadata has answered."""
+    """Rows sent in the page; 0 until metadata has answered."""
     judged: SweptParts
-    """The messages of it that were judged, each once."""
+    """Judged messages of the page, each once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,35 +73,35 @@ class TaskRow:
     state: str
     """CLAIMING, DELETING, FAILED (in back-off) or FINISHING."""
     attempt: int
-    """Tries of the present step, from 1."""
+    """Number of the try of the present step, from 1."""
     due_ms: int
-    """When to try again unless an answer comes; 0 until the end of the unit of work sets it, 1 when it need not
-    wait.
-    """
+    """Time of the next try if no answer arrives before; 0 until the end of the unit of work sets it; 1: at once."""
     chain_version: int
-    """Chain version with which it was judged."""
+    """Chain version with which key_deletion judged the rows."""
     rows: tuple[RowNames, ...]
     """The rows, while claiming and finishing."""
     groups: BlockGroups
     """The groups, while deleting."""
     first_judge_version: int = 0
-    """The oldest chain version with which streaming judged any of them; 0 when it is not known."""
+    """Oldest chain version with which streaming judged one of the rows; 0 when it is not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class WaitingPurge:
-    """waitingTable: a purge request that this judge may not yet decide, or has no room for."""
+    """waitingTable: a purge request that waits for a chain version, for the undo window or for room."""
 
     chain_version: int
-    """Chain version that it needs."""
+    """Chain version that the chain view must have reached."""
     rows: RowNames
     """The rows."""
     snapshots_before_death: tuple[int, ...]
-    """For each row the index into the chain view."""
+    """For each row, the number of snapshots that its bucket had ever had at the death: the index into the chain
+    view.
+    """
     due_ms: int = 0
-    """When the undo window of its rows ends; 0 when that is not set, or they need not wait."""
+    """Time at which the undo window of the rows ends; 0 when it is not set or the rows need not wait."""
     is_sweep: bool = False
-    """Sent again by a sweep: it waits in a queue of its own."""
+    """Whether a sweep sent the rows again; such requests wait in a queue of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,40 +109,42 @@ class SweepRow:
     """sweepTable: a sweep, queued or in progress."""
 
     sweep_id: int
-    """Its number; 0 while it is queued."""
+    """Number of the sweep; 0 while it is queued."""
     snapshot_id: str
-    """Snapshot whose garbage range it sweeps; empty for the active range of the bucket."""
+    """Snapshot whose garbage range is swept; empty: the range of the active namespace."""
     bucket_id: int
-    """objectID of the bucket."""
+    """objectID of the bucket; 0: every bucket."""
     after_death: int
-    """From the command."""
+    """As in SweepPage."""
     until_death: int
-    """From the command."""
+    """As in SweepPage."""
     after_birth: int
-    """From the command."""
+    """As in SweepPage."""
     until_birth: int
-    """From the command."""
+    """As in SweepPage."""
     page: int
-    """Newest page that was asked for, from 1; 0 before the first one."""
+    """Number of the newest requested page, from 1; 0 before the first request."""
     next_table: int
-    """Where the newest page starts; once metadata has answered, the next one."""
+    """Table at which the newest page starts; the next page's once metadata has answered."""
     next_key: bytes
-    """Where the newest page starts; once metadata has answered, the next one."""
+    """Key at which the newest page starts; the next page's once metadata has answered."""
     open_pages: tuple[OpenSweepPage, ...]
-    """Pages that are not judged to their end, oldest first."""
+    """Pages with rows that are not judged yet, oldest first."""
     reclaimable_rows: int
-    """Found so far, over all pages."""
+    """Reclaimable rows found so far, over all pages."""
     unexpanded_directories: int
-    """Found so far, over all pages."""
+    """Unexpanded directories found so far, over all pages."""
     turn: int
-    """When it had its turn to ask for a page, in the order of turns; 0 while it is queued."""
+    """Place in the order in which sweeps request pages: the lowest is next. 0 while the sweep is queued."""
     is_inherited: bool
-    """Whether it came from the range of a dropped snapshot: no sweep of this range waits for it, and it for none."""
+    """Whether the sweep came from the range of a dropped snapshot: it does not wait for other sweeps of this range,
+    and they do not wait for it.
+    """
     pause_ms: int
-    """How long after this unit of work it is due; -1 for no such time. With neither this nor due_ms a queued sweep
-    is suspended until the collection state allows more.
+    """Time from the end of this unit of work until the sweep is due; -1: not set. A queued sweep with neither
+    pause_ms nor due_ms is suspended until the collection state allows claims.
     """
     due_ms: int
-    """When it is to begin, or to ask again unless an answer comes; 0 for no such time."""
+    """Time at which the sweep begins, or requests a page again if no answer arrives before; 0: not set."""
     times_late: int
-    """How often its answers did not come in time: each time it waits twice as long for the next ones."""
+    """How often the answers were late; each time doubles the next waiting time, up to a limit."""

@@ -11,9 +11,7 @@ from schemas.records.shared import BlockGroups
 
 @dataclass(frozen=True, slots=True)
 class ClaimFacts:
-    """Why rows could be claimed, and who asked: the same for all rows of a claim that lie between the same two
-    snapshots.
-    """
+    """Facts that justify the claim of rows. All rows of one claim between the same two snapshots share them."""
 
     claim_txn: int
     """txn of the claim."""
@@ -23,35 +21,33 @@ class ClaimFacts:
     """The shard's chain version at the claim."""
     previous_txn: int
     """txn of the bucket's newest snapshot, among those live at the claim, that was captured before the death; 0 for
-    none. No snapshot held the version if its birth is greater.
+    none. No snapshot held the version if its birth is greater than this.
     """
     next_txn: int
     """txn of the bucket's oldest snapshot, among those live at the claim, that was captured after the birth; 0 for
-    none. No snapshot held the version if this is 0 or not less than its death.
+    none. No snapshot held the version if this is 0, or not less than its death.
     """
     task: int
-    """key_deletion's number for the batch of rows that it asked for."""
+    """key_deletion's number for the batch of rows."""
     first_judge_version: int
-    """Chain version with which streaming judged; of several verdicts in one batch the oldest; 0 when it is not
-    known.
-    """
+    """Oldest chain version with which streaming judged one of the rows of the batch; 0 when it is not known."""
     second_judge_version: int
     """Chain version with which key_deletion judged."""
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerRows:
-    """Versions that were freed, and why that was safe: one message for each command that finished any. Topic
-    gc.ledger, written by metadata, read by clients; nothing in it ever changes.
+    """Freed versions, with the facts that justify their claims: one message for each command that finished any.
+    Topic gc.ledger, written by metadata, read by clients. A message is never changed.
     """
 
     finish_txn: int
     """txn that removed the rows, after the storage container manager had confirmed their blocks."""
     finish_time_ms: int
-    """Log time of that txn: the confirmation was there by then."""
+    """Log time of that txn; the confirmation arrived no later."""
     claims: tuple[ClaimFacts, ...]
-    """What the rows were claimed for, each once."""
+    """Facts of the claims, each once."""
     claim_places: tuple[int, ...]
-    """Of each row the place of its claim in claims, from 0; as long as the lists of groups."""
+    """For each row, the index of its claim in claims, from 0; as long as the lists of groups."""
     groups: BlockGroups
     """The rows with their blocks."""

@@ -1,4 +1,4 @@
-"""Rows that metadata keeps."""
+"""Rows in the tables of metadata."""
 
 # Made from schemas/avro by python -m schemas.generate: change the schema, then run that.
 
@@ -12,43 +12,47 @@ from schemas.records.shared import BlockRun, BreakerCause, BucketLayout, Collect
 
 @dataclass(frozen=True, slots=True)
 class AccountRow:
-    """accountTable: bytes and versions of one bucket by where they are."""
+    """accountTable: claimed and freed bytes and versions of one bucket."""
 
     claimed_bytes: int
     """Bytes in reclaimTable."""
     claimed_versions: int
     """Versions in reclaimTable."""
     freed_bytes: int
-    """Bytes that SCM has confirmed, ever."""
+    """Bytes whose deletion SCM has confirmed, ever."""
     freed_versions: int
-    """Versions that SCM has confirmed, ever."""
+    """Versions whose deletion SCM has confirmed, ever."""
 
 
 @dataclass(frozen=True, slots=True)
 class BreakerTrip:
-    """Why nothing more of a bucket is claimed until a person has looked."""
+    """Why claims of a bucket are suspended until its breaker is reset."""
 
     cause: BreakerCause
-    """What the claim would have exceeded."""
+    """Cause of the trip."""
     at_ms: int
-    """Log time of the claim."""
+    """Log time of the trip."""
     txn: int
-    """txn of the claim."""
+    """txn of the trip."""
     claimed_bytes: int
-    """Bytes claimed within the hour before this; by a forecast, within the command."""
+    """LIMITS: bytes claimed in the present hour before the trip. FORECAST: bytes claimed by the same command before
+    the trip. FIGURES: 0.
+    """
     claimed_versions: int
-    """Versions, counted likewise."""
+    """Versions, counted like claimed_bytes."""
     most_bytes: int
-    """Bytes that might be claimed at most."""
+    """LIMITS: bytes that may be claimed in the hour. FORECAST: bytes that no snapshot holds, by the space matrix.
+    FIGURES: the wrong figure.
+    """
     most_versions: int
-    """Versions that might be claimed at most."""
+    """Versions, counted like most_bytes."""
     next_bytes: int
-    """Bytes of the version that was too much."""
+    """Bytes of the version that would have exceeded most_bytes or most_versions; FIGURES: 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class BucketIdentity:
-    """bucketIdTable: a bucket by its id, kept for ever."""
+    """bucketIdTable: a bucket by its id. The row is never removed."""
 
     volume_id: int
     """objectID of the volume."""
@@ -59,14 +63,14 @@ class BucketIdentity:
     bucket: str
     """Name of the bucket."""
     layout: BucketLayout
-    """How it names what it holds."""
+    """Layout of the bucket."""
     is_deleted: bool
     """Whether the bucket was deleted."""
 
 
 @dataclass(frozen=True, slots=True)
 class BucketRow:
-    """bucketTable: a bucket and its used figures."""
+    """bucketTable: a bucket and its usage."""
 
     volume_id: int
     """objectID of the volume."""
@@ -75,82 +79,84 @@ class BucketRow:
     volume: str
     """Name of the volume."""
     bucket: str
-    """Name."""
+    """Name of the bucket."""
     layout: BucketLayout
-    """How it names what it holds."""
+    """Layout of the bucket."""
     creation_time_ms: int
-    """Log time of its creation."""
+    """Log time of the bucket's creation."""
     update_id: int
     """txn of the last change."""
     used_bytes: int
-    """Bytes of live versions, with those below deleted directories that are not expanded."""
+    """Bytes of live versions, including those below deleted directories that are not expanded."""
     used_namespace: int
-    """Live keys and directories, counted likewise."""
+    """Live keys and directories, counted like used_bytes."""
     snapshot_used_bytes: int
-    """Bytes of deleted versions whose rows are not removed."""
+    """Bytes of deleted versions whose rows are not removed yet."""
     snapshot_used_namespace: int
-    """Deleted keys and directories whose rows are not removed."""
+    """Deleted keys and directories whose rows are not removed yet."""
     rollback_snapshot_id: str
-    """Snapshot that the bucket is being rolled back to; empty when it is not."""
+    """Snapshot to which the bucket is being rolled back; empty when no rollback is in progress."""
     rolled_back_txn: int = 0
     """txn at which the last rollback of the bucket ended; 0 when there was none."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChangedRow:
-    """changedTable: a row of the namespace was changed, made or removed between two snapshots. The key says which
-    one.
+    """changedTable: a row of the namespace was created, changed or removed between two snapshots. The key names the
+    row.
     """
 
     snapshot_txn: int
-    """txn of the snapshot that it was changed after: the newest one then, live or dropped."""
+    """txn of the bucket's newest snapshot, live or dropped, before the change."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimHourRow:
-    """claimHourTable: what was claimed of a bucket in its present hour, of which the breaker watches the limits."""
+    """claimHourTable: the claims of a bucket in its present hour, and the breaker's limits for this hour."""
 
     began_ms: int
     """Log time of the first claim of the hour."""
     most_bytes: int
-    """Bytes that may be claimed in it."""
+    """Bytes that may be claimed in the hour."""
     most_versions: int
-    """Versions that may be claimed in it."""
+    """Versions that may be claimed in the hour."""
     claimed_bytes: int
-    """Bytes claimed so far."""
+    """Bytes claimed so far, without those that a reset allows."""
     claimed_versions: int
-    """Versions claimed so far."""
+    """Versions claimed so far, without those that a reset allows."""
     released_txn: int = 0
-    """txn of the last reset: rows that had died by then and waited, expanded or not, are claimed beyond the limits."""
+    """txn of the last reset of the breaker. Rows that had died by then and waited, expanded or not, may be claimed
+    beside the limits.
+    """
     released_bytes: int = 0
-    """Bytes of that which are still to be claimed, beside the limits."""
+    """Bytes that may still be claimed beside the limits because of the reset."""
     released_versions: int = 0
-    """Versions of that which are still to be claimed."""
+    """Versions that may still be claimed beside the limits because of the reset."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimedHead:
-    """The first fields of a ClaimedRow: all that finishing it looks at."""
+    """The first fields of a ClaimedRow: the only ones that finishing a row reads."""
 
     facts: bytes
-    """An encoded ClaimFacts: of one claim many rows have the same."""
+    """A ClaimFacts as a stored row, that is, with its version in front. Many rows of one claim have the same bytes."""
     numbers: bytes
-    """What finishing the row needs of the version: birth, size_bytes, and of its blocks container_id,
-    first_local_id, block_count, block_size_bytes and size_bytes; 8 bytes each, the most significant first. So the
-    version is not read again.
+    """The numbers that finishing the row needs, so that the version need not be read: birth, size_bytes, and of the
+    blocks container_id, first_local_id, block_count, block_size_bytes and size_bytes; 8 bytes each, the most
+    significant first.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class ClientRow:
-    """clientTable: a client's last command and its answer."""
+    """clientTable: the last command of a client, and the answer to it."""
 
     number: int
     """Number of the last command."""
     log_time_ms: int
     """Log time of that command."""
     reply: bytes
-    """The encoded answer; empty when none was wanted."""
+    """The message of the answer, which is sent again as it is; empty when none was wanted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +164,7 @@ class CountRow:
     """uncapturedTable, droppedIdTable, unexpandedTable, countTable: a number."""
 
     count: int
-    """How many."""
+    """The number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +174,7 @@ class DirectoryRow:
     object_id: int
     """objectID of the directory."""
     parent_id: int
-    """objectID of the parent; the bucket's for the root."""
+    """objectID of the parent directory; the bucket's for a directory in the root."""
     name: str
     """Name in the parent."""
     update_id: int
@@ -176,9 +182,9 @@ class DirectoryRow:
     rename_txn: int
     """txn of the last rename; 0 when there was none."""
     creation_time_ms: int
-    """Log time of its creation."""
+    """Log time of the directory's creation."""
     modification_time_ms: int
-    """Log time of the last change of its own attributes."""
+    """Log time of the last change of the directory's own attributes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,9 +198,9 @@ class KeyRow:
     size_bytes: int
     """Size of the version."""
     blocks: BlockRun | None
-    """Its blocks; none when it has no bytes."""
+    """Blocks of the version; null when it has no bytes."""
     parent_id: int
-    """objectID of the directory; the bucket's for the root; 0 in a flat bucket."""
+    """objectID of the directory; the bucket's for a key in the root; 0 in a flat bucket."""
     name: str
     """Name in the directory; the whole path in a flat bucket."""
     update_id: int
@@ -202,7 +208,7 @@ class KeyRow:
     rename_txn: int
     """txn of the last rename; 0 when there was none."""
     tag: str
-    """The client's word for this version."""
+    """The client's label for this version. It is not a snapshot tag."""
     creation_time_ms: int
     """Log time of the key's creation."""
     modification_time_ms: int
@@ -211,12 +217,12 @@ class KeyRow:
 
 @dataclass(frozen=True, slots=True)
 class DeletedNameRow:
-    """deletedNameTable: something has died under a name, or of an object. The key says all: the value is empty."""
+    """deletedNameTable: a deletion, by name or by objectID. The key holds everything: the value is empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyHead:
-    """The first fields of a KeyRow, and so of a DeletedKeyRow: all that a deletion looks at."""
+    """The first fields of a KeyRow, and so of a DeletedKeyRow: the only ones that a deletion reads."""
 
     object_id: int
     """objectID of the key; an overwrite keeps it."""
@@ -225,13 +231,13 @@ class KeyHead:
     size_bytes: int
     """Size of the version."""
     blocks: BlockRun | None
-    """Its blocks; none when it has no bytes."""
+    """Blocks of the version; null when it has no bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyNames:
-    """The first fields of a KeyRow, and so of a DeletedKeyRow, up to its names: what deletedNameTable needs beside a
-    KeyHead.
+    """The first fields of a KeyRow, and so of a DeletedKeyRow, up to rename_txn: those of a KeyHead, and those that
+    deletedNameTable needs.
     """
 
     object_id: int
@@ -241,20 +247,20 @@ class KeyNames:
     size_bytes: int
     """Size of the version."""
     blocks: BlockRun | None
-    """Its blocks; none when it has no bytes."""
+    """Blocks of the version; null when it has no bytes."""
     parent_id: int
-    """objectID of the directory that it is in; 0 in a flat bucket."""
+    """objectID of the directory; the bucket's for a key in the root; 0 in a flat bucket."""
     name: str
-    """Last name within its directory; in a flat bucket the path."""
+    """Name in the directory; the whole path in a flat bucket."""
     update_id: int
-    """txn of its last change."""
+    """txn of the last change."""
     rename_txn: int
-    """txn of its last rename; 0 for none."""
+    """txn of the last rename; 0 when there was none."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyStart:
-    """The first fields of a KeyHead: all that the figures count of a version."""
+    """The first fields of a KeyHead: enough for the figures and for sweeps."""
 
     object_id: int
     """objectID of the key; an overwrite keeps it."""
@@ -266,43 +272,43 @@ class KeyStart:
 
 @dataclass(frozen=True, slots=True)
 class OrphanSearchRow:
-    """orphanSearchTable: the search for an owner of blocks that an audit has found orphaned, and how far it is."""
+    """orphanSearchTable: the search for an owner of blocks that an audit found orphaned, and its progress."""
 
     command: RequeueOrphans
-    """What is to be done if there is none."""
+    """Command to carry out if no owner is found."""
     table: int
-    """Where the search goes on: number of the table, in the order of deepclean's search."""
+    """Index of the table at which the search resumes: 0 keyTable, 1 fileTable, 2 deletedTable, 3 reclaimTable."""
     next_key: bytes
-    """Key in that table; empty for its beginning."""
+    """Key in that table at which the search resumes; empty: the table's beginning."""
     rows: int
-    """Versions that were looked at so far."""
+    """Versions read so far."""
     owner: str
-    """Who has moved meanwhile and owns one of the blocks; empty for nobody."""
+    """Table and key of a row that owns one of the blocks, written during the search; empty: none."""
     log_time_ms: int
     """Log time of the last page."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReclaimClockRow:
-    """reclaimClockTable: since when rows of a bucket that no snapshot holds may be claimed. It decides nothing: it
-    measures how long rows take.
+    """reclaimClockTable: the times from which rows of a bucket could be claimed. They serve to measure how long
+    freeing takes; no decision depends on them.
     """
 
     drop_txns: tuple[int, ...]
-    """Of the newest drops, oldest first, the txn at which the dropped snapshot was captured."""
+    """For each of the newest drops, oldest first, the txn at which the dropped snapshot was captured."""
     drop_times_ms: tuple[int, ...]
     """Log times of these drops."""
     forgotten_txn: int
-    """The highest such txn of older drops, which are not listed any more."""
+    """Highest txn at which a snapshot was captured whose drop is not listed any more."""
     forgotten_time_ms: int
-    """Log time of the newest of them."""
+    """Log time of the newest drop that is not listed any more."""
     running_since_ms: int
-    """Log time at which the last suspension ended; 0 when there never was one."""
+    """Log time at which the last suspension ended; 0 when there was none."""
 
 
 @dataclass(frozen=True, slots=True)
 class RenameRow:
-    """snapshotRenamedTable: where an object was at the newest snapshot before its first rename since."""
+    """snapshotRenamedTable: where an object was before its first rename since the newest snapshot."""
 
     object_id: int
     """objectID of the key or directory."""
@@ -311,22 +317,24 @@ class RenameRow:
     death: int
     """txn of the rename."""
     snapshots_before_death: int
-    """How many snapshots its bucket had ever had then."""
+    """Number of snapshots that the bucket had ever had at that txn."""
     db_key: str
     """Key of the object's row before the rename."""
 
 
 @dataclass(frozen=True, slots=True)
 class RollbackNameRow:
-    """rollbackNameTable: where an object is in the snapshot, while a rollback is in progress."""
+    """rollbackNameTable: the place of an object in the snapshot, during a rollback."""
 
     db_key: str
-    """Key of its row; empty for a directory that is where it is to be."""
+    """Key of the object's row in the snapshot; empty for a directory that is in its place already."""
 
 
 @dataclass(frozen=True, slots=True)
 class RollbackRow:
-    """rollbackTable: a rollback of a bucket, and how far it is; kept, so that it is never begun again."""
+    """rollbackTable: a rollback of a bucket, and its progress. The row is kept, so that the rollback never begins a
+    second time.
+    """
 
     snapshot_id: str
     """Snapshot whose namespace becomes the active one."""
@@ -335,43 +343,43 @@ class RollbackRow:
     page: int
     """Last page that was carried out."""
     phase: int
-    """What the next page goes on with."""
+    """Index of the phase with which the next page resumes."""
     next_key: bytes
-    """Where the next page goes on; empty for the beginning."""
+    """Key at which the next page resumes; empty: the phase's beginning."""
     died: int
     """Keys and directories that left the active namespace."""
     restored: int
-    """Keys and directories that came back."""
+    """Keys and directories that were restored to the active namespace."""
 
 
 @dataclass(frozen=True, slots=True)
 class SecretRow:
-    """s3SecretTable: the secret that a user or a service signs commands with."""
+    """s3SecretTable: the secret with which a user or a service signs commands."""
 
     name: str
-    """Who signs."""
+    """Name of the user or service."""
     role: SecretRole
-    """What it is."""
+    """Role of the user or service."""
     secret: bytes = field(repr=False)
-    """Key of its signatures."""
+    """Key of the signatures."""
     previous_secret: bytes = field(repr=False)
-    """The key before it, which is still good; empty when there is none."""
+    """The previous key, which is still valid; empty when there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShadowHourRow:
-    """shadowTable: the versions of a bucket that would have been claimed within an hour of log time, had collection
-    not been in shadow mode, as far as they still wait; hour 0 has all from before the hours that are kept.
+    """shadowTable: the versions of a bucket that would have been claimed within one hour of log time without shadow
+    mode, and that still wait. Hour 0 sums up all hours before the kept ones.
     """
 
     versions: int
-    """Versions, each counted once, when all judges had first passed it."""
+    """Number of versions; each is counted once, at the first claim that all judges passed."""
     bytes: int
-    """Their bytes."""
+    """Bytes of the versions."""
     oldest_deletion_ms: int
-    """Log time of the oldest deletion among them."""
+    """Log time of the oldest deletion that was counted in the hour."""
     newest_deletion_ms: int
-    """Log time of the newest deletion among them."""
+    """Log time of the newest deletion that was counted in the hour."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -389,55 +397,57 @@ class ShardState:
     container_id: int
     """Container of new blocks."""
     claims_stopped: str
-    """Why claims are refused; empty when they are not."""
+    """Why StopClaims stopped all claims; empty while they are not stopped."""
     skipped_txns: int = 0
-    """How far a txn, less one, may be ahead of its command's offset: 0 until a lost tail of the log is accepted."""
+    """Maximum by which a txn, less 1, may exceed the offset of its command; 0 until a lost tail of the log is
+    accepted.
+    """
     stored_bytes: int = 0
-    """Bytes of all versions that were put and whose blocks SCM has not confirmed as deleted: at most 2^63-1, so that
-    no sum of sizes in the shard needs more than 64 bits.
+    """Bytes of all committed versions whose blocks SCM has not confirmed as deleted; at most 2^63-1, so that every
+    sum of sizes in the shard fits into 64 bits.
     """
     claims_stopped_ms: int = -1
-    """Log time since when claims are refused; -1 when they are not."""
+    """Log time at which StopClaims stopped all claims; -1 while they are not stopped."""
     refused_rows: int = 0
-    """Rows that two judges had passed and that were kept because a live snapshot holds them, ever: must stay 0."""
+    """Rows that two judges passed and that metadata kept because a live snapshot holds them, ever: must stay 0."""
     feature_level: int = 1
     """Feature level of the shard."""
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotCountRow:
-    """snapshotCountTable: how far the list of all snapshots goes that a bucket ever had."""
+    """snapshotCountTable: the number of snapshots that a bucket ever had."""
 
     snapshots_ever: int
-    """How many snapshots the bucket ever had: the ordinal of the newest one."""
+    """Number of snapshots that the bucket ever had, which is the ordinal of the newest one."""
     newest_txn: int
-    """txn at which that one was captured, live or dropped."""
+    """txn at which the newest snapshot, live or dropped, was captured."""
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotListRow:
-    """snapshotListTable, snapshotIdTable: one of the snapshots of a bucket."""
+    """snapshotListTable, snapshotIdTable: one snapshot of a bucket."""
 
     snapshot_id: str
     """Id of the snapshot."""
     bucket_id: int
     """objectID of the bucket."""
     ordinal: int
-    """Its number in the bucket, from 1."""
+    """Ordinal of the snapshot among all snapshots that the bucket ever had, from 1."""
     txn: int
-    """txn at which it was captured."""
+    """txn at which the snapshot was captured."""
     is_live: bool
-    """Whether it is not dropped."""
+    """Whether the snapshot is not dropped."""
     creation_time_ms: int
     """Log time of the snapshot."""
     referenced_bytes: int
-    """Bytes that it lists."""
+    """Bytes that the snapshot references."""
     referenced_namespace: int
-    """Keys and directories that it lists."""
+    """Keys and directories that the snapshot references."""
     chain_version: int
-    """Chain version of its capture."""
+    """Chain version of the capture."""
     dropped_chain_version: int
-    """Chain version of its drop; 0 while it is live."""
+    """Chain version of the drop; 0 while the snapshot is live."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -447,40 +457,40 @@ class VolumeRow:
     object_id: int
     """objectID of the volume."""
     volume: str
-    """Name."""
+    """Name of the volume."""
     owner: str
-    """User who owns it."""
+    """User who owns the volume."""
     creation_time_ms: int
-    """Log time of its creation."""
+    """Log time of the volume's creation."""
     update_id: int
     """txn of the last change."""
 
 
 @dataclass(frozen=True, slots=True)
 class CollectionRow:
-    """collectionTable: the collection state of one bucket, or of all of the shard."""
+    """collectionTable: the collection state of one bucket, or of the whole shard."""
 
     state: CollectionState
-    """As it was set for this bucket, or for all."""
+    """State that was set for this bucket, or for the shard."""
     reason: str
-    """Why, for people."""
+    """Reason, as free text."""
     changed_by: str
-    """User who set it; empty when signatures were not required."""
+    """User who made the last change; empty when signatures were not required."""
     changed_ms: int
     """Log time of the last change."""
     changed_txn: int
     """txn of the last change."""
     limits: BreakerLimits | None = None
-    """Limits of the breaker; null for those of the shard, and there for none."""
+    """Limits of the breaker that were set for this bucket, or for the shard; null: none were set."""
     trip: BreakerTrip | None = None
     """Why the breaker has tripped; null when it has not."""
     is_by_administrator: bool = False
-    """Whether the state was set by an administrator, or when signatures were not required: only an administrator may
-    change it while it suspends claims.
+    """Whether an administrator set the state, or it was set while signatures were not required. Only an
+    administrator may change such a state unless it is RUNNING.
     """
     has_administrators_limits: bool = False
-    """Whether the limits were set likewise: the shard's limits do not apply beside them, and only an administrator
-    may change them.
+    """Whether an administrator set the limits, or they were set while signatures were not required. Such limits
+    replace the shard's, and only an administrator may change them.
     """
 
 
@@ -491,21 +501,21 @@ class DeletedDirectoryRow:
     directory: DirectoryRow
     """The directory as it was."""
     death: int
-    """txn that took it out of the active namespace."""
+    """txn that took the directory out of the active namespace."""
     snapshots_before_death: int
-    """How many snapshots its bucket had ever had then."""
+    """Number of snapshots that the bucket had ever had at the death."""
     is_expanded: bool
-    """Whether all its children have moved to the garbage tables."""
+    """Whether all children have moved to the garbage tables."""
     child_rows: int
-    """Sub-directories of this deletion whose rows are left."""
+    """Number of sub-directories that died with this directory and whose rows are not removed yet."""
     is_expansion_begun: bool = False
-    """Whether any child may have moved to the garbage tables: the tree cannot be restored as a whole then."""
+    """Whether any child may have moved to the garbage tables; if so, the tree cannot be undeleted as a whole."""
     deletion_time_ms: int = 0
-    """Log time at which the row came here."""
+    """Log time at which the row was moved to this table."""
     next_directory: str = ""
-    """Amid an expansion: no sub-directory is left before this key of directoryTable; empty before it."""
+    """During an expansion: no sub-directory is left before this key of directoryTable. Empty before an expansion."""
     next_file: str = ""
-    """The same of fileTable."""
+    """During an expansion: no file is left before this key of fileTable. Empty before an expansion."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -515,31 +525,31 @@ class DeletedKeyRow:
     key: KeyRow
     """The version as it was."""
     death: int
-    """txn that took it out of the active namespace."""
+    """txn that took the version out of the active namespace."""
     snapshots_before_death: int
-    """How many snapshots its bucket had ever had then."""
+    """Number of snapshots that the bucket had ever had at the death."""
     is_overwritten: bool = False
-    """Whether a newer version of the same object took its place."""
+    """Whether a newer version of the same object replaced this one."""
     deletion_time_ms: int = 0
-    """Log time at which the row came here."""
+    """Log time at which the row was moved to this table."""
     shadow_hour: int = 0
-    """Hour of log time, since 1970, in which it was counted as one that would have been claimed, while collection
-    was in shadow mode; 0 when it was not.
+    """Hour of log time, counted from 1970, in which shadow mode counted the version as one that would have been
+    claimed; 0 when it did not.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimedRow:
-    """reclaimTable: a version out of reach, until SCM has confirmed its blocks."""
+    """reclaimTable: a claimed version, until SCM has confirmed the deletion of its blocks."""
 
     facts: bytes
-    """An encoded ClaimFacts: of one claim many rows have the same."""
+    """A ClaimFacts as a stored row, that is, with its version in front. Many rows of one claim have the same bytes."""
     numbers: bytes
-    """What finishing the row needs of the version: birth, size_bytes, and of its blocks container_id,
-    first_local_id, block_count, block_size_bytes and size_bytes; 8 bytes each, the most significant first. So the
-    version is not read again.
+    """The numbers that finishing the row needs, so that the version need not be read: birth, size_bytes, and of the
+    blocks container_id, first_local_id, block_count, block_size_bytes and size_bytes; 8 bytes each, the most
+    significant first.
     """
     version: DeletedKeyRow
-    """The version as it was in deletedTable. It stays the last field: a claim puts the others in front of it as it
-    is.
+    """The version as it was in deletedTable. Must stay the last field: a claim appends the encoded row of
+    deletedTable unchanged.
     """

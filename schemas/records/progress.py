@@ -1,4 +1,4 @@
-"""Records of metadata.progress: what metadata has done, for the services."""
+"""Records of metadata.progress: results of the services' commands."""
 
 # Made from schemas/avro by python -m schemas.generate: change the schema, then run that.
 
@@ -19,12 +19,12 @@ from schemas.records.shared import (
 
 @dataclass(frozen=True, slots=True)
 class BucketCollection:
-    """The collection state of one bucket, or of all of the shard."""
+    """The collection state of one bucket, or of the whole shard."""
 
     bucket_id: int
-    """objectID of the bucket; 0 for all of the shard."""
+    """objectID of the bucket; 0 for the whole shard."""
     state: CollectionState
-    """The state that is set for this bucket alone, or for the shard alone."""
+    """State that was set for this bucket, or for the shard."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class DirectoryExpanded:
     death: int
     """Death of the row."""
     outcome: ExpansionOutcome
-    """Whether more is to do."""
+    """Outcome of the page."""
     moved_directories: int
     """Sub-directories moved by this page."""
     moved_files: int
@@ -63,20 +63,20 @@ class DirectoryExpanded:
 
 @dataclass(frozen=True, slots=True)
 class RollbackPageDone:
-    """One page of a rollback was carried out, or refused."""
+    """Answer to RollbackPage: the page was carried out or refused."""
 
     rollback_id: str
     """From the command."""
     page: int
     """From the command."""
     outcome: RollbackOutcome
-    """What became of it."""
+    """Outcome of the page."""
     message: str
-    """Why it was refused; empty otherwise."""
+    """Text of the refusal; empty on success."""
     died: int
     """Keys and directories that left the active namespace, over all pages."""
     restored: int
-    """Keys and directories that came back, over all pages."""
+    """Keys and directories that were restored to the active namespace, over all pages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,16 +86,16 @@ class RowsClaimed:
     task: int
     """From the command."""
     groups: BlockGroups
-    """Rows that are claimed, with their blocks."""
+    """Claimed rows with their blocks."""
     removed: tuple[RowNames, ...]
-    """Rows without blocks that the claim has removed."""
+    """Rows without blocks, removed by the claim."""
     missing: tuple[RowNames, ...]
-    """Rows that no longer exist: nothing to do."""
+    """Rows that do not exist any more: nothing is left to do."""
     refused: tuple[RowNames, ...]
-    """Rows that exist and are held: a defect of an earlier judge; they are kept."""
+    """Rows that exist and that a live snapshot holds. They are kept; an earlier judge was wrong."""
     suspended: tuple[RowNames, ...]
-    """Rows that no snapshot holds and that may not be claimed at present: they stay in the garbage tables, and are
-    swept when claims are resumed.
+    """Rows that no snapshot holds and that may not be claimed at present. They stay in the garbage tables, and are
+    swept when claims resume.
     """
 
 
@@ -118,19 +118,19 @@ class SnapshotCaptured:
     volume_id: int
     """objectID of the volume; 0 when refused."""
     ordinal: int
-    """Which snapshot of its bucket this is, from 1; 0 when refused."""
+    """Ordinal of the snapshot among all snapshots that the bucket ever had, from 1; 0 when refused."""
     snapshot_txn: int
-    """txn of the snapshot; 0 when refused."""
+    """txn at which the snapshot was captured; 0 when refused."""
     creation_time_ms: int
     """Log time of the snapshot."""
     chain_version: int
-    """The shard's chain version with this snapshot in it."""
+    """The shard's chain version after the capture."""
     referenced_bytes: int
-    """Bytes that the bucket used at that txn."""
+    """Bytes that the snapshot references."""
     error: str = ""
     """Code of the refusal; empty on success."""
     message: str = ""
-    """The refusal in words."""
+    """Text of the refusal; empty on success."""
     owner: str = ""
     """Owner of the volume, who may manage the bucket's snapshots."""
 
@@ -142,7 +142,7 @@ class SnapshotDropped:
     snapshot_id: str
     """From the command."""
     chain_version: int
-    """The shard's chain version without this snapshot."""
+    """The shard's chain version after the drop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,27 +154,25 @@ class SweepPageSent:
     page: int
     """From the command."""
     rows: int
-    """Rows that went out to be judged."""
+    """Rows sent to the judges."""
     unexpanded_directories: int
     """Directories with a death in the sweep's range that are not expanded yet; counted up to 1,000."""
     next_table: int
-    """Table of the next page; 4 when there is none."""
+    """Table at which the next page starts; 4 when there is none."""
     next_key: bytes
-    """First key of the next page."""
+    """First key of the next page in that table."""
 
 
 @dataclass(frozen=True, slots=True)
 class CollectionChanged:
-    """Collection states change from this txn on, for some buckets or for all of the shard; or all states are sent
-    again.
-    """
+    """Collection states of buckets or of the whole shard have changed, or all states are sent again."""
 
     states: tuple[BucketCollection, ...]
-    """The changed states; when all are sent, those of the buckets that are not RUNNING."""
+    """The changed states; with is_whole, all states other than RUNNING."""
     txn: int
-    """txn of the change; when all are sent, the txn at which they are in force."""
+    """txn of the change; with is_whole, the txn at which the states are in force."""
     previous_txn: int
-    """txn of the change before this one: a service that does not know that txn has missed it."""
+    """txn of the change before this one. A service whose states are older has missed that change."""
     is_whole: bool = False
     """Whether all states are sent: a bucket that is not named is RUNNING, whatever was sent before."""
 
@@ -184,15 +182,15 @@ class DirectoriesRemoved:
     """Answer to RemoveDirectories."""
 
     rows: tuple[DirectoryRemoval, ...]
-    """One outcome a row, in the order of the command."""
+    """One outcome per row, in the order of the command."""
 
 
 @dataclass(frozen=True, slots=True)
 class MetadataProgress:
-    """What happened to the services' commands. Topic metadata.progress, written by metadata, read by the services."""
+    """Results of the services' commands. Topic metadata.progress, written by metadata, read by the services."""
 
     txn: int
-    """This topic is complete up to this txn."""
+    """The topic is complete up to this txn."""
     body: (
         RowsClaimed
         | RowsFinished
@@ -205,6 +203,6 @@ class MetadataProgress:
         | Barrier
         | CollectionChanged
     )
-    """What happened."""
+    """The result."""
     feature_level: int = 1
-    """Feature level of the shard: what a higher one adds must not be written to it."""
+    """Feature level of the shard: services must not write messages and rows of a higher level to it."""

@@ -1,4 +1,4 @@
-"""Rows that each service keeps, and its changelog."""
+"""Rows in tables that every service has, and the records of changelogs."""
 
 # Made from schemas/avro by python -m schemas.generate: change the schema, then run that.
 
@@ -9,30 +9,32 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ChangelogRow:
-    """changelog: how far a service has come with the topic that keeps what it changes; one row."""
+    """changelog: the position of a service's database in its changelog topic; one row."""
 
     number: int
     """Number of the newest unit of work."""
     digest: bytes
-    """Digest of that unit."""
+    """Digest of that unit of work."""
     topic_id: str
-    """The topic's id, so that a recreated topic is noticed."""
+    """Id of the topic, by which a recreated topic is recognized."""
     base_offset: int
-    """Every unit behind base_number is at this offset or behind it."""
+    """Every unit after base_number is at this offset or behind it."""
     base_number: int
-    """Number of a unit that the topic is known to hold with all before it; they are before base_offset."""
+    """Number of a unit that the topic is known to hold before base_offset, with all units before it."""
     base_start: str
-    """The start whose units are to be found at base_offset; empty when that is not known."""
+    """Id of the start whose units count from base_offset on; empty when it is not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class LastRead:
-    """The last message that was read of an input: by this a log that has lost it and has grown again is noticed."""
+    """The last message that was read from an input. With it, a service detects that a log has lost the message and
+    has grown again.
+    """
 
     timestamp_ms: int
-    """When the log appended it."""
+    """Time at which the log appended the message."""
     crc32: int
-    """CRC-32 of its bytes, 0 to 4294967295."""
+    """CRC-32 of the message's bytes, 0 to 4294967295."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,39 +42,41 @@ class OutboxRun:
     """Messages of an outbox row that follow each other on one topic."""
 
     topic: str
-    """Where they go."""
-    fingerprint: bytes
-    """Their header avro-fingerprint."""
+    """Topic of the messages."""
     values: tuple[bytes, ...]
-    """The encoded records."""
+    """The messages, with their frames."""
+    keys: tuple[bytes, ...]
+    """The keys of the messages, in the order of values; empty when no message has a key."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowChange:
-    """What one row of a service's own tables has become."""
+    """The new state of one row of a service's own tables."""
 
     table: str
-    """The table, by its persistent name."""
+    """Persistent name of the table."""
     key: bytes
-    """The row's key."""
+    """Key of the row."""
     is_removed: bool
-    """Whether there is no such row any more."""
+    """Whether the row was removed."""
     value: bytes
     """The row as it is stored; empty when it was removed."""
 
 
 @dataclass(frozen=True, slots=True)
 class PositionRow:
-    """positions: where a service is in one of its inputs."""
+    """positions: the position of a service in one of its inputs."""
 
     topic: str
     """The topic."""
     topic_id: str
-    """The topic's id, so that a recreated topic is noticed."""
+    """Id of the topic, by which a recreated topic is recognized."""
     next_offset: int
     """Offset of the next message to read."""
     last_read: LastRead | None = None
-    """The message before that, as it was read; null when a person has set the position."""
+    """The message before next_offset, as it was read; null when it is not known, as after an operator has set the
+    position.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,27 +89,30 @@ class OutboxRow:
 
 @dataclass(frozen=True, slots=True)
 class StateChange:
-    """What one unit of work has changed in a service's own tables, or a part of that. Whoever applies all of them in
-    order has that service's database.
+    """Changes of one unit of work to a service's own tables, or one part of them. Applying all changes in order
+    rebuilds the service's database.
     """
 
     start: str
-    """Which start of the service wrote it, by an id of its own. What an earlier start wrote and comes behind the
-    beginning of a later one is left out, its own beginning as well.
+    """Id of the start of the service that wrote this message. Messages of an earlier start behind the beginning of a
+    later one are ignored, including the earlier start's beginning.
     """
     number: int
-    """Number of the unit of work: one more than that of the unit before it. Of the beginning of a start, where the
-    topic ended when it was sent: it counts if no other beginning is there or behind that.
+    """Number of the unit of work, one higher than that of the unit before it. In the beginning of a start: the end
+    offset of the topic when it was sent; the beginning is valid only if no other valid beginning is at or behind
+    that offset.
     """
     previous: bytes
-    """Digest of the unit before it, so that no two histories are joined; empty for the first."""
+    """Digest of the unit before this one, so that units of different histories are never combined; empty for the
+    first unit.
+    """
     part: int
-    """Which part of it this is, from 0; -1 for the beginning of a start, which changes nothing."""
+    """Number of this part of the unit, from 0; -1: the message is the beginning of a start, and changes nothing."""
     is_last: bool
-    """Whether the unit ends with this part. One without a last part was never seen by anybody: it is left out."""
+    """Whether this is the last part of the unit. A unit without a last part was never published, and is ignored."""
     rows: tuple[RowChange, ...]
-    """The rows, positions in the inputs among them."""
+    """The changed rows, including the positions in the inputs."""
     messages: tuple[OutboxRun, ...]
-    """Messages that the unit sends to others: sent behind this, and perhaps never, so that a service that continues
-    from here sends them.
+    """Messages of the unit to other topics. They are sent after this message and may have been lost: a service that
+    continues from this unit sends them again.
     """

@@ -18,13 +18,13 @@ class BlocksDeleted:
     attempt: int
     """From the command."""
     failed: tuple[int, ...]
-    """Places, from 0, of the groups that were not deleted; every other one is confirmed."""
+    """Indexes, from 0, of the groups that were not deleted; every other group is confirmed."""
 
 
 @dataclass(frozen=True, slots=True)
 class BlocksWritten:
-    """Versions were committed: their blocks are in the block store now. Each version has its place in all four
-    lists, which are as long as each other. Sent by metadata.
+    """Versions were committed, and their blocks are in the block store. All four lists have the same length, with
+    one place per version. Sent by metadata.
     """
 
     bucket_id: int
@@ -32,30 +32,32 @@ class BlocksWritten:
     container_id: int
     """Container that holds the blocks."""
     first_local_ids: tuple[int, ...]
-    """Of each version the local id of its first block, rising: the inventory is complete up to the last of them."""
+    """For each version, the local id of its first block, ascending. The inventory is complete up to the last of
+    these versions.
+    """
     block_counts: tuple[int, ...]
-    """Of each version how many blocks it has."""
+    """For each version, its number of blocks."""
     block_sizes_bytes: tuple[int, ...]
-    """Of each version the size of every block but the last."""
+    """For each version, the size of every block but the last."""
     sizes_bytes: tuple[int, ...]
-    """Of each version the size of all its blocks together."""
+    """For each version, the size of all its blocks together."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteBlocks:
-    """Delete these groups. Sent by key_deletion."""
+    """Delete block groups. Sent by key_deletion."""
 
     task: int
     """The sender's number for this batch, returned in the answer."""
     attempt: int
-    """Which try this is, from 1; returned in the answer."""
+    """Number of this try, from 1; returned in the answer."""
     groups: BlockGroups
-    """Each is deleted as a whole or not at all."""
+    """The groups; each is deleted as a whole or not at all."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScmReply:
-    """What the storage container manager answers. Topic scm.replies."""
+    """An answer of the storage container manager. Topic scm.replies."""
 
     body: BlocksDeleted | Barrier
     """The answer."""
@@ -63,7 +65,7 @@ class ScmReply:
 
 @dataclass(frozen=True, slots=True)
 class ScmCommand:
-    """Something to do for the storage container manager. Topic scm.commands."""
+    """A command to the storage container manager. Topic scm.commands."""
 
     body: BlocksWritten | DeleteBlocks | Barrier
-    """What to do."""
+    """The command."""

@@ -1,4 +1,4 @@
-"""Rows that mock_scm keeps."""
+"""Rows in the tables of mock_scm."""
 
 # Made from schemas/avro by python -m schemas.generate: change the schema, then run that.
 
@@ -12,49 +12,49 @@ from schemas.records.shared import BlockRun
 
 @dataclass(frozen=True, slots=True)
 class ContainerRow:
-    """containerTable: a container and what is in it."""
+    """containerTable: a container and its contents."""
 
     container_id: int
     """Id of the container."""
     block_count: int
-    """Blocks in it."""
+    """Blocks in the container."""
     used_bytes: int
-    """Bytes in it."""
+    """Bytes in the container."""
     written_bytes: int
-    """Bytes ever written to it: when it is full a new one is leased."""
+    """Bytes ever written to the container; when it is full, a new container is granted."""
 
 
 @dataclass(frozen=True, slots=True)
 class DelayedDeletion:
-    """delayedDeletionTable: a deletion that is carried out later, while the block store is slow."""
+    """delayedDeletionTable: a deletion that is delayed while the block store is slow."""
 
     due_ms: int
-    """When."""
+    """Time at which the deletion is carried out."""
     command: DeleteBlocks
     """The command."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeletedBlocksRow:
-    """deletedBlocksTable: a transaction of deletions for the datanodes."""
+    """deletedBlocksTable: a transaction of block deletions for the datanodes."""
 
     deletion_txn: int
-    """delTxnId."""
+    """Number of the transaction, Ozone's delTxnId."""
     container_id: int
     """Container of the blocks."""
     first_local_ids: tuple[int, ...]
-    """Of each run of blocks the local id of the first one."""
+    """For each run of blocks, the local id of its first block."""
     block_counts: tuple[int, ...]
-    """Of each run how many blocks."""
+    """For each run, its number of blocks."""
     sizes_bytes: tuple[int, ...]
-    """Of each run the size of all its blocks together."""
+    """For each run, the size of all its blocks together."""
     retry_count: int
     """Tries so far."""
 
 
 @dataclass(frozen=True, slots=True)
 class InventoryRow:
-    """inventoryTable: a run of blocks that is in the block store."""
+    """inventoryTable: a run of blocks in the block store."""
 
     bucket_id: int
     """objectID of the bucket."""
@@ -67,9 +67,9 @@ class ScmState:
     """scmStateTable: the counters of one shard's storage container manager."""
 
     mark_local_id: int
-    """Blocks written are known up to this local id."""
+    """The inventory is complete up to this local id."""
     container_id: int
-    """Newest container."""
+    """Id of the newest container."""
     deletion_txn: int
     """Last delTxnId."""
     inventory_bytes: int
@@ -84,9 +84,9 @@ class ScmState:
 
 @dataclass(frozen=True, slots=True)
 class WaitingDeletion:
-    """waitingDeletionTable: a deletion of blocks that are not known yet."""
+    """waitingDeletionTable: a deletion that waits until the inventory is complete up to its newest block."""
 
     until_local_id: int
-    """Local id of the newest of its blocks."""
+    """Local id of the newest of the blocks."""
     command: DeleteBlocks
     """The command."""

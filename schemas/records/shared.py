@@ -1,4 +1,4 @@
-"""Records and choices that several of the others name."""
+"""Records and enums that several other modules use."""
 
 # Made from schemas/avro by python -m schemas.generate: change the schema, then run that.
 
@@ -10,50 +10,50 @@ from enum import StrEnum
 
 @dataclass(frozen=True, slots=True)
 class Barrier:
-    """A mark that passes through every topic behind all that was sent before it, and counts the work that it meets."""
+    """A mark that passes through every topic behind all messages sent before it, and counts the work that it meets."""
 
     barrier_id: str
-    """Names the request to settle."""
+    """Id of the request to settle."""
     round: int
     """Round of that request, from 1."""
     work: int
-    """Things met so far that are still to be done, or were done since the barrier before."""
+    """Work that the barrier has met so far: items that are still to be done, or were done since the barrier before."""
     origin: str
-    """Service whose branch returns with this barrier; empty on the way out."""
+    """Service that returns the barrier; empty before."""
     collection_txn: int = 0
-    """txn of the last change of a collection state that the sender knows of. A service that does not know of the
-    newest one still has work; metadata sends all states again to a service that returns an older one.
+    """txn of the newest change of a collection state that the sender knows. A service that does not know the newest
+    change still has work; metadata sends all states again to a service that returns an older txn.
     """
     passed_txn: int = 0
-    """txn of the last command before it when metadata sent it on: of what died until then undo windows end, and of
-    what died later, wherever the two may meet, they do not. 0 before metadata.
+    """Last txn before the barrier when metadata forwarded it: the undo windows of deaths up to this txn end, and
+    those of later deaths do not. 0 before metadata.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class BlockGroups:
-    """Claimed rows and their blocks; the blocks of a row are a group, deleted by SCM as a whole or not at all. Each
-    has its place in all lists, which are as long as each other.
+    """Claimed rows and their blocks. The blocks of a row are a group, which SCM deletes as a whole or not at all.
+    All lists have the same length, with one place per group.
     """
 
     bucket_ids: tuple[int, ...]
-    """Of each group the objectID of its bucket."""
+    """For each group, the objectID of its bucket."""
     object_ids: tuple[int, ...]
-    """Of each group the objectID of the key."""
+    """For each group, the objectID of the key."""
     births: tuple[int, ...]
-    """Of each group the txn that committed the version."""
+    """For each group, the txn that committed the version."""
     deaths: tuple[int, ...]
-    """Of each group the txn that took it out of the active namespace."""
+    """For each group, the txn that took the version out of the active namespace."""
     container_ids: tuple[int, ...]
-    """Of each group the container that holds its blocks."""
+    """For each group, the container that holds its blocks."""
     first_local_ids: tuple[int, ...]
-    """Of each group the local id of its first block; the others follow it."""
+    """For each group, the local id of its first block; the other ids follow consecutively."""
     block_counts: tuple[int, ...]
-    """Of each group how many blocks it has."""
+    """For each group, its number of blocks."""
     block_sizes_bytes: tuple[int, ...]
-    """Of each group the size of every block but the last."""
+    """For each group, the size of every block but the last."""
     sizes_bytes: tuple[int, ...]
-    """Of each group the size of all its blocks together."""
+    """For each group, the size of all its blocks together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +61,11 @@ class BlockRun:
     """The blocks of one committed version: consecutive local ids in one container."""
 
     container_id: int
-    """Container that holds the blocks; 0 is the shard's first, which needs no lease."""
+    """Container that holds the blocks; 0 is the shard's first, which needs no grant."""
     first_local_id: int
-    """Local id of the first block; the others follow by one."""
+    """Local id of the first block; the other ids follow consecutively."""
     block_count: int
-    """How many blocks."""
+    """Number of blocks."""
     block_size_bytes: int
     """Size of every block but the last."""
     size_bytes: int
@@ -73,8 +73,9 @@ class BlockRun:
 
 
 class BreakerCause(StrEnum):
-    """Why the breaker trips: a claim would have exceeded the limits of the hour, or what the space matrix says that
-    nobody holds; or rows and figures of the bucket disagree.
+    """Why the breaker trips. LIMITS: a claim would have exceeded the limits of the hour. FORECAST: a claim would
+    have exceeded the amount that no snapshot holds by the space matrix. FIGURES: rows and figures of the bucket
+    disagree.
     """
 
     LIMITS = "LIMITS"
@@ -83,7 +84,7 @@ class BreakerCause(StrEnum):
 
 
 class BucketLayout(StrEnum):
-    """How a bucket names what it holds: flat keys, or a tree of directories."""
+    """Layout of a bucket: flat keys, or in FILE_SYSTEM_OPTIMIZED a tree of directories."""
 
     OBJECT_STORE = "OBJECT_STORE"
     FILE_SYSTEM_OPTIMIZED = "FILE_SYSTEM_OPTIMIZED"
@@ -91,8 +92,8 @@ class BucketLayout(StrEnum):
 
 
 class CollectionState(StrEnum):
-    """What garbage collection may do for a bucket or a shard, from the loosest to the strictest; of a bucket's own
-    state and its shard's the stricter one counts.
+    """Collection state of a bucket or a shard, from the loosest to the strictest; only RUNNING allows claims. The
+    stricter one of a bucket's own state and its shard's state applies.
     """
 
     RUNNING = "RUNNING"
@@ -103,7 +104,7 @@ class CollectionState(StrEnum):
 
 
 class DeletedKind(StrEnum):
-    """Which garbage table holds the row: deletedTable, deletedDirectoryTable or snapshotRenamedTable."""
+    """The garbage table that holds a row: deletedTable, deletedDirectoryTable or snapshotRenamedTable."""
 
     KEY = "KEY"
     DIRECTORY = "DIRECTORY"
@@ -111,8 +112,8 @@ class DeletedKind(StrEnum):
 
 
 class ExecutionMode(StrEnum):
-    """SYNC: expire with the capture of a snapshot, and answer a request when the expired snapshots are removed.
-    ASYNC: expire after it, and answer a request when they are marked.
+    """SYNC: expire with the creation of a snapshot, and answer a request when the expired snapshots are removed.
+    ASYNC: expire after the creation, and answer a request when the expired snapshots are marked.
     """
 
     SYNC = "SYNC"
@@ -120,7 +121,9 @@ class ExecutionMode(StrEnum):
 
 
 class ExpansionOutcome(StrEnum):
-    """Outcome of one page of a directory's expansion."""
+    """Outcome of one page of a directory's expansion: no child is left, another page is needed, or the row does not
+    exist any more.
+    """
 
     EXPANDED = "EXPANDED"
     PARTLY = "PARTLY"
@@ -147,7 +150,7 @@ class RollbackOutcome(StrEnum):
 
 
 class SecretRole(StrEnum):
-    """What the holder of a secret is: a user, a user who may do everything, or a service."""
+    """Role of the holder of a secret: a user, a user with all rights, or a service."""
 
     USER = "USER"
     ADMINISTRATOR = "ADMINISTRATOR"
@@ -155,7 +158,7 @@ class SecretRole(StrEnum):
 
 
 class SnapshotStatus(StrEnum):
-    """Life cycle of a snapshot; a removed one has no row."""
+    """Status of a snapshot: active, or deleted and not yet removed. A removed snapshot has no row."""
 
     SNAPSHOT_ACTIVE = "SNAPSHOT_ACTIVE"
     SNAPSHOT_DELETED = "SNAPSHOT_DELETED"
@@ -166,32 +169,32 @@ class RowName:
     """Names one row of a garbage table, within the partition's shard."""
 
     kind: DeletedKind
-    """Which garbage table holds the row."""
+    """Garbage table that holds the row."""
     bucket_id: int
     """objectID of the bucket."""
     object_id: int
     """objectID of the key, directory or renamed object."""
     birth: int
-    """txn that committed the version."""
+    """txn that committed the version, or created the directory or the renamed object."""
     death: int
-    """txn that took it out of the active namespace."""
+    """txn that took the object out of the active namespace, or renamed it."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowNames:
-    """Names rows of one garbage table, within the partition's shard. Each row has its place in all four lists, which
-    are as long as each other.
+    """Names rows of one garbage table, within the partition's shard. All four lists have the same length, with one
+    place per row.
     """
 
     kind: DeletedKind
-    """Which garbage table holds the rows."""
+    """Garbage table that holds the rows."""
     bucket_ids: tuple[int, ...]
-    """Of each row the objectID of its bucket."""
+    """For each row, the objectID of its bucket."""
     object_ids: tuple[int, ...]
-    """Of each row the objectID of the key, directory or renamed object."""
+    """For each row, the objectID of the key, directory or renamed object."""
     births: tuple[int, ...]
-    """Of each row the txn that committed the version."""
+    """For each row, the txn that committed the version, or created the directory or the renamed object."""
     deaths: tuple[int, ...]
-    """Of each row the txn that took it out of the active namespace; for a file below a deleted directory the
-    directory's death.
+    """For each row, the txn that took the object out of the active namespace, or renamed it; for an object below a
+    deleted directory, the directory's death.
     """

@@ -1,4 +1,4 @@
-"""Records of snapshots.commands, snapshots.replies and the topic of snapshots' figures."""
+"""Records of snapshots.commands, snapshots.replies and snapshots.info."""
 
 # Made from schemas/avro by python -m schemas.generate: change the schema, then run that.
 
@@ -13,7 +13,7 @@ from schemas.records.shared import ExecutionMode, SnapshotStatus
 
 @dataclass(frozen=True, slots=True)
 class CreateSnapshot:
-    """Make a snapshot of a bucket."""
+    """Create a snapshot of a bucket."""
 
     volume: str
     """Name of the volume."""
@@ -22,7 +22,7 @@ class CreateSnapshot:
     snapshot: str
     """Name of the snapshot."""
     at_ms: int = -1
-    """Creation time that retention reads, for histories that are played again; -1: the log time of its checkpoint."""
+    """Creation time that retention uses, for replayed histories; -1: the log time of the capture."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +38,16 @@ class CreateTag:
     tag: str
     """Name of the tag, unique in the bucket."""
     owner: str = ""
-    """Whose tag it is; for people."""
+    """Owner of the tag, as free text."""
     reason: str = ""
-    """What it is for; for people."""
+    """Purpose of the tag, as free text."""
     time_to_live_ms: int = 0
-    """When it goes by itself, from its making; 0: never."""
+    """Time from the creation of the tag until it is removed automatically; 0: never."""
 
 
 class DeadLetterState(StrEnum):
-    """State of a dead letter: OPEN, not resolved; RETRIED, the message was sent again; DROPPED, a person decided
-    that it stays undone.
+    """State of a dead letter. OPEN: not resolved. RETRIED: the message was sent again. DROPPED: an operator decided
+    that the message is not applied.
     """
 
     OPEN = "OPEN"
@@ -57,14 +57,14 @@ class DeadLetterState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DeleteConsumer:
-    """A named reader needs nothing any more."""
+    """Remove a consumer, which then protects no snapshots any more."""
 
     volume: str
     """Name of the volume."""
     bucket: str
     """Name of the bucket."""
     consumer: str
-    """Name of the reader."""
+    """Name of the consumer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,49 +81,51 @@ class DeleteSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class DeleteTag:
-    """Let go of a snapshot."""
+    """Remove a tag, which then does not protect its snapshot any more."""
 
     volume: str
     """Name of the volume."""
     bucket: str
     """Name of the bucket."""
     snapshot: str
-    """Name of the snapshot that it must be on; empty: whichever it is."""
+    """Name of the snapshot that must have the tag; empty: any snapshot."""
     tag: str
     """Name of the tag."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetentionPolicy:
-    """Which snapshots of a bucket expire, and what is made by the clock. The rules are in
+    """Which snapshots of a bucket expire, and which snapshots and tags are created automatically. The rules are in
     services/domain/retention.py.
     """
 
     num_retained_min: int = 10
     """Never expire the newest N snapshots; at least 1."""
     num_retained_max: int = 0
-    """At most this many snapshots stay, whatever their age; 0: no such bound, else at least the minimum."""
+    """Age does not keep a snapshot that is older than the newest N snapshots; at least num_retained_min, or 0: no
+    maximum.
+    """
     time_retained_ms: int = 3600000
-    """A snapshot may expire once the one after it is older than this."""
+    """A snapshot may expire once the snapshot after it is older than this."""
     expire_limit: int = 50
     """One run considers at most the N oldest snapshots; at least 1."""
     execution_mode: ExecutionMode = ExecutionMode.SYNC
     """When runs take place, and when a request to expire is answered."""
     consumer_expiration_ms: int = 0
-    """A consumer that was not heard of for longer is dropped; 0: never."""
+    """A consumer that has not reported its position for longer than this is removed; 0: never."""
     snapshot_every_ms: int = 0
     """Period of automatic snapshots; 0: none."""
     tag_every_ms: int = 0
     """Period of automatic tags, each on the first snapshot of its period; 0: none."""
     tag_num_retained_max: int = 0
-    """At most this many automatic tags stay, the newest; 0: all."""
+    """Keep at most the newest N automatic tags; 0: all."""
     tag_time_retained_ms: int = 0
     """Time to live of an automatic tag; 0: for ever."""
 
 
 @dataclass(frozen=True, slots=True)
 class RenameSnapshot:
-    """Give a snapshot another name."""
+    """Change the name of a snapshot."""
 
     volume: str
     """Name of the volume."""
@@ -137,44 +139,44 @@ class RenameSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class RollBackBucket:
-    """Make a snapshot the active namespace of its bucket again; newer snapshots are dropped."""
+    """Make a snapshot the active namespace of its bucket again; newer snapshots are deleted."""
 
     volume: str
     """Name of the volume."""
     bucket: str
     """Name of the bucket."""
     snapshot: str
-    """Name of the snapshot; empty when a tag names it."""
+    """Name of the snapshot; empty when tag is given."""
     tag: str = ""
-    """Tag on the snapshot; empty when it is named itself."""
+    """Tag of the snapshot; empty when snapshot is given."""
 
 
 @dataclass(frozen=True, slots=True)
 class SetConsumer:
-    """Set the place of a named reader: the next snapshot that it reads, and all after it, do not expire."""
+    """Set the position of a consumer: the snapshot that it reads next, and all later snapshots, do not expire."""
 
     volume: str
     """Name of the volume."""
     bucket: str
     """Name of the bucket."""
     consumer: str
-    """Name of the reader, unique in the bucket."""
+    """Name of the consumer, unique in the bucket."""
     snapshot: str
     """Name of a snapshot."""
     is_behind: bool = False
-    """False: that snapshot is read next. True: it was read, and the one after it is next, which need not be there
-    yet.
+    """False: the consumer reads this snapshot next. True: the consumer has read this snapshot, and reads the one
+    after it next, which need not exist yet.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class SetDeepClean:
-    """A sweep found nothing left to do in a snapshot's garbage range. Sent by key_deletion."""
+    """Set the flags of a snapshot whose garbage range is deep clean. Sent by key_deletion."""
 
     snapshot_id: str
     """Id of the snapshot."""
     chain_version: int
-    """Chain version at which this was found; one older than the last reset is ignored."""
+    """Chain version for which the flags are valid; flags older than the last reset are ignored."""
     has_deep_cleaned_keys: bool
     """New value of the flag for keys and renames."""
     has_deep_cleaned_directories: bool
@@ -183,10 +185,10 @@ class SetDeepClean:
 
 @dataclass(frozen=True, slots=True)
 class Settle:
-    """Answer when there is nothing more that the plane can do."""
+    """Answer when nothing is left to do in the plane."""
 
     barrier_id: str
-    """Names this request; new each time."""
+    """Id of this request, a new one for each request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,10 +203,10 @@ class UnsetRetention:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotInfo:
-    """A snapshot as an operator sees it. Topic snapshots.info and snapshotInfoTable, written by snapshots."""
+    """A snapshot as users see it. Topic snapshots.info and snapshotInfoTable, written by snapshots."""
 
     snapshot_id: str
-    """Id, chosen once."""
+    """Id of the snapshot; it never changes."""
     name: str
     """Name, unique in its bucket until the snapshot is removed."""
     volume: str
@@ -212,53 +214,53 @@ class SnapshotInfo:
     bucket: str
     """Name of the bucket."""
     status: SnapshotStatus
-    """Where in its life it is."""
+    """Status of the snapshot."""
     creation_time_ms: int
-    """Log time of its checkpoint, or the time that its command named; of the request while it is being made."""
+    """Log time of the capture, or the time that the command named; log time of the request until the capture."""
     deletion_time_ms: int = -1
-    """Log time of its deletion; -1 while it is not deleted."""
+    """Log time of the deletion; -1 while the snapshot is not deleted."""
     path_previous_snapshot_id: str = ""
-    """The one before it in its bucket; empty for the first."""
+    """Id of the snapshot before this one in the bucket; empty for the first."""
     global_previous_snapshot_id: str = ""
-    """The one before it in its shard; empty for the first."""
+    """Id of the snapshot before this one in the shard; empty for the first."""
     snapshot_path: str = ""
-    """`volume/bucket`, key of the path chain."""
+    """`volume/bucket`, the key of the bucket's chain."""
     has_deep_cleaned_keys: bool = False
-    """No reclaimable key or rename row is left in its garbage range."""
+    """Whether no reclaimable key or rename row is left in the garbage range."""
     has_deep_cleaned_directories: bool = False
-    """No reclaimable or unexpanded directory is left in its garbage range."""
+    """Whether no reclaimable or unexpanded directory is left in the garbage range."""
     sst_filtered: bool = False
-    """Kept for Ozone's tools; checkpoints here hold the whole shard."""
+    """Kept for Ozone's tools; snapshot checkpoints here hold the whole shard."""
     referenced_bytes: int = 0
-    """Bytes that it lists."""
+    """Bytes that the snapshot references."""
     referenced_replicated_bytes: int = 0
-    """The same with replication; one replica here."""
+    """referenced_bytes with replication; equal here, with one replica."""
     exclusive_bytes: int = 0
-    """Bytes that it alone holds, without those below deleted directories."""
+    """Bytes that only this snapshot holds, without those below unexpanded directories."""
     exclusive_replicated_bytes: int = 0
-    """The same with replication."""
+    """exclusive_bytes with replication; equal here, with one replica."""
     exclusive_delta_bytes: int = 0
-    """Ozone's part from directory cleaning; always 0 here, the matrix holds one exact figure."""
+    """Ozone's part from directory cleaning; always 0 here, because exclusive_bytes includes it."""
     exclusive_delta_replicated_bytes: int = 0
-    """The same with replication."""
+    """exclusive_delta_bytes with replication; always 0 here."""
     create_txn: int = 0
-    """txn of the checkpoint; 0 while it is being made."""
+    """txn at which the snapshot was captured; 0 before."""
     last_txn: int = 0
-    """txn of the last change that touched the snapshot."""
+    """txn of the last change of the snapshot."""
     bucket_id: int = 0
     """objectID of the bucket."""
     ordinal: int = 0
-    """Its number among all snapshots that the bucket ever had."""
+    """Ordinal of the snapshot among all snapshots that the bucket ever had, from 1; 0 before the capture."""
     is_referenced_exact: bool = True
-    """False while a directory that died before it is unexpanded."""
+    """Whether no directory that died before the snapshot is unexpanded, so that referenced_bytes is exact."""
     is_exclusive_exact: bool = True
-    """False while a directory that died after it is unexpanded."""
+    """Whether no directory that died after the snapshot is unexpanded, so that exclusive_bytes is exact."""
     is_removed: bool = False
-    """True in the last message about a snapshot, when its row is removed."""
+    """True in the last message about a snapshot, after which it has no row any more."""
     chain_version_of_reset: int = 0
-    """Chain version at which the clean flags were last reset."""
+    """Chain version at which the deep-clean flags were last reset."""
     owner: str = ""
-    """Owner of the volume at the capture; beside administrators the one who may manage it."""
+    """Owner of the volume at the capture, who may manage the snapshot, as administrators may."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,11 +268,11 @@ class SnapshotsExpired:
     """Result of a request to expire."""
 
     snapshots: tuple[str, ...]
-    """Names of those that expired, in the order of the chain."""
+    """Names of the expired snapshots, in the order of the chain."""
     snapshot_ids: tuple[str, ...]
-    """Their ids."""
+    """Ids of the expired snapshots, in the same order."""
     previous_failure: str
-    """Why the run before this one failed; empty when it did not."""
+    """Why the previous run failed; empty when it did not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,32 +280,32 @@ class ResolveDeadLetter:
     """Resolve a dead letter. The letter itself stays in its topic."""
 
     number: int
-    """The letter: its offset in the shard's partition of dead-letters."""
+    """Number of the letter: its offset in the shard's partition of dead-letters."""
     state: DeadLetterState
     """RETRIED or DROPPED."""
     who: str
-    """Who has resolved it."""
+    """Name of the person who resolved the letter."""
     reason: str
-    """Why; may be empty when it was retried."""
+    """Reason, as free text; may be empty with RETRIED."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExpireSnapshots:
-    """Expire snapshots by the rules, now."""
+    """Expire snapshots of a bucket now, by the rules of a retention policy."""
 
     volume: str
     """Name of the volume."""
     bucket: str
     """Name of the bucket."""
     policy: RetentionPolicy | None = None
-    """The policy of this run; null: the bucket's."""
+    """Policy of this run; null: the bucket's policy."""
     now_ms: int = -1
-    """The time that ages are counted from; -1: the log's."""
+    """Time from which ages are counted; -1: the log time."""
 
 
 @dataclass(frozen=True, slots=True)
 class SetRetention:
-    """Give a bucket a retention policy, in place of the one before."""
+    """Set a bucket's retention policy, in place of the previous one."""
 
     volume: str
     """Name of the volume."""
@@ -324,25 +326,25 @@ class SnapshotReply:
     error: str = ""
     """Code of the refusal; empty on success."""
     message: str = ""
-    """The refusal in words."""
+    """Text of the refusal; empty on success."""
     snapshot_id: str = ""
-    """The snapshot that was made, deleted or renamed."""
+    """Id of the snapshot that the command is about; empty for none."""
     rounds: int = 0
-    """Rounds that a settle needed."""
+    """Number of rounds that a settle needed."""
     expired: SnapshotsExpired | None = None
-    """Result of a request to expire."""
+    """Result of a request to expire; null for other commands."""
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotCommand:
-    """Something to do for the snapshots service. Topic snapshots.commands, one partition a shard."""
+    """A command to the snapshots service. Topic snapshots.commands, one partition per shard."""
 
     shard: int
-    """Shard that the sender means; must be the partition."""
+    """Shard of the command; must be the number of the partition."""
     client_id: str
-    """Who asks: new with each start of a client; empty when nothing is to be remembered."""
+    """Id of the client, a new one at each start of the client; empty: a repeat of the command is not recognized."""
     number: int
-    """The client's count of its snapshot commands, rising; 0 when nothing is to be remembered."""
+    """Number of the command, rising with each snapshot command of the client; 0 with an empty client_id."""
     body: (
         CreateSnapshot
         | DeleteSnapshot
@@ -360,14 +362,15 @@ class SnapshotCommand:
         | ResolveDeadLetter
         | SetSecret
     )
-    """What to do."""
+    """The command."""
     sender: str = ""
-    """Service that sends an internal command; empty for a client."""
+    """Service that sends an internal command; empty for a command of a client."""
     user: str = ""
-    """User who sends it; empty for a service."""
+    """User who sends the command; empty for a service."""
     issued_at_ms: int = 0
-    """When a user signed it, by the clock of the client; 0 for a service."""
+    """Time at which the user signed the command, by the client's clock; 0 for a service."""
     signature: str = ""
-    """HMAC-SHA256 of all before it, in hexadecimal letters, by the secret of the user or else of the sender; empty
-    when not signed. Stays the last field.
+    """HMAC-SHA256, in hexadecimal digits, over the name of the topic and the message up to this field, with the
+    secret of the user or, without a user, of the sender; empty when the command is not signed. Must stay the last
+    field.
     """

@@ -1,4 +1,4 @@
-"""Rows that snapshots keeps."""
+"""Rows in the tables of snapshots."""
 
 # Made from schemas/avro by python -m schemas.generate: change the schema, then run that.
 
@@ -11,58 +11,60 @@ from schemas.records.snapshots import DeadLetterState, RetentionPolicy, Snapshot
 
 @dataclass(frozen=True, slots=True)
 class ConsumerRow:
-    """consumerTable: a named reader and its place in the bucket's snapshots."""
+    """consumerTable: a consumer and its position in the bucket's snapshots."""
 
     volume: str
     """Name of the volume."""
     bucket: str
     """Name of the bucket."""
     consumer: str
-    """Its name."""
+    """Name of the consumer."""
     bucket_id: int
-    """objectID of the bucket whose snapshots it reads: another bucket of the same name is not meant."""
+    """objectID of the bucket whose snapshots the consumer reads; the row does not apply to another bucket of the
+    same name.
+    """
     next_txn: int
-    """It still reads the snapshots captured at this txn or later."""
+    """The consumer has still to read the snapshots captured at this txn or later."""
     seen_time_ms: int
-    """Log time at which it was heard of last."""
+    """Log time at which the consumer last reported its position."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterRow:
-    """deadLetterTable: a dead letter without its bytes, and what was done about it."""
+    """deadLetterTable: a dead letter without its bytes, and its resolution."""
 
     number: int
-    """Its offset in the shard's partition of dead-letters."""
+    """Number of the letter: its offset in the shard's partition of dead-letters."""
     service: str
-    """Who could not read or apply the message."""
+    """Service that could not read or apply the message."""
     topic: str
-    """Where the message came from."""
+    """Topic of the message."""
     partition: int
-    """Where the message came from."""
+    """Partition of the message."""
     offset: int
-    """Where the message came from."""
+    """Offset of the message."""
     error: str
     """Kind of the error."""
     message: str
-    """The error in words."""
+    """Text of the error."""
     size_bytes: int
-    """Bytes of the original message."""
+    """Size of the original message."""
     is_cut: bool
-    """Whether the letter does not have all of the original."""
+    """Whether the letter holds only a part of the original message."""
     time_ms: int
-    """When the letter was appended to its topic."""
+    """Time at which the letter was appended to its topic."""
     attempts: int
-    """How often the message had been sent again before it failed this time; 0 the first time."""
+    """How often the message had been sent again before this failure; 0 the first time."""
     retry_of: int
-    """Number of the letter that was retried with this message; -1 the first time."""
+    """Number of the letter whose retry sent this message; -1 the first time."""
     state: DeadLetterState = DeadLetterState.OPEN
-    """Whether anybody has to look at it."""
+    """State of the letter."""
     who: str = ""
-    """Who has resolved it."""
+    """Name of the person who resolved the letter; empty while it is open."""
     reason: str = ""
-    """Why it was dealt with so."""
+    """Reason of the resolution."""
     resolved_time_ms: int = -1
-    """When the resolution was received, in log time; -1 while it is open."""
+    """Log time of the resolution; -1 while the letter is open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,52 +72,54 @@ class DroppedSnapshotRow:
     """droppedSnapshotTable: the last dropped snapshot of a name."""
 
     snapshot_id: str
-    """Its id."""
+    """Id of the snapshot."""
     bucket_id: int
-    """objectID of its bucket."""
+    """objectID of the bucket."""
     create_txn: int
-    """txn of its checkpoint."""
+    """txn at which the snapshot was captured."""
     deletion_time_ms: int
-    """Log time of its deletion or expiry."""
+    """Log time at which the snapshot was deleted or expired."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExpiryRow:
-    """expiryTable: a request to expire that is answered when its snapshots are removed."""
+    """expiryTable: a request to expire that is answered when the expired snapshots are removed."""
 
     client_id: str
-    """Who is to be answered."""
+    """Client that gets the answer."""
     number: int
-    """The client's number."""
+    """Number of the client's command."""
     outcome: SnapshotsExpired
-    """The answer. It waits for those of its snapshots that still have a row."""
+    """The answer. It is sent when none of its snapshots has a row any more."""
 
 
 @dataclass(frozen=True, slots=True)
 class PendingSnapshot:
-    """pendingTable: a snapshot half made or half dropped."""
+    """pendingTable: the creation or deletion of a snapshot, in progress."""
 
     snapshot_id: str
     """Id of the snapshot."""
     action: str
-    """CREATE, DROP, DROPPED (answered while the chain was corrupted: ask again) or UNDO."""
+    """CREATE, DROP, DROPPED (metadata answered while the chain was corrupted; the drop is requested again) or UNDO
+    (a drop after a creation that failed).
+    """
     client_id: str
-    """Who is to be answered; empty when nobody."""
+    """Client that gets the answer; empty: none."""
     number: int
-    """The client's number."""
+    """Number of the client's command."""
     since_ms: int
     """Log time of the request."""
     at_ms: int = -1
-    """Creation time that was asked for; -1: the log time of its checkpoint."""
+    """Requested creation time; -1: the log time of the capture."""
     is_automatic: bool = False
-    """Whether a retention policy makes it."""
+    """Whether a retention policy requested the snapshot."""
     user: str = ""
-    """User who asked for it, on a plane that requires signatures."""
+    """User who requested the snapshot, on a plane that requires signatures."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetentionRow:
-    """retentionTable: a bucket's policy, and where its runs are."""
+    """retentionTable: a bucket's retention policy, and the state of its runs."""
 
     volume: str
     """Name of the volume."""
@@ -124,21 +128,25 @@ class RetentionRow:
     policy: RetentionPolicy
     """The policy."""
     next_run_ms: int
-    """When the next run is due."""
+    """Time at which the next run is due."""
     last_run_ms: int
-    """When the last run was; -1 before the first."""
+    """Time of the last run; -1 before the first."""
     last_expired: int
     """Snapshots that expired in the last run."""
     last_snapshot_period: int
-    """Number of the last period that has its automatic snapshot, counted from the epoch."""
+    """Number of the newest period, counted from 1970, for which no automatic snapshot is due any more."""
     last_tag_period: int
-    """Number of the last period that has its automatic tag."""
+    """Number of the newest period that has its automatic tag."""
     failure: str
-    """Why the last run, or the last automatic snapshot, failed; empty when neither did, or it was reported."""
+    """Why the last run, or the last automatic snapshot, failed; empty when neither did, or after the failure was
+    reported.
+    """
     failure_time_ms: int
-    """When it failed; -1 when nothing did."""
+    """Time of the failure; -1 when there is none."""
     is_failure_of_snapshot: bool
-    """Whether it is an automatic snapshot that failed: then it stays until the next one is due."""
+    """Whether an automatic snapshot failed; such a failure stays until the next automatic snapshot is due, or until
+    it is reported.
+    """
     set_ms: int = 0
     """Log time of the request that set the policy."""
 
@@ -148,7 +156,7 @@ class RollbackTaskRow:
     """rollbackTable of snapshots: a rollback in progress."""
 
     rollback_id: str
-    """Names the rollback."""
+    """Id of the rollback."""
     volume: str
     """Name of the volume."""
     bucket: str
@@ -156,33 +164,33 @@ class RollbackTaskRow:
     bucket_id: int
     """objectID of the bucket."""
     snapshot_id: str
-    """Snapshot that is rolled back to."""
+    """Snapshot to which the bucket is rolled back."""
     client_id: str
-    """Who is to be answered; empty when nobody."""
+    """Client that gets the answer; empty: none."""
     number: int
-    """The client's number."""
+    """Number of the client's command."""
     page: int
-    """Page that metadata was asked for."""
+    """Page that was requested from metadata."""
 
 
 @dataclass(frozen=True, slots=True)
 class SettleRow:
-    """settleTable: a request to settle in progress."""
+    """settleTable: a request to settle, in progress."""
 
     barrier_id: str
-    """Names the request."""
+    """Id of the request."""
     client_id: str
-    """Who is to be answered."""
+    """Client that gets the answer."""
     number: int
-    """The client's number."""
+    """Number of the client's command."""
     round: int
     """Present round."""
     quiet_rounds: int
-    """Rounds in a row without work."""
+    """Consecutive rounds without work."""
     work: int
-    """Work met in the present round."""
+    """Work that the present round has met so far."""
     returned: tuple[str, ...]
-    """Branches whose barrier is back."""
+    """Branches whose barrier has returned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,16 +202,16 @@ class TagRow:
     bucket: str
     """Name of the bucket."""
     tag: str
-    """Its name."""
+    """Name of the tag."""
     snapshot_id: str
-    """Id of the snapshot that it protects."""
+    """Id of the protected snapshot."""
     owner: str
-    """Whose it is."""
+    """Owner of the tag, as free text."""
     reason: str
-    """What it is for."""
+    """Purpose of the tag, as free text."""
     creation_time_ms: int
-    """Log time of its making."""
+    """Log time of the tag's creation."""
     expiry_time_ms: int
-    """When it goes by itself; -1: never."""
+    """Time at which the tag is removed automatically; -1: never."""
     is_automatic: bool
-    """Whether a policy has made it."""
+    """Whether a retention policy created the tag."""

@@ -1,4 +1,4 @@
-"""Records of gc.space: how much each set of snapshots holds."""
+"""Records of gc.space: the bytes and rows that each range of snapshots holds."""
 
 # Made from schemas/avro by python -m schemas.generate: change the schema, then run that.
 
@@ -9,14 +9,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class SnapshotSize:
-    """Size of what one snapshot references."""
+    """Size of one snapshot."""
 
     snapshot_id: str
     """Id of the snapshot."""
     referenced_bytes: int
-    """Bytes that it lists; too high while a directory that died before it is unexpanded."""
+    """Bytes that the snapshot references; too high while a directory that died before the snapshot is unexpanded."""
     referenced_namespace: int
-    """Keys and directories that it lists; as above."""
+    """Keys and directories that the snapshot references; too high likewise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +24,13 @@ class SpaceCellValue:
     """One cell of a bucket's space matrix, as an absolute value."""
 
     first_holder: int
-    """txn of the oldest live snapshot that holds these versions; 0 when nobody does."""
+    """txn of the oldest live snapshot that holds the versions; 0 when none does."""
     last_holder: int
-    """txn of the newest live snapshot that holds them; 0 when nobody does."""
+    """txn of the newest live snapshot that holds the versions; 0 when none does."""
     bytes: int
     """Bytes of the versions."""
     versions: int
-    """How many versions with blocks."""
+    """Number of versions that have blocks."""
     key_rows: int
     """Rows of deletedTable."""
     directory_rows: int
@@ -41,10 +41,10 @@ class SpaceCellValue:
 
 @dataclass(frozen=True, slots=True)
 class SpaceUpdate:
-    """Changed figures of one bucket, absolute. Topic gc.space, written by metadata."""
+    """Changed figures of one bucket, as absolute values. Topic gc.space, written by metadata."""
 
     txn: int
-    """These figures include everything up to this txn; a reader shows whole txns only."""
+    """The figures include everything up to this txn; a reader shows only complete txns."""
     bucket_id: int
     """objectID of the bucket; 0 when nothing changed."""
     cells: tuple[SpaceCellValue, ...]
@@ -56,6 +56,6 @@ class SpaceUpdate:
     newest_unexpanded_death: int
     """Death of the newest deleted directory that is not expanded; 0 when there is none."""
     deleted_path: str = ""
-    """Volume and bucket, with a slash between them, in the update that says that the bucket was deleted; else empty."""
+    """`volume/bucket` in the update that reports the bucket's deletion; otherwise empty."""
     deleted_ms: int = 0
-    """Log time of that deletion."""
+    """Log time of the deletion."""

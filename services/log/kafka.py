@@ -16,7 +16,6 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
-from schemas.codec import FINGERPRINT_HEADER
 from schemas.credentials import KafkaCredentials
 from services.domain.errors import DeepcleanError, InvariantError, PositionError, RetryableError
 from services.log.port import MAX_CHANGE_MESSAGE_BYTES, MAX_LETTER_MESSAGE_BYTES, MAX_MESSAGE_BYTES, LogRecord
@@ -39,7 +38,6 @@ messages. A producer sends its messages every ``linger.ms``, which is half of th
 """
 
 Answer = TypeVar("Answer")
-Headers = list[tuple[str, str | bytes | None]]
 
 _logger = logging.getLogger(__name__)
 
@@ -319,7 +317,6 @@ class KafkaSource:
             message.offset() or 0,
             message.timestamp()[1],
             message.value() or b"",
-            _fingerprint(headers) if headers else None,
             key if isinstance(key, bytes) else b"",
             headers or (),
         )
@@ -369,27 +366,23 @@ class KafkaSink:
             "error_cb": _log_error,
         }
         self._flush_seconds = flush_seconds
-        self._headers: dict[bytes, Headers] = {}
         self._failures: list[KafkaError] = []
         self._producer = Producer(self._configuration, logger=_logger)
 
-    def send(self, topic: str, partition: int, value: bytes, fingerprint: bytes) -> None:
+    def send(self, topic: str, partition: int, value: bytes, key: bytes = b"") -> None:
         """Send a message; the log may not have it yet when this returns."""
-        headers = self._headers.get(fingerprint)
-        if headers is None:
-            headers = self._headers[fingerprint] = [(FINGERPRINT_HEADER, fingerprint)]
         try:
-            self._produce(topic, partition, value, headers)
+            self._produce(topic, partition, value, key or None)
         except KafkaException as error:
             self._start_again()
             raise translate(error.args[0], f"sending to {topic}, partition {partition}") from error
 
-    def _produce(self, topic: str, partition: int, value: bytes, headers: Headers) -> None:
+    def _produce(self, topic: str, partition: int, value: bytes, key: bytes | None) -> None:
         try:
-            self._producer.produce(topic, value, partition=partition, headers=headers, on_delivery=self._on_delivery)
+            self._producer.produce(topic, value, key, partition, self._on_delivery)
         except BufferError:
             self.flush()  # the queue is full: send all of it first
-            self._producer.produce(topic, value, partition=partition, headers=headers, on_delivery=self._on_delivery)
+            self._producer.produce(topic, value, key, partition, self._on_delivery)
 
     def _on_delivery(self, error: KafkaError | None, _: Message) -> None:
         if error is not None:
@@ -423,13 +416,6 @@ class KafkaSink:
         """Stop publishing; messages that are not flushed are dropped."""
         self._producer.purge()
         self._producer.flush(1.0)
-
-
-def _fingerprint(headers: Any) -> bytes | None:
-    for name, value in headers:
-        if name == FINGERPRINT_HEADER:
-            return value if isinstance(value, bytes) else b""
-    return None
 
 
 def _is_leaderless(error: RetryableError) -> bool:

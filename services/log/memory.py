@@ -24,7 +24,6 @@ class MemoryLog:
         topic: str,
         partition: int,
         value: bytes,
-        fingerprint: bytes | None,
         key: bytes = b"",
         headers: Sequence[tuple[str, bytes | None]] = (),
     ) -> int:
@@ -32,7 +31,7 @@ class MemoryLog:
         records = self.partitions.setdefault((topic, partition), [])
         # As on a broker: when its clock is set back, the times of the following messages are lower.
         now_ms = self.clock.now_ms()
-        records.append(LogRecord(topic, partition, len(records), now_ms, value, fingerprint, key, headers))
+        records.append(LogRecord(topic, partition, len(records), now_ms, value, key, headers))
         return len(records) - 1
 
     def records(self, topic: str, partition: int) -> list[LogRecord]:
@@ -102,9 +101,9 @@ class MemorySink:
     def __init__(self, log: MemoryLog) -> None:
         self._log = log
 
-    def send(self, topic: str, partition: int, value: bytes, fingerprint: bytes) -> None:
+    def send(self, topic: str, partition: int, value: bytes, key: bytes = b"") -> None:
         """Append a message."""
-        self._log.append(topic, partition, value, fingerprint)
+        self._log.append(topic, partition, value, key)
 
     def flush(self) -> None:
         """Do nothing: sent messages are in the log at once."""

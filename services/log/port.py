@@ -26,8 +26,6 @@ class LogRecord(NamedTuple):
     timestamp_ms: int
     """Log append time."""
     value: bytes
-    fingerprint: bytes | None
-    """Header avro-fingerprint; None when there is none."""
     key: bytes = b""
     headers: Sequence[tuple[str, bytes | None]] = ()
     """All headers as received: read only when the message is dead-lettered."""
@@ -58,7 +56,7 @@ class Source(Protocol):
 class Sink(Protocol):
     """Publishes in order, each message at least once."""
 
-    def send(self, topic: str, partition: int, value: bytes, fingerprint: bytes) -> None:
+    def send(self, topic: str, partition: int, value: bytes, key: bytes = b"") -> None:
         """Send a message; the log may not have it yet when this returns."""
         ...
 

@@ -34,16 +34,16 @@ class Signer:
 
 
 def signed_command(topic: Topic, command: Command, signer: Signer | None, now_ms: int) -> bytes:
-    """Return an encoded command, signed if there is a signer."""
+    """Return the message of a command, signed if there is a signer."""
     encoder = codec(topic.record)
     if signer is None:
-        return encoder.encode(command)
-    value = encoder.encode(replace(command, user=signer.user, issued_at_ms=now_ms, signature=""))
-    return sign(signer.secret, topic.name, encoder.fingerprint, value)
+        return encoder.encode_message(command)
+    value = encoder.encode_message(replace(command, user=signer.user, issued_at_ms=now_ms, signature=""))
+    return sign(signer.secret, topic.name, value)
 
 
 def person_command(command: MetadataCommand, signer: Signer | None, now_ms: int) -> bytes:
-    """Return an encoded single command of a tool, as number 1 of a new client; signed if there is a signer."""
+    """Return the message of a single command of a tool, as number 1 of a new client; signed if there is a signer."""
     if signer is not None:
         command = replace(command, client_id=signer.client_id(), number=1)
     return signed_command(METADATA_COMMANDS, command, signer, now_ms)
@@ -83,11 +83,11 @@ class SigningSink:
         self._sink = sink
         self._secret = secret
 
-    def send(self, topic: str, partition: int, value: bytes, fingerprint: bytes) -> None:
+    def send(self, topic: str, partition: int, value: bytes, key: bytes = b"") -> None:
         """Send a message; the log may not have it yet when this returns."""
         if topic in SIGNED_TOPICS:
-            value = sign(self._secret, topic, fingerprint, value)
-        self._sink.send(topic, partition, value, fingerprint)
+            value = sign(self._secret, topic, value)
+        self._sink.send(topic, partition, value, key)
 
     def flush(self) -> None:
         """Wait until the log has acknowledged all that was sent."""

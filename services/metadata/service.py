@@ -180,7 +180,7 @@ class MetadataService:
         outcome = self._carry_out(command, transaction)
         encoded = b""
         if command.wants_reply or kind in _ALWAYS_ANSWERED:
-            encoded = codec(MetadataReply).encode(_reply(command, transaction.txn, outcome))
+            encoded = codec(MetadataReply).encode_message(_reply(command, transaction.txn, outcome))
             work.send_encoded(METADATA_REPLIES, encoded)
         if command.number:
             transaction.clients.applied(client, command.number, transaction.log_time_ms, encoded)

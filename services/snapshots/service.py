@@ -1,4 +1,4 @@
-"""The snapshots service of one shard: gives every message to the part that it concerns."""
+"""The snapshots service of one shard: passes each message to the part that handles it."""
 
 from __future__ import annotations
 
@@ -121,18 +121,18 @@ class SnapshotsService(RememberingService):
 
     @property
     def chain_corruption(self) -> str:
-        """Why the chain does not hold together: not ready while this is not empty."""
+        """Return why the chain is corrupted; empty when it is not. The service is not ready while it is corrupted."""
         return self._lifecycle.corruption
 
     def restore(self, tables: TablesReader) -> None:
-        """Read all rows anew, and verify the chain that they make."""
+        """Read the state from the tables again, and verify the chain that the rows form."""
         self._rows.forget_changed()
         self._sizes.forget_stale()
         super().restore(tables)
         self._is_started = False
 
     def read_memory(self, tables: ReadableTables) -> None:
-        """Read from the tables everything that is kept in memory."""
+        """Replace the state in memory with the state of the tables."""
         self._rows.restore(tables)
         self._collection.restore(tables)
         self._access.restore(tables)
@@ -174,7 +174,7 @@ class SnapshotsService(RememberingService):
         if len(command.client_id) > MAX_CLIENT_ID_LENGTH:
             raise InvalidMessageError(f"a client id has at most {MAX_CLIENT_ID_LENGTH} characters: take a UUID")
         if self._access.is_on and (denial := self._denial(message, command)):
-            # Not remembered: otherwise a stranger could use up a client's numbers.
+            # Not recorded: an unauthorized sender could otherwise use up a client's numbers.
             self._metrics.refusals.labels(_OPERATIONS[type(command.body)]).inc()
             work.send(SNAPSHOTS_REPLIES, SnapshotReply(command.client_id, command.number, denial.code, str(denial)))
             return
@@ -192,7 +192,7 @@ class SnapshotsService(RememberingService):
             self._answers.answer(reply, work)
 
     def _denial(self, message: Message, command: SnapshotCommand) -> CommandError | None:
-        """Why a client's command is not even looked at, if so."""
+        """Return the error that refuses a command of an unauthorized client; None for an authorized one."""
         try:
             self._access.check_client(message, command)
         except CommandError as error:
@@ -231,7 +231,7 @@ class SnapshotsService(RememberingService):
             self._settling.work_was_done(work)
 
     def _carry_out_at_once(self, command: SnapshotCommand, log_time_ms: int, work: Work) -> str:
-        """What changes no snapshot: policies, tags, consumers, letters; says which snapshot it is about, if any."""
+        """Carry out a command that changes no snapshot. Return the id of the snapshot that it names; empty for none."""
         body = command.body
         if isinstance(body, SetRetention):
             self._retention.set_policy(body, log_time_ms, work)
@@ -274,9 +274,10 @@ class SnapshotsService(RememberingService):
             self._collection.follow(body, work)
 
     def do_due(self, now_ms: int, work: Work) -> None:
-        """What retention does by the clock; after a start, what the state of the chain asks for.
+        """Run the retention that is due; first after a start, act on the state of the chain.
 
-        Nothing expires by a state that is behind the log: a tag, or another policy, may still be to come.
+        Retention runs only while the service is caught up with its log: an unread message may create a tag or change
+        a policy.
         """
         if not self._is_started:
             self._start(work)
@@ -284,7 +285,7 @@ class SnapshotsService(RememberingService):
             self._settling.work_was_done(work)
 
     def _start(self, work: Work) -> None:
-        """Say that the chain is corrupted, or go on with what was left undone while it was."""
+        """If the chain is corrupted, stop claims and refuse the waiting requests; else send unfinished ones again."""
         if self._lifecycle.corruption:
             send_to_metadata(StopClaims(f"snapshots: {self._lifecycle.corruption}"), work)
             error = ChainCorruptedError(self._lifecycle.corruption)
@@ -298,11 +299,11 @@ class SnapshotsService(RememberingService):
         self._report_differences(work)
 
     def end_batch(self, work: Work) -> None:
-        """Work out sizes, publish what has changed and end rounds: once a batch."""
+        """Compute sizes, publish changed rows, end complete settle rounds, and report."""
         self._sizes.refresh(work)
         is_changed = self._rows.has_changed()
         for row in self._rows.pop_changed():
-            work.send(SNAPSHOTS_INFO, row)
+            work.send(SNAPSHOTS_INFO, row, row.snapshot_id.encode())
         if self._settling.end_rounds(self._sizes.complete_txn, work):
             self._sizes.forget_removed(work)
             self._report_differences(work)
@@ -313,11 +314,11 @@ class SnapshotsService(RememberingService):
             self._report_counts(work)
 
     def _own_work(self) -> int:
-        """What is still to be done: snapshots half made or half dropped, rollbacks, flags that are to come."""
+        """Return the number of unfinished creates, drops and rollbacks, and of snapshots without deep-clean flags."""
         return len(self._lifecycle.pending) + len(self._rollbacks) + self._unclean_count()
 
     def _unclean_count(self) -> int:
-        """Snapshots whose flags are to come; where the collector may not claim, none is."""
+        """Return the number of active snapshots without deep-clean flags; buckets with suspended claims have none."""
         return sum(
             is_active(row)
             and not (row.has_deep_cleaned_keys and row.has_deep_cleaned_directories)
@@ -348,10 +349,10 @@ class SnapshotsService(RememberingService):
 
 
 def _place_of(update: SpaceUpdate) -> tuple[str, str]:
-    """Volume and bucket of a bucket that was deleted.
+    """Return the volume and the name of a deleted bucket.
 
     Raises:
-        InvalidMessageError: its path names no bucket.
+        InvalidMessageError: its path has no volume.
     """
     volume, separator, bucket = update.deleted_path.partition("/")
     if not separator:

@@ -1,10 +1,12 @@
-"""Verifies a shard's ledger over its log, of a broker or in memory: reads what is needed, in an order that allows it to
-run beside everything else.
+"""Verify a shard's ledger over its log, on a broker or in memory, while the services run.
 
-    what SCM has deleted; metadata.progress; the end of gc.ledger; metadata.commands; gc.ledger; what SCM has deleted
+The order of the reads makes this safe:
 
-A command that is in the ledger is in the log by then; what metadata.progress answers is in the ledger by then.
-metadata.replies is read beside the log, as far as there are undeletes: each is answered.
+    SCM's deleted bytes; metadata.progress; the end of gc.ledger; metadata.commands; gc.ledger; SCM's deleted bytes
+
+Every command behind a ledger row up to that end is in the log when the log is read. The ledger already holds the rows
+of every txn that metadata.progress reports. metadata.replies is read together with the log, because the outcome of
+some commands, such as undeletes, is only in metadata's answer.
 """
 
 from __future__ import annotations
@@ -32,12 +34,12 @@ RECORDS_PER_REPORT = 20_000
 
 
 class VerifyError(DeepcleanError):
-    """There is no report: the ledger could not be verified."""
+    """The ledger could not be verified, so there is no report."""
 
 
 @dataclass(slots=True)
 class _Progress:
-    """What metadata has said: how far it is, and how each rollback went."""
+    """metadata's last reported txn, and the first page answered DONE and PARTLY per rollback id."""
 
     txn: int = 0
     ended: dict[str, int] = field(default_factory=dict)
@@ -51,12 +53,12 @@ class _Progress:
             done = message.body
             pages = {RollbackOutcome.DONE: self.ended, RollbackOutcome.PARTLY: self.went_on}.get(done.outcome)
             if pages is not None:
-                # A page that is asked for again once all is done is answered as the last one was.
+                # Keep the first page: a page that is sent again after the end gets the last page's answer.
                 pages.setdefault(done.rollback_id, done.page)
 
 
 class _Answers:
-    """What metadata answered at one txn after the other: they are asked for in rising order, and so they were sent."""
+    """Reads metadata's answers in txn order, without going back: callers must ask for rising txns."""
 
     def __init__(self, log: Log, shard: int) -> None:
         self._shard = shard
@@ -66,17 +68,17 @@ class _Answers:
         self._newest: MetadataReply | None = None
 
     def at(self, txn: int) -> MetadataReply | None:
-        """The answer to the command that got a txn; None when it got none, or was not asked to be answered.
+        """Return metadata's answer to the command at a txn, or None when the topic has no answer with that txn.
 
         Raises:
-            VerifyError: the answers of that time were trimmed.
+            VerifyError: the answers before the first remaining one were trimmed, and ``txn`` is among them.
         """
         is_first = self._newest is None
         while self._newest is None or self._newest.txn < txn:
             record, reply = next(self._messages, (None, None))
             if record is None:
                 return None
-            # What was refused has no txn; what metadata says again, after a crash, has an older one.
+            # Answers to refused commands have txn 0. Answers that metadata repeats after a crash have an older txn.
             if reply is not None and reply.txn > 0:
                 self._newest = reply
         if is_first and self._first > 0 and self._newest.txn > txn:
@@ -87,7 +89,7 @@ class _Answers:
         return self._newest if self._newest.txn == txn else None
 
     def close(self) -> None:
-        """Read no further."""
+        """Stop reading the topic."""
         self._messages.close()
 
 
@@ -96,12 +98,12 @@ def verify_shard(
     shard: int,
     deleted_bytes: Callable[[], int],
     directory: Path | None = None,
-    report_progress: Callable[[int, int], None] = lambda done, end: None,  # noqa: ARG005 commands replayed, and of how many
+    report_progress: Callable[[int, int], None] = lambda done, end: None,  # noqa: ARG005 commands replayed, total
 ) -> VerifyReport:
-    """Replay a shard's log and compare the ledger with it.
+    """Replay a shard's log, compare the ledger with it and return the report.
 
     Raises:
-        VerifyError: the log does not begin at its beginning any more, or has a command that is not known here.
+        VerifyError: the log was trimmed, or holds a command that this version does not know.
         StackError: the broker does not answer.
     """
     if log.first_offset(METADATA_COMMANDS.name, shard) > 0:
@@ -138,7 +140,7 @@ def _replay(
     with closing(_Answers(log, report.shard)) as answers:
         replay = LogReplay(report.shard, history, rollback_ends, answers.at, report.add)
         for record, command in _messages(log, METADATA_COMMANDS, report.shard, 0, end):
-            signed = None if command is None else Signed(command, record.timestamp_ms, record.fingerprint, record.value)
+            signed = None if command is None else Signed(command, record.timestamp_ms, record.value)
             try:
                 replay.apply(record.offset, signed)
             except UnknownCommandError as error:
@@ -161,7 +163,10 @@ def _read_progress(log: Log, shard: int) -> _Progress:
 
 
 def _rollback_ends(log: Log, shard: int, progress: _Progress) -> dict[str, int]:
-    """On which page each rollback ended: as metadata answered, or the last page of one whose answers are trimmed."""
+    """Return the last page of each ended rollback by its id.
+
+    The page comes from metadata's answers. For a rollback whose answers were trimmed, it is the last page in the log.
+    """
     if not log.first_offset(METADATA_PROGRESS.name, shard):
         return progress.ended
     last_pages: dict[str, int] = {}
@@ -175,10 +180,10 @@ def _rollback_ends(log: Log, shard: int, progress: _Progress) -> dict[str, int]:
 
 
 def _messages(log: Log, topic: Topic, shard: int, first: int, end: int) -> Generator[tuple[LogRecord, Any]]:
-    """Messages of a partition from one offset up to another, with what they say; None if they cannot be read."""
+    """Yield the records from ``first`` to before ``end``, each with its decoded message, or None if unreadable."""
     decode = codec(topic.record).decode_message
     for record in records_between(log, topic.name, shard, first, end):
         try:
-            yield record, decode(record.value, record.fingerprint)
+            yield record, decode(record.value)
         except DecodeError:
             yield record, None

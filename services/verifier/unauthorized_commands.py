@@ -1,6 +1,6 @@
-"""Which commands of a log were allowed, told from the log: its secrets, its signatures, and who owns which volume.
+"""Decide which commands of a log were authorized, from the secrets, signatures and volume owners in the log.
 
-Only who may do what is asked here, and nothing of what may be freed.
+Only permissions are checked here, not whether rows may be freed.
 """
 
 from __future__ import annotations
@@ -16,24 +16,23 @@ from services.domain.authorization import may_manage, why_not_named
 SIGNED_FOR_MS = 1_800_000
 TOPIC = "metadata.commands"
 COLLECTION_COMMANDS = (records.SetCollection, records.SetBreaker, records.ResetBreaker)
-"""What says when rows may be claimed: of nothing that lives or is held."""
+"""Commands that only change when rows may be claimed. They do not affect which versions are live or held."""
 _ADMINISTRATORS_ONLY = (records.CreateVolume, records.SetSecret, records.RequeueOrphans)
 
 
 @dataclass(frozen=True, slots=True)
 class Signed:
-    """A command with the bytes that its signature is over."""
+    """A command with its signed bytes."""
 
     command: MetadataCommand
     timestamp_ms: int
-    """When the broker took it."""
-    fingerprint: bytes | None
+    """Time at which the broker appended the record."""
     value: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class _Secret:
-    """What somebody signs with, and signed with before."""
+    """The current and the previous secret of a user or service."""
 
     role: SecretRole
     secret: bytes = field(repr=False)
@@ -41,17 +40,17 @@ class _Secret:
 
 
 class Secrets:
-    """Who has a secret, and who owns the volumes."""
+    """The secrets of users and services, and the owners of the volumes."""
 
     def __init__(self) -> None:
         self._secrets: dict[str, _Secret] = {}
         self.owners: dict[str, str] = {}
-        """Of each volume that there is."""
+        """Owner of each existing volume."""
         self.are_asked_for = False
-        """Whether commands must be signed: an administrator is known."""
+        """True when commands must be signed, that is once an administrator has a secret."""
 
     def set(self, change: SetSecret) -> bool:
-        """Carry out a change; False when it is refused."""
+        """Apply a change of a secret. Return False when metadata refuses it."""
         is_made = self._set(change)
         self.are_asked_for = any(one.role is SecretRole.ADMINISTRATOR for one in self._secrets.values())
         return is_made
@@ -74,7 +73,7 @@ class Secrets:
         return True
 
     def allow_client(self, signed: Signed) -> bool:
-        """Whether a client's command is looked at."""
+        """Return whether a client's command is authorized."""
         command = signed.command
         body: Any = command.body
         role = self._person(signed)
@@ -84,7 +83,7 @@ class Secrets:
         return self.may_manage(command.user, body.volume)
 
     def allow_internal(self, signed: Signed) -> bool:
-        """Whether a command of a service, or one that steers the shard, is looked at."""
+        """Return whether a service's command, or a command that controls the shard itself, is authorized."""
         command = signed.command
         if not command.sender:
             return self._person(signed) is SecretRole.ADMINISTRATOR
@@ -93,14 +92,21 @@ class Secrets:
         return not command.user and is_service and _is_signed_by(known, signed)
 
     def may_manage(self, user: str, volume: str) -> bool:
-        """Whether somebody may do something to a volume; one that is not there is for the command to miss."""
+        """Return whether a user may manage a volume.
+
+        True for a missing volume: the command itself is then refused for that reason.
+        """
         if volume not in self.owners:
             return True
         known = self._secrets.get(user)
         return known is not None and may_manage(known.role, user, self.owners[volume])
 
     def _person(self, signed: Signed) -> SecretRole | None:
-        """What the user who signed a command is; None when nobody has, or not now."""
+        """Return the role of the user who signed a command.
+
+        None without a valid signature, without a number and the user's client id, or when the broker's timestamp
+        and the signing time differ by more than ``SIGNED_FOR_MS``.
+        """
         command = signed.command
         known = self._secrets.get(command.user)
         if known is None or known.role is SecretRole.SERVICE or not _is_signed_by(known, signed):
@@ -112,4 +118,4 @@ class Secrets:
 
 def _is_signed_by(known: _Secret | None, signed: Signed) -> bool:
     secrets = () if known is None else (known.secret, known.previous)
-    return any(is_signed_with(secret, TOPIC, signed.fingerprint or b"", signed.value) for secret in secrets if secret)
+    return any(is_signed_with(secret, TOPIC, signed.value) for secret in secrets if secret)

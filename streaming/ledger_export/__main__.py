@@ -8,10 +8,9 @@ state. The finish txn identifies a message. The finish txns of a shard only rise
 the mark of the batch before it. Spark repeats an interrupted batch with the same number and the same messages; the
 repeated batch replaces the directory of that number.
 
-The job decodes a message with the schema that its header names; it knows every released schema. A message that does not
-match its schema is dead-lettered: the job writes it to a directory beside the rows, counts it, and exports the messages
-after it. A message of an unknown schema ends the run before any row of its batch is written: a newer job has to resume
-there.
+The job decodes a message with the schema that its frame names: one of the released schemas, or one that a newer
+metadata has published. A message that matches none is dead-lettered: the job writes it to a directory beside the rows,
+counts it, and exports the messages after it.
 """
 
 from __future__ import annotations
@@ -20,24 +19,25 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import arrays_zip, coalesce, col, element_at, explode, expr, lit, struct, when
+from pyspark.sql.functions import arrays_zip, coalesce, col, element_at, explode, expr, lit, when
 from pyspark.sql.functions import max as greatest_of
-from pyspark.sql.functions import min as least_of
 
 from schemas.access import group_prefix
 from schemas.credentials import CredentialsError, KafkaCredentials, credentials_of, login_file_of
 from schemas.records import LedgerRows
 from schemas.topics import CLIENTS, LEDGER
 from services.domain.errors import DeepcleanError, InvariantError
+from services.log.kafka import KafkaLog
+from services.log.schema_topic import SchemaTopic
 from streaming.spark.child_job import STOPPED_STATUS, end_with_standard_input, say
 from streaming.spark.session import SessionOptions, spark_session
-from streaming.spark.written_messages import WrittenMessages, fingerprint_header
+from streaming.spark.written_messages import WrittenMessages
 
 MARKS_DIRECTORY = "marks"
 CHECKPOINT_DIRECTORY = "checkpoint"
@@ -91,22 +91,22 @@ def export(session: SparkSession, options: ExportOptions) -> Exported:
     """Export the new messages of the ledger; return the numbers of rows and unreadable messages.
 
     Raises:
-        InvariantError: the topic has lost messages or was recreated, the directory cannot be used, or a message has an
-            unknown schema.
+        InvariantError: the topic has lost messages or was recreated, or the directory cannot be used.
+        RetryableError: the broker did not answer.
     """
     has_rows, has_checkpoint = ((options.directory / name).exists() for name in (ROWS_DIRECTORY, CHECKPOINT_DIRECTORY))
     if has_rows and not has_checkpoint:
         raise InvariantError(
             f"{options.directory} has rows and no checkpoint: name another directory, or empty this one."
         )
-    written = _Batches(options.directory)
+    log = KafkaLog(options.bootstrap_servers, group_prefix(CLIENTS) + "ledger-export", credentials=options.credentials)
+    written = _Batches(options.directory, SchemaTopic(log))
     messages = (
         session.readStream.format("kafka")
         .options(**options.broker_settings())
         .option("subscribe", LEDGER.name)
         .option("startingOffsets", "earliest")
         .option("failOnDataLoss", "true")
-        .option("includeHeaders", "true")
         .option("maxOffsetsPerTrigger", str(options.max_messages_per_batch))
         .load()
     )
@@ -124,31 +124,34 @@ def export(session: SparkSession, options: ExportOptions) -> Exported:
 class _Batches:
     """Writes batches, and stores the last exported finish txn of each shard (its mark)."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, schemas: SchemaTopic) -> None:
         self._directory = directory
+        self._schemas = schemas
         self._messages = WrittenMessages(LedgerRows)
         self.rows = self.unreadable = 0
-        self.failure: InvariantError | None = None
+        self.failure: DeepcleanError | None = None
         """The error that ended the export; Spark's own exception contains only its text."""
 
     def write(self, batch: DataFrame, number: int) -> None:
         """Write one batch: first its rows, then its marks. A repeated batch writes the same files.
 
         Raises:
-            InvariantError: a message has an unknown schema, or the marks of the batch before cannot be read.
+            InvariantError: the marks of the batch before cannot be read.
+            RetryableError: the broker did not answer.
         """
         try:
             self._write(batch, number)
-        except InvariantError as error:
+        except DeepcleanError as error:
             self.failure = error
             raise
 
     def _write(self, batch: DataFrame, number: int) -> None:
         marks = self._marks_before(number)
+        self._schemas.read()  # metadata has published each schema before the first message of it
+        self._messages.learn_published()
         read = read_messages(batch, self._messages).persist()
         rows = new_rows(read, marks).persist()
         try:
-            stop_at_newer(first_of_schemas(read), self._messages)
             ends = rows.groupBy("shard").agg(greatest_of("finish_txn").alias("finish_txn")).collect()
             if ends:
                 rows.coalesce(1).write.mode("overwrite").parquet(self._target(ROWS_DIRECTORY, number))
@@ -164,7 +167,7 @@ class _Batches:
     def _dead_letter(self, unreadable: DataFrame, number: int) -> None:
         count = unreadable.count()
         if count:
-            kept = unreadable.select("shard", "offset", "error", "fingerprint", "value").coalesce(1)
+            kept = unreadable.select("shard", "offset", "error", "value").coalesce(1)
             kept.write.mode("overwrite").parquet(self._target(UNREADABLE_DIRECTORY, number))
         self.unreadable += count
 
@@ -193,52 +196,18 @@ class _Batches:
         (file.parent / f"{number - 2}.json").unlink(missing_ok=True)
 
 
-@dataclass(frozen=True, slots=True)
-class FirstOfSchema:
-    """The first message of a batch with a given fingerprint in its header."""
-
-    shard: int
-    offset: int
-    fingerprint: bytes | None
-
-
-def first_of_schemas(read: DataFrame) -> list[FirstOfSchema]:
-    """Return for each fingerprint its first message in the first shard that has any."""
-    first = least_of(struct("shard", "offset")).alias("first")
-    found = read.groupBy("fingerprint").agg(first).select("first.*", "fingerprint").collect()
-    return [
-        FirstOfSchema(row["shard"], row["offset"], None if row["fingerprint"] is None else bytes(row["fingerprint"]))
-        for row in found
-    ]
-
-
-def stop_at_newer(messages: Iterable[FirstOfSchema], known: WrittenMessages) -> None:
-    """Check that no message has a schema that only a newer job knows.
-
-    Raises:
-        InvariantError: a message has a schema that is unknown here.
-    """
-    for one in sorted(messages, key=lambda one: (one.shard, one.offset)):
-        if one.fingerprint is not None and known.is_newer(one.fingerprint):
-            raise InvariantError(
-                f"Message {one.offset} of shard {one.shard} of {LEDGER.name} has a schema that is not known here "
-                f"({one.fingerprint.hex()}): a newer plane has written it. Export with a newer deepclean, which goes "
-                f"on there: nothing of it was passed over."
-            )
-
-
 def read_messages(batch: DataFrame, messages: WrittenMessages) -> DataFrame:
     """Return the messages of a batch with the decoded ``entry``, and with ``error``, which is null for a good message.
 
     ``error`` is ``DecodeError`` for an unreadable message. It is ``ColumnsError`` if the lists of rows differ in length
     or a row names a claim that the message does not have.
     """
-    decoded = messages.decode(col("value"), messages.number(col("fingerprint")))
+    decoded = messages.decode(col("value"))
     lengths = " and ".join(f"size(entry.groups.{name}) = size(entry.claim_places)" for name in _GROUP_FIELDS)
     places = "forall(entry.claim_places, place -> place >= 0 and place < size(entry.claims))"
     is_whole = coalesce(expr(f"{lengths} and {places}"), lit(False))
     return (
-        batch.select(col("partition").alias("shard"), "offset", "value", fingerprint_header().alias("fingerprint"))
+        batch.select(col("partition").alias("shard"), "offset", "value")
         .select("*", decoded.alias("decoded"))
         .select("*", col("decoded.message").alias("entry"), messages.is_exact(col("decoded")).alias("is_exact"))
         .select("*", when(~col("is_exact"), DECODE_ERROR).when(~is_whole, COLUMNS_ERROR).alias("error"))

@@ -8,7 +8,7 @@ from typing import Any
 
 from confluent_kafka import Producer
 
-from schemas.codec import FINGERPRINT_HEADER, codec
+from schemas.codec import codec
 from schemas.credentials import KafkaCredentials
 from schemas.records import DirectoryVerdict, PurgeKeys, SweepResult
 from schemas.topics import PURGE_DIRECTORIES, PURGE_KEYS, SWEEP_RESULTS
@@ -59,13 +59,8 @@ class BarrierSender:
                 (SWEEP_RESULTS, SweepResult(0, 0, 0, 0, 0, 0, version, barrier)),
             ):
                 encoder: Any = codec(topic.record)
-                self._producer.produce(
-                    topic.name,
-                    encoder.encode(record),
-                    partition=placed.shard,
-                    headers=[(FINGERPRINT_HEADER, encoder.fingerprint)],
-                    on_delivery=delivered,
-                )
+                message = encoder.encode_message(record)
+                self._producer.produce(topic.name, message, partition=placed.shard, on_delivery=delivered)
         unanswered = self._producer.flush(PUBLISH_SECONDS)
         if unanswered or failures:
             reason = failures[0] if failures else f"no answer within {PUBLISH_SECONDS:g} seconds"

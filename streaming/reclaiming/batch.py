@@ -11,17 +11,27 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import reduce
 from operator import and_
+from typing import Any
 
 from pyspark.sql import Column, DataFrame, functions
 from pyspark.sql.avro.functions import to_avro
 from pyspark.sql.functions import col, lit, when
 
-from schemas.codec import FINGERPRINT_HEADER, codec, resolved_schema
+from schemas.codec import codec
 from schemas.records import DeletedEntries, DeletedKind
+from schemas.schema_files import resolved_schema
 from schemas.topics import DEAD_LETTERS, DELETED_ENTRIES, PURGE_DIRECTORIES, PURGE_KEYS, SWEEP_RESULTS, Topic
 from services.domain.judging import ROWS_PER_MESSAGE
-from streaming.reclaiming.rule import CHAIN_COLUMNS, HELD, LIFETIME_ERROR, RECLAIMABLE, UNKNOWN_DEATH_ERROR, verdict
-from streaming.spark.written_messages import WrittenMessages, as_text, fingerprint_header
+from streaming.reclaiming.rule import (
+    CHAIN_COLUMNS,
+    HELD,
+    LIFETIME_ERROR,
+    RECLAIMABLE,
+    UNKNOWN_DEATH_ERROR,
+    verdict,
+    with_neighbours,
+)
+from streaming.spark.written_messages import WrittenMessages, as_text
 
 OFFSETS_PER_GROUP = 200
 """A message holds at most 1,000 rows; all rows of a group are in memory at once.
@@ -46,20 +56,17 @@ _BARRIER_TYPE = "struct<barrier_id:string,round:int,work:bigint,origin:string,co
 class BatchPlan:
     """Turns a batch of messages of gc.deleted-entries into the messages that it causes."""
 
-    def __init__(self) -> None:
-        schemas = WrittenMessages(DeletedEntries)
+    def __init__(self, schemas: WrittenMessages) -> None:
         self._placed = [
             col("partition").alias("shard"),
             *(col("offset"), col("value")),
-            fingerprint_header().alias("fingerprint"),
             col("key").alias("message_key"),
             col("headers").alias("message_headers"),
         ]
-        number = schemas.number(col("fingerprint"))
         readable = when(col("view_version").isNotNull(), col("value"))  # the rest is only counted
-        self._decoded = [col("*"), schemas.decode(readable, number).alias("decoded")]
+        self._decoded = [col("*"), schemas.decode(readable).alias("decoded")]
         self._checked = [
-            *(col(name) for name in ("shard", "offset", "value", "fingerprint", "message_key", "message_headers")),
+            *(col(name) for name in ("shard", "offset", "value", "message_key", "message_headers")),
             col("view_version"),
             col("decoded.message").alias("entry"),
             (schemas.is_exact(col("decoded")) & _has_text()).alias("is_exact"),
@@ -68,7 +75,7 @@ class BatchPlan:
         self._known = [col("*"), _is_judged().alias("is_judged")]
         self._exploded = [col("*"), functions.posexplode_outer(_object_ids()).alias("place", "object_id")]
         self._rows = [
-            *(col(name) for name in ("shard", "offset", "fingerprint", "view_version", "is_exact", "has_whole_rows")),
+            *(col(name) for name in ("shard", "offset", "view_version", "is_exact", "has_whole_rows")),
             *(_unless_judged(name) for name in ("value", "message_key", "message_headers")),
             *(col(f"entry.{name}") for name in ("chain_version", *_SWEEP)),
             _barrier().alias("barrier"),
@@ -92,9 +99,6 @@ class BatchPlan:
             col("shard").alias("partition"),
             col("message.topic").alias("topic"),
             col("message.value").alias("value"),
-            functions.array(
-                functions.struct(lit(FINGERPRINT_HEADER).alias("key"), col("message.fingerprint").alias("value"))
-            ).alias("headers"),
         ]
 
     def judged(self, batch: DataFrame, view: DataFrame, versions: str, *, is_patient: bool = True) -> DataFrame:
@@ -110,7 +114,7 @@ class BatchPlan:
         entries = read.select(*self._exploded).select(*self._rows)
         joined = entries.alias("entries").join(functions.broadcast(view.alias("view")), self._is_of_bucket, "left")
         cells = joined.select(col("entries.*"), *map(col, CHAIN_COLUMNS))
-        judged = cells.select(col("*"), _verdict(is_patient=is_patient).alias("verdict"))
+        judged = with_neighbours(cells).select(col("*"), _verdict(is_patient=is_patient).alias("verdict"))
         grouped = judged.groupBy("shard", self._stretch, "sweep_id", "sweep_page").agg(*self._collected)
         return grouped.select("shard", *self._results, self._messages)
 
@@ -177,15 +181,13 @@ def _cell(column: str) -> Column:
 
 def _verdict(*, is_patient: bool) -> Column:
     """Return the verdict on a row; null counts as unreadable."""
-    names = ("birth", "death", "snapshots_before_death", *CHAIN_COLUMNS)
-    judged = verdict(*(col(name) for name in names))
     return (
         when(col("view_version").isNull(), lit(PASSED_OVER))
         .when(~col("is_exact"), lit(DECODE_ERROR))
         .when(~col("has_whole_rows"), lit(COLUMNS_ERROR))
         .when(col("chain_version") > col("view_version"), lit(PREMATURE if is_patient else PREMATURE_ERROR))
         .when(col("object_id").isNull(), lit(EMPTY))
-        .when(col("chain_version") <= col("view_version"), judged)
+        .when(col("chain_version") <= col("view_version"), verdict())
     )
 
 
@@ -255,7 +257,7 @@ def _dead_letter() -> Column:
             ),
         )
         .when(error == COLUMNS_ERROR, lit("not every row has its place in all lists; keep the rows"))
-        .otherwise(lit("not a DeletedEntries of a schema that is known here; is the producer newer?"))
+        .otherwise(lit("not a DeletedEntries of a schema that is known here or was published"))
     )
     is_row = error.isin(UNKNOWN_DEATH_ERROR, LIFETIME_ERROR)
     came, key = functions.coalesce(col("value"), lit(b"")), functions.coalesce(col("message_key"), lit(b""))
@@ -273,9 +275,6 @@ def _dead_letter() -> Column:
         "error": error,
         "message": functions.concat(
             message, when(is_cut, cut).otherwise(lit("")), when(is_bare, bare).otherwise(lit(""))
-        ),
-        "fingerprint": when(is_row, lit(codec(DeletedEntries).fingerprint)).otherwise(
-            functions.coalesce(col("fingerprint"), lit(b""))
         ),
         "value": when(is_cut, functions.substring(came, 1, DEAD_LETTER_BYTES)).otherwise(value),
         "size_bytes": functions.length(value).cast("long"),
@@ -305,7 +304,7 @@ def _size(headers: Column) -> Column:
 
 
 def _one_row() -> Column:
-    """Return an encoded message that holds this row only."""
+    """Return a message that holds this row only."""
     rows = {"kind": col("kind"), **{many: functions.array(one) for many, one in _NAME_COLUMNS.items()}}
     fields = {
         "chain_version": col("chain_version"),
@@ -317,7 +316,7 @@ def _one_row() -> Column:
         "sweep_txn": col("sweep_txn"),
         "sweep_part": col("sweep_part"),
     }
-    return to_avro(_struct(fields), as_text(resolved_schema(DeletedEntries.__name__)))
+    return _encoded(DeletedEntries, _struct(fields))
 
 
 def _messages() -> list[Column]:
@@ -364,9 +363,13 @@ def _slices(name: str) -> Column:
 
 
 def _message(topic: Topic, record: Column) -> Column:
-    encoder = codec(topic.record)
-    body = to_avro(record, as_text(resolved_schema(topic.record.__name__)))
-    return _struct({"topic": lit(topic.name), "value": body, "fingerprint": lit(encoder.fingerprint)})
+    return _struct({"topic": lit(topic.name), "value": _encoded(topic.record, record)})
+
+
+def _encoded(record_class: type[Any], record: Column) -> Column:
+    """Return the message of a record: its frame and its body."""
+    body = to_avro(record, as_text(resolved_schema(record_class.__name__)))
+    return functions.concat(lit(codec(record_class).frame), body)
 
 
 def _struct(fields: Mapping[str, Column]) -> Column:

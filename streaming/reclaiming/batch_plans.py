@@ -8,9 +8,11 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 
+from schemas.records import DeletedEntries
 from streaming.reclaiming.batch import BatchPlan
 from streaming.reclaiming.outcome import BatchOutcome, batch_outcome
 from streaming.reclaiming.prepared_plan import PreparedPlan, partition_count, without_rows, worked_out_once
+from streaming.spark.written_messages import WrittenMessages
 
 PARTITIONS_OF_ONE_TASK = 2
 """A single task reads a batch of at most this many partitions. It needs no shuffle, and every further task would
@@ -35,10 +37,16 @@ class BatchPlans:
     """Returns a plan for every batch. A plan contains the chain views and is discarded when they change."""
 
     def __init__(self) -> None:
-        self._columns = BatchPlan()
+        self._messages = WrittenMessages(DeletedEntries)
+        self._columns = BatchPlan(self._messages)
         self._view: DataFrame | None = None
         self._plans: dict[tuple[str, bool, bool], PreparedPlan] = {}
         self._endings: tuple[PreparedPlan, PreparedPlan] | None = None
+
+    def learn_published(self) -> None:
+        """Decode messages of published schemas, too, from the next batch on."""
+        if self._messages.learn_published():
+            self._columns, self._plans, self._endings = BatchPlan(self._messages), {}, None
 
     @contextmanager
     def over(

@@ -10,12 +10,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable
-from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # not in its __all__
 
-from schemas.codec import FINGERPRINT_HEADER
 from schemas.credentials import KafkaCredentials
 from schemas.topics import SNAPSHOT_CHAIN, Topic
 from services.domain.chain_view import ChainView
@@ -166,7 +164,7 @@ class ChainReader:
         offset = message.offset()
         assert shard is not None  # noqa: S101  a received message has a partition and an offset
         assert offset is not None  # noqa: S101
-        changed = self.chains[shard].receive(offset, message.value() or b"", _fingerprint(message))
+        changed = self.chains[shard].receive(offset, message.value() or b"")
         return {(shard, bucket_id) for bucket_id in changed}
 
     def close(self) -> None:
@@ -176,11 +174,3 @@ class ChainReader:
 
     def _close_admin(self) -> None:
         self._admin.__exit__(None, None, None)  # the admin client has no other way to be closed
-
-
-def _fingerprint(message: Message) -> bytes | None:
-    headers: Any = message.headers()
-    for name, value in headers or ():
-        if name == FINGERPRINT_HEADER:
-            return value or b""
-    return None

@@ -34,6 +34,8 @@ from schemas.access import STREAMING, group_prefix
 from schemas.credentials import KafkaCredentials
 from schemas.topics import DEAD_LETTERS, DELETED_ENTRIES, PURGE_DIRECTORIES, PURGE_KEYS, SWEEP_RESULTS
 from services.domain.errors import DeepcleanError, RetryableError
+from services.log.kafka import KafkaLog
+from services.log.schema_topic import follow_schemas
 from streaming.reclaiming.barriers import BarrierSender
 from streaming.reclaiming.batch_plans import BatchPlans
 from streaming.reclaiming.chain import ChainReader
@@ -101,6 +103,8 @@ class ReclaimJob:
         self._chain = ChainReader(options.bootstrap_servers, options.shards, options.credentials)
         self._view = ViewTable(session)
         self._barriers = BarrierSender(options.bootstrap_servers, options.credentials)
+        log = KafkaLog(options.bootstrap_servers, group_prefix(STREAMING), credentials=options.credentials)
+        self._schemas = follow_schemas(log)
         self._query: StreamingQuery | None = None
         self._new_partitions: set[str] = set()
         self._failure: DeepcleanError | None = None
@@ -121,6 +125,7 @@ class ReclaimJob:
         """
         self._waiting = saved(self._options.checkpoint)
         self._metrics.waiting(self._waiting, len(self._chain.chains))
+        self._schemas.publish(OUTPUTS)
         self._follow_chain()
         self._query = self._new_query()
         self._retries.start()
@@ -281,6 +286,8 @@ class ReclaimJob:
 
     def _judge_what_waits(self) -> None:
         """Follow the chain, then judge some of the passed-over messages and the premature messages that are due."""
+        self._schemas.read()  # metadata has published each schema before the first message of it
+        self._plans.learn_published()
         self._follow_chain()
         versions = self._versions()
         stretches = self._waiting.next_stretches(versions, PARTS_OF_A_BATCH * self._options.max_messages_per_batch)

@@ -1,58 +1,70 @@
-"""The rule of the plane as a native Spark expression; a property test checks that it equals the pure rule.
+"""The rule of the plane as native Spark expressions; a property test checks that they equal the pure rule.
 
-The columns of a bucket are those of the pure view. ``live_txns`` holds the txns of its live snapshots, after a leading
-0. ``snapshots_ever`` is the number of snapshots that the bucket ever had; ``newest_txn`` is the txn of the newest of
-them. Pages (``services.domain.rank_pages``) map snapshots_before_death to a cell of ``live_txns``, because a column
-cannot search an array without copying it. All columns are null for a bucket that the view does not know.
+Rows have the columns ``birth``, ``death`` and ``snapshots_before_death``, and are joined with those of their bucket.
+``live_txns`` holds the txns of the bucket's live snapshots, after a leading 0. ``snapshots_ever`` is the number of
+snapshots that the bucket ever had; ``newest_txn`` is the txn of the newest of them. Pages
+(``services.domain.rank_pages``) map snapshots_before_death to a cell of ``live_txns``, because a column cannot search
+an array without copying it. All columns of a bucket are null for a bucket that the view does not know.
+
+Spark evaluates an expression again for each place at which it is used, unless it is a column of an earlier projection.
+Therefore the look-ups are columns: ``with_neighbours`` adds them, and ``verdict`` uses them.
 """
 
 from __future__ import annotations
 
-from pyspark.sql import Column, functions
+from pyspark.sql import Column, DataFrame, functions
+from pyspark.sql.functions import col, lit, when
 
 RECLAIMABLE = "reclaimable"
 HELD = "held"
 UNKNOWN_DEATH_ERROR = "UnknownDeathError"
 LIFETIME_ERROR = "LifetimeError"
 CHAIN_COLUMNS = ("page_shift", "page_mask", "page_starts", "page_ranks", "live_txns", "snapshots_ever", "newest_txn")
-"""The columns of a bucket, in the order of the parameters of ``verdict``."""
+"""The columns of a bucket."""
 
 
-def verdict(
-    birth: Column,
-    death: Column,
-    snapshots_before_death: Column,
-    page_shift: Column,
-    page_mask: Column,
-    page_starts: Column,
-    page_ranks: Column,
-    live_txns: Column,
-    snapshots_ever: Column,
-    newest_txn: Column,
-) -> Column:
+def with_neighbours(rows: DataFrame) -> DataFrame:
+    """Replace the columns of the bucket by those of the snapshots next to each row's death.
+
+    ``live_before`` is the txn of the newest live snapshot before the death, 0 if there was none; null if the bucket
+    never had so many snapshots. ``captured_before`` and ``captured_after`` are bounds of the death, null for no bound.
+    """
+    before = col("snapshots_before_death")
+    page = functions.call_function("shiftright", before, col("page_shift"))
+    rank = _cell(col("page_ranks"), _cell(col("page_starts"), page) + before.bitwiseAND(col("page_mask")))
+    own = [name for name in rows.columns if name not in CHAIN_COLUMNS]
+    placed = rows.select("*", rank.alias("rank"))
+    ever, newest, is_last = functions.coalesce("snapshots_ever", lit(0)), col("newest_txn"), col("is_last")
+    found = placed.select(
+        *(*own, "newest_txn"),
+        ((before >= 0) & (before <= ever)).alias("is_known"),
+        (before == ever).alias("is_last"),
+        when(before == 0, lit(0).cast("long")).otherwise(_cell(col("live_txns"), col("rank"))).alias("live_before"),
+        _cell(col("live_txns"), col("rank") + 1).alias("live_after"),
+    )
+    return found.select(
+        *own,
+        when(col("is_known"), col("live_before")).alias("live_before"),
+        when(is_last & newest.isNotNull(), newest).otherwise(col("live_before")).alias("captured_before"),
+        # Null if no snapshot was created after the death: then there is no upper bound to check.
+        functions.coalesce("live_after", when(~is_last, newest)).alias("captured_after"),
+    )
+
+
+def verdict() -> Column:
     """Return the verdict on a row: ``RECLAIMABLE``, ``HELD``, the name of an error, or null for a null input.
 
-    snapshots_before_death = 0 is the only default: it needs no bucket in the view. Every verdict has its own
-    condition, so that a null never becomes a verdict.
+    Every verdict has its own condition, so that a null never becomes a verdict.
     """
-    ever = functions.coalesce(snapshots_ever, functions.lit(0))
-    is_known = (snapshots_before_death >= 0) & (snapshots_before_death <= ever)
-    page = functions.call_function("shiftright", snapshots_before_death, page_shift)
-    place = _cell(page_ranks, _cell(page_starts, page) + snapshots_before_death.bitwiseAND(page_mask))
-    before_all = functions.lit(0).cast("long")
-    previous = functions.when(snapshots_before_death == 0, before_all).otherwise(_cell(live_txns, place))
-    is_last = snapshots_before_death == ever
-    last_captured = functions.when(is_last & newest_txn.isNotNull(), newest_txn).otherwise(previous)
-    # Both are null if no snapshot was created after the death: then there is no upper bound to check.
-    next_captured = functions.coalesce(_cell(live_txns, place + 1), functions.when(~is_last, newest_txn))
-    is_impossible = (birth <= 0) | (birth >= death) | (last_captured >= death)
-    is_beyond_next = next_captured.isNotNull() & (next_captured <= death)
+    birth, death, live_before = col("birth"), col("death"), col("live_before")
+    is_impossible = (birth <= 0) | (birth >= death) | (col("captured_before") >= death)
+    is_beyond_next = col("captured_after").isNotNull() & (col("captured_after") <= death)
     return (
-        functions.when(birth.isNull() | death.isNull() | snapshots_before_death.isNull(), functions.lit(None))
-        .when(~is_known | previous.isNull(), functions.lit(UNKNOWN_DEATH_ERROR))
-        .when(is_impossible | is_beyond_next, functions.lit(LIFETIME_ERROR))
-        .when(birth > previous, functions.lit(RECLAIMABLE))
-        .when(birth <= previous, functions.lit(HELD))
+        when(birth.isNull() | death.isNull() | col("snapshots_before_death").isNull(), lit(None))
+        .when(live_before.isNull(), lit(UNKNOWN_DEATH_ERROR))
+        .when(is_impossible | is_beyond_next, lit(LIFETIME_ERROR))
+        .when(birth > live_before, lit(RECLAIMABLE))
+        .when(birth <= live_before, lit(HELD))
     )
 
 

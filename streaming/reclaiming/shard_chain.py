@@ -21,13 +21,13 @@ class ShardChain:
         """Why the chain is broken, so that no entry can be judged; empty for a whole chain."""
         self._needed_version = 0
 
-    def receive(self, offset: int, body: bytes, fingerprint: bytes | None) -> set[int]:
+    def receive(self, offset: int, message: bytes) -> set[int]:
         """Apply a message; return the ids of the buckets that changed. A message that was read before is ignored."""
         if offset < self.next_offset:
             return set()
         self.next_offset = offset + 1
         try:
-            marker = codec(SnapshotChainRecord).decode_message(body, fingerprint)
+            marker = codec(SnapshotChainRecord).decode_message(message)
         except DecodeError as unreadable:
             self._break(f"offset {offset} cannot be read: {unreadable}", self.view.version)
             return set()

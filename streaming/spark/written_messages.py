@@ -1,8 +1,8 @@
-"""Decodes messages in Spark as the codec does: with the schema that their header names, and to the last byte.
+"""Decodes messages in Spark as the codec does: with the schema that their frame names, and to the last byte.
 
 Spark decodes a record from the beginning of the bytes and does not report how many bytes it has read. Therefore each
-message is decoded as a record of two fields: the message itself, and a mark that is appended to its bytes. The decoded
-mark is right only if no other bytes follow the message, however the writer has split its arrays into blocks.
+message is decoded as a record of three fields: its frame, the record itself, and a mark that is appended to the bytes.
+The decoded mark is right only if no other bytes follow the record, however the writer has split its arrays into blocks.
 """
 
 from __future__ import annotations
@@ -13,55 +13,50 @@ from typing import Any
 
 from pyspark.sql import Column, functions
 from pyspark.sql.avro.functions import from_avro
-from pyspark.sql.functions import col, lit, when
+from pyspark.sql.functions import lit, when
 
-from schemas.codec import FINGERPRINT_HEADER, NAMESPACE, JsonSchema, released_schemas, resolved_schema
-from schemas.codec import schema_fingerprint as fingerprint_of
+from schemas import published
+from schemas.codec import FRAME_BYTES, frame
+from schemas.schema_files import NAMESPACE, JsonSchema, released_versions, resolved_schema
 
-FINGERPRINT_BYTES = 8
 MARK_BYTES = 16
 """Length of the mark. The mark is random, so that no sender can end a message with it."""
 
 
-def fingerprint_header() -> Column:
-    """Return the header with the writer's fingerprint; null without the header, empty for a header without a value."""
-    place = functions.array_position(col("headers.key"), FINGERPRINT_HEADER).cast("int")
-    return when(place > 0, functions.coalesce(functions.get(col("headers.value"), place - 1), lit(b"")))
+def frame_of(value: Column) -> Column:
+    """Return the first bytes of a message, which name its schema; fewer when the message is shorter."""
+    return functions.substring(value, 1, FRAME_BYTES)
 
 
 class WrittenMessages:
-    """The known schemas of one record, the newest one first."""
+    """The known schemas of one record."""
 
     def __init__(self, record_class: type[Any]) -> None:
-        name = record_class.__name__
-        newest = resolved_schema(name)
-        released = list(released_schemas(name))
+        self._name = record_class.__name__
         self._mark = secrets.token_bytes(MARK_BYTES)
-        self._first_fingerprint = fingerprint_of(released[0] if released else newest)
-        by_fingerprint = {fingerprint_of(schema): schema for schema in (newest, *released)}
-        self._fingerprints = list(by_fingerprint)
-        self._schemas = [as_text(_marked(schema)) for schema in by_fingerprint.values()]
+        self._newest = as_text(_marked(resolved_schema(self._name)))
+        self._schemas = {
+            frame(one.schema_id): as_text(_marked(one.schema)) for one in reversed(released_versions(self._name))
+        }
 
-    def is_newer(self, fingerprint: bytes) -> bool:
-        """Return whether a fingerprint may belong to a newer schema: it has the right length and is unknown here."""
-        return len(fingerprint) == FINGERPRINT_BYTES and fingerprint not in self._fingerprints
+    def learn_published(self) -> bool:
+        """Decode messages of published schemas, too; return whether any of them was new."""
+        new = {
+            frame(schema_id): as_text(_marked(schema))
+            for schema_id, schema in published.known().items()
+            if schema.get("name") == self._name and frame(schema_id) not in self._schemas
+        }
+        self._schemas |= new
+        return bool(new)
 
-    def number(self, fingerprint: Column) -> Column:
-        """Return the number of the writer's schema; null for an unknown fingerprint."""
-        first = self._fingerprints.index(self._first_fingerprint)
-        choice = when(fingerprint.isNull(), lit(first))
-        for number, known in enumerate(self._fingerprints):
-            choice = choice.when(fingerprint == lit(known), lit(number))
-        return choice
-
-    def decode(self, value: Column, number: Column) -> Column:
+    def decode(self, value: Column) -> Column:
         """Return ``message``, in the newest schema, and ``mark``; null, or both null, for an unreadable message."""
-        options = {"mode": "PERMISSIVE", "avroSchema": self._schemas[0]}
-        marked = functions.concat(value, lit(self._mark))
-        first, *others = [from_avro(marked, schema, options) for schema in self._schemas]
-        choice = when(number == 0, first)
-        for place, column in enumerate(others, start=1):
-            choice = choice.when(number == place, column)
+        options = {"mode": "PERMISSIVE", "avroSchema": self._newest}
+        marked, of_message = functions.concat(value, lit(self._mark)), frame_of(value)
+        (newest, schema), *others = self._schemas.items()
+        choice = when(of_message == lit(newest), from_avro(marked, schema, options))
+        for known, other in others:
+            choice = choice.when(of_message == lit(known), from_avro(marked, other, options))
         return choice
 
     def is_exact(self, decoded: Column) -> Column:
@@ -70,8 +65,9 @@ class WrittenMessages:
 
 
 def _marked(schema: JsonSchema) -> JsonSchema:
+    start = {"type": "fixed", "name": "Frame", "namespace": NAMESPACE, "size": FRAME_BYTES}
     mark = {"type": "fixed", "name": "Mark", "namespace": NAMESPACE, "size": MARK_BYTES}
-    fields = [{"name": "message", "type": schema}, {"name": "mark", "type": mark}]
+    fields = [{"name": "frame", "type": start}, {"name": "message", "type": schema}, {"name": "mark", "type": mark}]
     return {"type": "record", "name": "MarkedMessage", "namespace": NAMESPACE, "fields": fields}
 
 

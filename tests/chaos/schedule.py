@@ -128,6 +128,9 @@ POINTS_OF_SERVICES = tuple(
 """Every named point of every service that passes it; so many seeds in a row arm each of them."""
 KILLED_IN_TURN = ((BROKER, "directory_deletion"), (STREAMING,), (METADATA,))
 """So many seeds in a row kill each of these at least once: what others rely on most, and what would seldom be drawn."""
+_SELDOM = ("directory_deletion",)
+"""Services that send little: most of their starts pass a point of publishing a few times only."""
+_SELDOM_PASSES = 3
 _MOST_PASSES = {
     Point.BEFORE_WRITE: 8,
     Point.AFTER_WRITE: 8,
@@ -226,7 +229,7 @@ def _faults(random: Random, seed: int, operations: int) -> Iterator[Fault]:
         return random.randint(2, last), random.uniform(0, LONGEST_DELAY_SECONDS)
 
     service, point = POINTS_OF_SERVICES[seed % len(POINTS_OF_SERVICES)]
-    yield Fault(*moment(0.3), FaultKind.CRASH_AT, service, point, random.randint(1, _MOST_PASSES[point]))
+    yield Fault(*moment(0.3), FaultKind.CRASH_AT, service, point, _passes(random, service, point))
     for name in KILLED_IN_TURN[seed % len(KILLED_IN_TURN)]:
         yield Fault(*moment(), FaultKind.KILL, name, passes=random.randrange(6), seconds=random.uniform(0, 3))
     for kind in random.choices(list(_FAULT_WEIGHTS), list(_FAULT_WEIGHTS.values()), k=random.randint(2, 5)):
@@ -238,7 +241,7 @@ def _fault(random: Random, kind: FaultKind, moment: tuple[int, float]) -> Fault:
     match kind:
         case FaultKind.CRASH_AT:
             target, point = random.choice(POINTS_OF_SERVICES)
-            fields = {"point": point, "passes": random.randint(1, _MOST_PASSES[point])}
+            fields = {"point": point, "passes": _passes(random, target, point)}
         case FaultKind.PAUSE:
             target = random.choice((*SERVICES, STREAMING, BROKER))
             fields = {"seconds": _some_seconds(random, 0.2, 1.5)}
@@ -258,6 +261,11 @@ def _fault(random: Random, kind: FaultKind, moment: tuple[int, float]) -> Fault:
         case _:
             pass
     return Fault(*moment, kind, target, **fields)
+
+
+def _passes(random: Random, service: str, point: Point) -> int:
+    is_seldom = service in _SELDOM and point in (Point.MID_PUBLISH, Point.AFTER_PUBLISH)
+    return random.randint(1, _SELDOM_PASSES if is_seldom else _MOST_PASSES[point])
 
 
 def _some_seconds(random: Random, shortest: float, longest: float) -> float:

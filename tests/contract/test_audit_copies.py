@@ -58,7 +58,7 @@ def rows_of(place: str, *families: str) -> list[tuple[bytes, bytes]]:
 def drop(shard: DiffedShard, snapshot_id: str) -> None:
     encoder = codec(MetadataCommand)
     command = MetadataCommand(0, "", 0, DropSnapshot(snapshot_id), "snapshots")
-    shard.log.append(METADATA_COMMANDS.name, 0, encoder.encode(command), encoder.fingerprint)
+    shard.log.append(METADATA_COMMANDS.name, 0, encoder.encode_message(command))
     shard.do(PutKey("vol", "bucket", "later", 1))
     shard.store.remove_checkpoint(snapshot_id)
 

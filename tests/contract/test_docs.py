@@ -15,8 +15,8 @@ import typer
 
 from bench import __main__ as bench
 from docs import generate
-from schemas.codec import released_schemas, schema_fingerprint
 from schemas.error_codes import ErrorCode
+from schemas.schema_files import released_versions
 from schemas.topics import TOPICS
 from services.cli.lazy import loaded_commands
 from services.cli.main import app
@@ -59,6 +59,41 @@ def test_the_table_of_topics_is_the_list_of_topics() -> None:
         (f"`{topic.name}`", f"`{topic.record.__name__}`", ", ".join(topic.producers), ", ".join(topic.consumers))
         for topic in TOPICS
     ]
+
+
+_NAMED_IN = r"(`[\w.]+`(?:(?:,| and|, and) `[\w.]+`)*) in `([\w/]+\.py)`"
+"""Functions, and the file in which a sentence looks for them."""
+
+
+@cache
+def _defined_in(path: str) -> set[str]:
+    """Functions, classes and constants of a module; members of its classes alone and with the name of the class."""
+    found = set()
+    for node in ast.parse(_text(path)).body:
+        found |= _names_bound_by(node)
+        if isinstance(node, ast.ClassDef):
+            members = set().union(*map(_names_bound_by, node.body))
+            found |= members | {f"{node.name}.{member}" for member in members}
+    return found
+
+
+def _names_bound_by(node: ast.stmt) -> set[str]:
+    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        return {node.name}
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+    return {name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)}
+
+
+def test_the_architecture_names_functions_of_the_files_that_it_names() -> None:
+    text = _text("docs/architecture.md")
+    named = re.findall(_NAMED_IN, text)
+    for _, paths, functions in _table(text, "| question | file | function |"):
+        named.append((re.sub(_NAMED_IN, "", functions), paths))
+    assert len(named) > 100, "the sentences and the table were not found"
+    for functions, paths in named:
+        known = set().union(*map(_defined_in, re.findall(r"[\w/]+\.py", paths)))
+        missing = set(re.findall(r"`([\w.]+)`", functions)) - known
+        assert not missing, f"{paths} has no {sorted(missing)}"
 
 
 def test_the_picture_has_only_topics_that_exist() -> None:
@@ -183,6 +218,6 @@ def test_clients_know_every_code() -> None:
     assert set(documented) == {str(code) for code in ErrorCode}
 
 
-def test_the_documented_fingerprint_is_right() -> None:
-    first = schema_fingerprint(next(iter(released_schemas("MetadataCommand"))))
-    assert f"`{first.hex()}`" in _text("docs/clients.md")
+def test_the_documented_schema_id_is_right() -> None:
+    first, *_ = released_versions("MetadataCommand")
+    assert f"`{first.schema_id}`" in _text("docs/clients.md")

@@ -22,7 +22,6 @@ from services.plane.broker.embedded import EmbeddedBroker
 from services.plane.broker.topics import create_topics
 
 pytestmark = pytest.mark.timeout(120)
-FINGERPRINT = b"\x01\x02\x03\x04\x05\x06\x07\x08"
 PATIENCE_SECONDS = 20.0
 
 
@@ -70,7 +69,7 @@ def first_end(log: Log, topic: str) -> int:
 def publish(log: Log, topic: str, partition: int, *values: bytes) -> None:
     sink = log.open_sink()
     for value in values:
-        sink.send(topic, partition, value, FINGERPRINT)
+        sink.send(topic, partition, value)
     sink.flush()
     sink.close()
 
@@ -82,7 +81,7 @@ def test_what_was_sent_is_polled_in_order(log: Log, topics: list[str]) -> None:
     records = take(source, 250)
     assert [record.value for record in records] == [b"%d" % number for number in range(250)]
     assert [record.offset for record in records] == list(range(250))
-    assert {(record.topic, record.partition, record.fingerprint) for record in records} == {(topics[0], 1, FINGERPRINT)}
+    assert {(record.topic, record.partition, record.key) for record in records} == {(topics[0], 1, b"")}
     assert before_ms <= records[0].timestamp_ms <= records[-1].timestamp_ms <= int(time.time() * 1000) + 1
     source.close()
 
@@ -198,7 +197,7 @@ def test_a_message_comes_at_once_when_it_is_there(kafka: KafkaLog, topic: str) -
     sink = kafka.open_sink()
     delays = []
     for _ in range(10):
-        sink.send(topic, 0, b"x", FINGERPRINT)
+        sink.send(topic, 0, b"x")
         sink.flush()
         sent = time.monotonic()
         while not source.poll(2_000, 2.0):
@@ -209,16 +208,26 @@ def test_a_message_comes_at_once_when_it_is_there(kafka: KafkaLog, topic: str) -
     source.close()
 
 
+def test_a_message_has_its_key(log: Log, topics: list[str]) -> None:
+    sink = log.open_sink()
+    sink.send(topics[0], 0, b"with", b"the key")
+    sink.send(topics[0], 0, b"without")
+    sink.flush()
+    sink.close()
+    source = log.open_source([topics[0]], 0, {})
+    assert [(record.value, record.key) for record in take(source, 2)] == [(b"with", b"the key"), (b"without", b"")]
+    source.close()
+
+
 @pytest.mark.broker
-def test_a_message_without_the_header_has_no_fingerprint(kafka: KafkaLog, topic: str) -> None:
+def test_a_tombstone_and_headers_of_others_are_read(kafka: KafkaLog, topic: str) -> None:
     with Producer({"bootstrap.servers": kafka.bootstrap_servers}) as producer:
-        producer.produce(topic, b"none", partition=0)
         producer.produce(topic, b"other", partition=0, headers=[("trace", b"1")])
-        producer.produce(topic, None, partition=0, headers=[("avro-fingerprint", None)])
+        producer.produce(topic, None, partition=0, headers=[("trace", None)])
         producer.flush()
     source = kafka.open_source([topic], 0, {})
-    found = [(record.value, record.fingerprint) for record in take(source, 3)]
-    assert found == [(b"none", None), (b"other", None), (b"", b"")]
+    found = [(record.value, record.headers) for record in take(source, 2)]
+    assert found == [(b"other", [("trace", b"1")]), (b"", [("trace", None)])]
     source.close()
 
 
@@ -226,7 +235,7 @@ def test_a_message_without_the_header_has_no_fingerprint(kafka: KafkaLog, topic:
 def test_more_messages_than_the_queue_holds_go_out(kafka: KafkaLog, topic: str) -> None:
     sink = KafkaSink(kafka.bootstrap_servers, "contract-test", queue_messages=100)
     for number in range(1_000):
-        sink.send(topic, 0, b"%d" % number, FINGERPRINT)
+        sink.send(topic, 0, b"%d" % number)
     sink.flush()
     sink.close()
     source = kafka.open_source([topic], 0, {})
@@ -238,8 +247,8 @@ def test_more_messages_than_the_queue_holds_go_out(kafka: KafkaLog, topic: str) 
 def test_a_message_that_is_too_large_says_what_to_set(kafka: KafkaLog, topic: str) -> None:
     sink = kafka.open_sink()
     with pytest.raises(InvariantError, match=r"max\.message\.bytes"):
-        sink.send(topic, 0, b"x" * 11_000_000, FINGERPRINT)
-    sink.send(topic, 0, b"goes on", FINGERPRINT)
+        sink.send(topic, 0, b"x" * 11_000_000)
+    sink.send(topic, 0, b"goes on")
     sink.flush()
     assert kafka.end_offset(topic, 0) == 1
     sink.close()
@@ -252,11 +261,11 @@ def test_the_log_goes_on_after_the_broker_was_away(tmp_path: Path) -> None:
         create_topics(broker.bootstrap_servers, {"orders": {}}, partitions=1)
         sink = KafkaSink(broker.bootstrap_servers, "contract-test", flush_seconds=3.0)
         source = log.open_source(["orders"], 0, {})
-        sink.send("orders", 0, b"before", FINGERPRINT)
+        sink.send("orders", 0, b"before")
         sink.flush()
         assert [record.value for record in take(source, 1)] == [b"before"]
         broker.kill()
-        sink.send("orders", 0, b"while away", FINGERPRINT)
+        sink.send("orders", 0, b"while away")
         with pytest.raises(RetryableError, match="not acknowledge"):
             sink.flush()
         with pytest.raises(RetryableError):
@@ -264,7 +273,7 @@ def test_the_log_goes_on_after_the_broker_was_away(tmp_path: Path) -> None:
         with pytest.raises(RetryableError):
             log.end_offset("orders", 0)
         broker.start()
-        sink.send("orders", 0, b"again", FINGERPRINT)
+        sink.send("orders", 0, b"again")
         _retry(sink)
         assert [record.value for record in _taken_again(source)] == [b"again"]
         source.close()
@@ -277,7 +286,7 @@ def _retry(sink: KafkaSink) -> None:
         try:
             sink.flush()
         except RetryableError:
-            sink.send("orders", 0, b"again", FINGERPRINT)
+            sink.send("orders", 0, b"again")
         else:
             return
     pytest.fail("the broker did not come back")
@@ -304,7 +313,7 @@ def test_fetching_ahead_does_not_stop_for_a_second(kafka: KafkaLog, source_and_t
     source, topic = source_and_topic
     sink = kafka.open_sink()
     for _ in range(150_000):
-        sink.send(topic, 0, b"x" * 50, FINGERPRINT)
+        sink.send(topic, 0, b"x" * 50)
     sink.flush()
     sink.close()
     take_until = time.monotonic() + PATIENCE_SECONDS

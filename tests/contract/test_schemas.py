@@ -14,17 +14,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from schemas import generate, records, topics
-from schemas.codec import (
-    Codec,
-    DecodeError,
-    codec,
-    own_schema,
-    released_schemas,
-    resolved_schema,
-    schema_fingerprint,
+from schemas import generate, published, records, topics
+from schemas.codec import Codec, DecodeError, codec, frame
+from schemas.schema_files import Released, own_schema, released_index, released_schemas, resolved_schema
+from tests.schema_releases import (
+    FIRST_ID,
+    digests,
+    incompatibilities,
+    index_lines,
+    released_records,
+    unreleased,
 )
-from tests.schema_releases import digests, incompatibilities, recorded_digests, released_records, unreleased
 
 RECORDS = [value for value in vars(records).values() if isinstance(value, type) and dataclasses.is_dataclass(value)]
 LONG = st.integers(-(2**63), 2**63 - 1)
@@ -113,10 +113,10 @@ def test_a_number_beyond_its_range_is_refused() -> None:
         codec(records.Barrier).decode(buffer.getvalue())
 
 
-def test_an_unknown_fingerprint_is_refused() -> None:
-    body = codec(records.Settle).encode(records.Settle("one"))
-    with pytest.raises(DecodeError, match="fingerprint"):
-        codec(records.Settle).decode_message(body, b"12345678")
+@pytest.mark.parametrize("message", [b"", b"\0", b"\1abcd", frame(7) + b"body"])
+def test_a_message_of_no_known_schema_is_refused(message: bytes) -> None:
+    with pytest.raises(DecodeError, match=r"not 00 and an id|nobody has published a schema with the id 7"):
+        codec(records.MetadataCommand).decode_message(message)
 
 
 def test_every_schema_is_released_as_it_is() -> None:
@@ -126,7 +126,20 @@ def test_every_schema_is_released_as_it_is() -> None:
 
 def test_no_released_schema_has_changed() -> None:
     """A file of ``schemas/released`` stays as it is for ever: put it back, and add the next version."""
-    assert digests() == recorded_digests()
+    assert digests() == {name: digest for name, (_, digest) in released_index().items()}
+
+
+def test_no_two_released_schemas_have_the_same_id() -> None:
+    ids = [schema_id for schema_id, _ in released_index().values()]
+    assert len(set(ids)) == len(ids)
+    assert min(ids) == FIRST_ID
+
+
+def test_a_new_file_gets_the_next_id_and_the_others_keep_theirs() -> None:
+    known = {"b.v1.avsc": (FIRST_ID, "one"), "c.v1.avsc": (FIRST_ID + 1, "two")}
+    lines = index_lines(known, {"a.v1.avsc": "three", "b.v1.avsc": "one", "c.v1.avsc": "changed"})
+    assert lines[:2] == [f"{FIRST_ID} one b.v1.avsc\n", f"{FIRST_ID + 1} two c.v1.avsc\n"]
+    assert lines[2:] == [f"{FIRST_ID + 2} three a.v1.avsc\n"]
 
 
 @pytest.mark.parametrize("record", released_records(), ids=lambda record: record.__name__)
@@ -134,29 +147,34 @@ def test_every_version_reads_every_other(record: type[Any]) -> None:
     assert not incompatibilities(record.__name__, list(released_schemas(record.__name__)))
 
 
-@pytest.mark.parametrize("topic", topics.TOPICS, ids=lambda topic: topic.name)
-def test_a_message_without_fingerprint_has_the_first_schema(topic: topics.Topic) -> None:
-    first = next(iter(released_schemas(topic.record.__name__)))
-    assert Codec(topic.record)._first == schema_fingerprint(first)
-
-
-def test_without_a_fingerprint_a_message_has_version_1_also_when_there_is_a_later_one(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_message_is_read_by_the_schema_that_it_names(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first version lacks a field: read with the second one the message would end early."""
     second = resolved_schema("MetadataCommand")
     first = {**second, "fields": [field for field in second["fields"] if field["name"] != "signature"]}
-    monkeypatch.setattr("schemas.codec.released_schemas", lambda _: iter((first, second)))
+    versions = [Released(1, first), Released(2, second)]
+    monkeypatch.setattr("schemas.codec.released_versions", lambda _: versions)
     command = records.MetadataCommand(0, "client", 7, records.DeleteVolume("vol"))
     fields = {**dataclasses.asdict(command), "body": ("deepclean.DeleteVolume", {"volume": "vol"})}
     buffer = io.BytesIO()
     fastavro.schemaless_writer(buffer, first, fields)
     reader = Codec(records.MetadataCommand)
-    assert reader.decode_message(buffer.getvalue(), None) == command
-    assert reader.decode_message(buffer.getvalue(), schema_fingerprint(first)) == command
-    assert reader.decode_message(reader.encode(command), schema_fingerprint(second)) == command
+    assert reader.encode_message(command)[:5] == b"\0\0\0\0\2"
+    assert reader.decode_message(reader.encode_message(command)) == command
+    assert reader.decode_message(frame(1) + buffer.getvalue()) == command
     with pytest.raises(DecodeError):
-        reader.decode_message(buffer.getvalue(), schema_fingerprint(second))
+        reader.decode_message(frame(2) + buffer.getvalue())
+
+
+def test_a_message_of_a_published_schema_is_read() -> None:
+    later = resolved_schema("Settle")
+    later = {**later, "fields": [*later["fields"], {"name": "added", "type": "long", "default": 0}]}
+    reader = Codec(records.Settle)
+    message = frame(3) + reader.encode(records.Settle("one")) + b"\x0e"
+    published.read_from(lambda: published.learn(3, later))
+    assert reader.decode_message(message) == records.Settle("one")
+    published.read_from(lambda: published.learn(4, resolved_schema("Barrier")))
+    with pytest.raises(DecodeError, match="the schema with the id 4 is of a Barrier, not of a Settle"):
+        reader.decode_message(frame(4) + message[5:])
 
 
 def test_a_later_version_may_add_fields_with_defaults_and_what_is_written_from_a_later_level_on() -> None:

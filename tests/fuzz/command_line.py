@@ -165,7 +165,7 @@ def _begun() -> InMemoryClient:
     )
     for command in commands:
         assert not client.answer(0, client.submit(0, command)).error
-    client.plane.log.append("scm.commands", 0, b"no command", None)
+    client.plane.log.append("scm.commands", 0, b"no command")
     assert not client.request(0, CreateSnapshot("vol1", "tree", "snap1")).error
     assert not client.answer(0, client.submit(0, DeleteKey("vol1", "tree", "dir/old"))).error
     return client

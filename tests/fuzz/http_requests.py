@@ -82,7 +82,7 @@ class Harness:
         ]
         for command in commands:
             assert not client.answer(0, client.submit(0, command)).error
-        plane.log.append("scm.commands", 0, b"no command", None)
+        plane.log.append("scm.commands", 0, b"no command")
         assert not client.request(0, CreateSnapshot("vol1", "tree", "snap1")).error
         assert not client.answer(0, client.submit(0, DeleteKey("vol1", "tree", "dir/k"))).error
         stores = {name: {0: plane.processes[name, 0].store} for name in ("metadata", "snapshots", "mock_scm")}

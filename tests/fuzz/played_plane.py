@@ -10,7 +10,8 @@ from typing import Any
 import fastavro
 from fastavro.schema import parse_schema
 
-from schemas.codec import JsonSchema, resolved_schema
+from schemas.codec import FRAME_BYTES
+from schemas.schema_files import JsonSchema, resolved_schema
 from schemas.topics import BY_NAME, METADATA_COMMANDS
 from services.plane.in_memory.client import InMemoryClient
 from services.plane.in_memory.plane import InMemoryPlane
@@ -32,7 +33,7 @@ def planes() -> tuple[InMemoryPlane, ...]:
 
 def _played(text: str) -> InMemoryPlane:
     plane = InMemoryPlane()
-    plane.log.append(METADATA_COMMANDS.name, 0, b"no command", None)
+    plane.log.append(METADATA_COMMANDS.name, 0, b"no command")
     replay = Replay(InMemoryClient(plane))
     for number, line in enumerate(text.splitlines()):
         if line.strip():
@@ -47,17 +48,17 @@ def _spread(found: set[bytes]) -> list[bytes]:
     return ordered[:: max(1, len(ordered) // EACH)][: EACH + 1]
 
 
-def messages() -> Iterator[tuple[str, bytes | None, bytes]]:
-    """Topic, fingerprint and body of some messages of every topic that was written to."""
-    found: dict[tuple[str, bytes | None], set[bytes]] = {}
+def messages() -> Iterator[tuple[str, bytes]]:
+    """Topic and body of some messages of every topic that was written to."""
+    found: dict[str, set[bytes]] = {}
     for plane in planes():
         for (topic, _), records in plane.log.partitions.items():
             for record in records:
                 if topic in BY_NAME and len(record.value) <= MOST_BYTES:
-                    found.setdefault((topic, record.fingerprint), set()).add(record.value)
-    for (topic, fingerprint), bodies in sorted(found.items(), key=str):
+                    found.setdefault(topic, set()).add(record.value[FRAME_BYTES:])
+    for topic, bodies in sorted(found.items()):
         for body in _spread(bodies):
-            yield topic, fingerprint, body
+            yield topic, body
 
 
 def rows() -> Iterator[tuple[str, str, bytes, bytes]]:

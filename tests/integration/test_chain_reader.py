@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from schemas.codec import FINGERPRINT_HEADER, codec
+from schemas.codec import codec
 from schemas.records import ChainCapture, ChainedBucket, ChainedSnapshot, FullChain, SnapshotChainRecord
 from schemas.topics import DELETED_ENTRIES, SNAPSHOT_CHAIN
 from services.plane.broker.embedded import EmbeddedBroker
@@ -40,10 +40,9 @@ class Chains:
 
     def send(self, shard: int, *sent: SnapshotChainRecord | bytes) -> None:
         producer = Producer({"bootstrap.servers": self._bootstrap_servers})
-        headers: dict[str, str | bytes | None] = {FINGERPRINT_HEADER: MARKERS.fingerprint}
         for one in sent:
-            body = one if isinstance(one, bytes) else MARKERS.encode(one)
-            producer.produce(SNAPSHOT_CHAIN.name, body, partition=shard, headers=headers)
+            message = one if isinstance(one, bytes) else MARKERS.encode_message(one)
+            producer.produce(SNAPSHOT_CHAIN.name, message, partition=shard)
         assert producer.flush(30) == 0
 
     def trim(self, shard: int, until: int) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from schemas.codec import FINGERPRINT_HEADER, codec
+from schemas.codec import codec
 from schemas.records import Barrier, ChainCapture, DeletedEntries, DeletedKind, SnapshotChainRecord, SweptParts
 from schemas.topics import BY_NAME, DEAD_LETTERS, PURGE_KEYS, SWEEP_RESULTS, Topic
 from services.domain.chain_view import ChainView
@@ -61,9 +61,8 @@ class Bench:
         self.view = ViewTable(session).frame([view, view], {(0, BUCKET_ID), (1, BUCKET_ID)})
 
     def frame(self, messages: Sequence[tuple[int, bytes | None]], partitions: int = 1) -> DataFrame:
-        headers = [(FINGERPRINT_HEADER, ENTRIES.fingerprint)]
-        rows = [
-            (b"", body, "gc.deleted-entries", shard, offset, None, 0, headers)
+        rows: list[tuple[Any, ...]] = [
+            (b"", body, "gc.deleted-entries", shard, offset, None, 0, [])
             for offset, (shard, body) in enumerate(messages)
         ]
         return self.session.createDataFrame(self.session.sparkContext.parallelize(rows, partitions), MESSAGE_TYPE)
@@ -81,7 +80,7 @@ class Bench:
             found = Found(judged.outcome())
         for row in rows:
             topic = BY_NAME[row["topic"]]
-            record = codec(topic.record).decode_message(bytes(row["value"]), bytes(row["headers"][0]["value"]))
+            record = codec(topic.record).decode_message(bytes(row["value"]))
             found.sent.setdefault((topic, row["partition"]), []).append(record)
         return found
 
@@ -93,7 +92,7 @@ def bench() -> Iterator[Bench]:
 
 
 def body(*entries: DeletedEntry, barrier: Barrier | None = None) -> bytes:
-    return ENTRIES.encode(replace(entries_by_columns(entries), barrier=barrier))
+    return ENTRIES.encode_message(replace(entries_by_columns(entries), barrier=barrier))
 
 
 def in_blocks(encoded: bytes, sizes: Sequence[int]) -> bytes:
@@ -112,7 +111,7 @@ def in_blocks(encoded: bytes, sizes: Sequence[int]) -> bytes:
 def test_a_list_may_come_in_blocks(bench: Bench, sizes: Sequence[int]) -> None:
     entries = [replace(FREE, object_id=number) for number in (1, 2, 3)]
     blocked = in_blocks(body(*entries), sizes)
-    assert deleted_entries(ENTRIES.decode(blocked)) == entries, "Avro allows it, and so does the codec"
+    assert deleted_entries(ENTRIES.decode_message(blocked)) == entries, "Avro allows it, and so does the codec"
     found = bench.judge((0, blocked))
     assert found.of(DEAD_LETTERS) == []
     assert found.purged() == [1, 2, 3]
@@ -137,7 +136,7 @@ def test_a_barrier_whose_text_is_none_is_unreadable(bench: Bench) -> None:
 def test_rows_beside_a_barrier_are_judged_and_the_barrier_comes_once(bench: Bench, partitions: int) -> None:
     broken = replace(FREE, object_id=3, birth=9)
     together = body(broken, FREE, HELD, barrier=BARRIER)
-    alone = ENTRIES.encode(DeletedEntries(0, entries_by_columns([FREE]).rows, (0,), barrier=BARRIER))
+    alone = ENTRIES.encode_message(DeletedEntries(0, entries_by_columns([FREE]).rows, (0,), barrier=BARRIER))
     found = bench.judge((0, together), (1, alone), partitions=partitions)
     assert found.purged() == [1]
     assert found.purged(1) == [1]
@@ -148,7 +147,7 @@ def test_rows_beside_a_barrier_are_judged_and_the_barrier_comes_once(bench: Benc
 
 def test_a_barrier_beside_rows_without_their_places_is_dead_lettered_with_them(bench: Bench) -> None:
     whole = entries_by_columns([FREE, HELD])
-    broken = ENTRIES.encode(replace(whole, snapshots_before_death=(0,), barrier=BARRIER))
+    broken = ENTRIES.encode_message(replace(whole, snapshots_before_death=(0,), barrier=BARRIER))
     found = bench.judge((0, broken))
     assert [letter.error for letter in found.of(DEAD_LETTERS)] == ["ColumnsError"]
     assert found.outcome.barriers == ()

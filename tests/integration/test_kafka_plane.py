@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from schemas.codec import FINGERPRINT_HEADER, codec
+from schemas.codec import codec
 from schemas.records import BucketLayout, CreateBucket, CreateSnapshot, CreateVolume, MetadataReply, PutKey
 from schemas.topics import METADATA_COMMANDS, METADATA_REPLIES, TOPICS
 from services.client.errors import AnswerExpiredError, NotDeliveredError, PlaneTimeoutError, UnreachableError
@@ -26,8 +26,7 @@ from services.log.kafka import KafkaLog
 from services.log.port import MAX_CHANGE_MESSAGE_BYTES
 from services.metadata.service import MetadataService
 from services.plane.broker.embedded import EmbeddedBroker
-from services.plane.broker.topics import create_topics
-from services.plane.stack.stack import TOPIC_SETTINGS
+from services.plane.broker.topics import TOPIC_SETTINGS, create_plane_topics, create_topics
 from services.runtime.loop.runner import Runner
 from services.storage.memory import MemoryStore
 from tests.waiting import eventually
@@ -121,9 +120,8 @@ def test_silence_ends_in_an_error_and_a_repeated_answer_is_used_once(servers: st
         with Producer({"bootstrap.servers": servers}) as producer:
             encoder = codec(MetadataReply)
             for txn in (7, 8):
-                reply = encoder.encode(MetadataReply(client_id, numbers[0], txn))
-                headers: dict[str, str | bytes | None] = {FINGERPRINT_HEADER: encoder.fingerprint}
-                producer.produce(METADATA_REPLIES.name, reply, partition=0, headers=headers)
+                reply = encoder.encode_message(MetadataReply(client_id, numbers[0], txn))
+                producer.produce(METADATA_REPLIES.name, reply, partition=0)
                 producer.flush()
         assert plane.answer(0, numbers[0]).txn == 7
     with metadata_running(servers):  # what nobody answered is in the log and does not disturb the next test
@@ -161,7 +159,7 @@ def test_a_broker_that_was_away_fails_what_was_under_way_and_no_more(
 ) -> None:
     monkeypatch.setattr("services.client.wire.kafka_commands.DELIVERY_SECONDS", 2.0)
     with EmbeddedBroker(tmp_path) as broker:
-        create_topics(broker.bootstrap_servers, {topic.name: TOPIC_SETTINGS for topic in TOPICS}, SHARDS)
+        create_plane_topics(broker.bootstrap_servers, SHARDS)
         with metadata_running(broker.bootstrap_servers), plane_of(broker.bootstrap_servers) as plane:
             assert plane.answer(0, plane.submit(0, CreateVolume("before"))).error == ""
             process_id = broker.process_id

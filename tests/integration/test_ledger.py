@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -10,9 +11,10 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
-from schemas.codec import FINGERPRINT_HEADER, JsonSchema, codec, released_schemas, schema_fingerprint
+from schemas.codec import codec, frame
 from schemas.records import LedgerRows
-from schemas.topics import LEDGER, METADATA_COMMANDS, METADATA_PROGRESS, METADATA_REPLIES
+from schemas.schema_files import released_schemas
+from schemas.topics import LEDGER, METADATA_COMMANDS, METADATA_PROGRESS, METADATA_REPLIES, SCHEMAS
 from services.client.tasks.ledger_reads import LedgerFilter, read_ledger
 from services.domain.errors import InvariantError
 from services.log.kafka import KafkaLog
@@ -30,7 +32,6 @@ from streaming.ledger_export.__main__ import (
     ExportOptions,
     export,
 )
-from streaming.spark import written_messages
 from tests.property.test_ledger import played, verified
 from tests.spark_session import SPARK_MARKS, started_session
 
@@ -51,14 +52,14 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         # The times of the copied log, not those at which it is copied.
         kept = {"message.timestamp.type": "CreateTime", "retention.ms": "-1"}
         create_topics(started.bootstrap_servers, dict.fromkeys(COPIED, kept), SHARDS)
+        create_topics(started.bootstrap_servers, {SCHEMAS: {}}, 1)
         yield started.bootstrap_servers
 
 
 def _send(broker: str, topic: str, records: list[LogRecord]) -> None:
     producer = Producer({"bootstrap.servers": broker, "linger.ms": 5})
     for record in records:
-        headers: list[tuple[str, str | bytes | None]] = [(FINGERPRINT_HEADER, record.fingerprint)]
-        producer.produce(topic, record.value, partition=0, headers=headers, timestamp=record.timestamp_ms)
+        producer.produce(topic, record.value, partition=0, timestamp=record.timestamp_ms)
     assert producer.flush(30) == 0
 
 
@@ -97,9 +98,9 @@ def test_each_row_is_exported_once(broker: str, plane: InMemoryPlane, session: S
     )
     assert export(session, options) == Exported(0, 0), "there is nothing new"
     records = plane.log.records(LEDGER.name, 0)
-    newest = codec(LedgerRows).decode(records[-1].value)
+    newest = codec(LedgerRows).decode_message(records[-1].value)
     following = replace(newest, finish_txn=newest.finish_txn + 1)
-    new = records[-1]._replace(value=codec(LedgerRows).encode(following))
+    new = records[-1]._replace(value=codec(LedgerRows).encode_message(following))
     _send(broker, LEDGER.name, [*records, new, new, *records])
     rows_of_new = len(following.claim_places)
     assert export(session, options) == Exported(rows_of_new, 0), "what comes again counts once"
@@ -128,39 +129,46 @@ def test_what_was_exported_without_its_checkpoint_is_refused(
         export(session, options)
 
 
-def _release_a_later_schema(monkeypatch: pytest.MonkeyPatch) -> JsonSchema:
-    """From now on the job is a newer one: it knows a schema with a field more."""
+LATER_ID = 9_000
+
+
+def _publish_a_later_schema(broker: str) -> None:
+    """As a newer metadata does it at its start: a schema with a field more."""
     (released,) = released_schemas(LedgerRows.__name__)
     note = {"name": "note", "type": "long", "default": 0, "doc": "None yet."}
-    later = {**released, "fields": [*released["fields"], note]}
-    monkeypatch.setattr(written_messages, "released_schemas", lambda _: iter((released, later)))
-    return later
+    later = json.dumps({**released, "fields": [*released["fields"], note]})
+    sink = KafkaLog(broker, "newer").open_sink()
+    sink.send(
+        SCHEMAS, 0, json.dumps({"subject": "gc.ledger-value", "id": LATER_ID, "schema": later}).encode(), b"later"
+    )
+    sink.flush()
+    sink.close()
 
 
-def test_every_released_schema_is_exported_and_others_are_dead_lettered(
-    broker: str, plane: InMemoryPlane, session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_every_published_schema_is_exported_and_others_are_dead_lettered(
+    broker: str, plane: InMemoryPlane, session: SparkSession, tmp_path: Path
 ) -> None:
     """What cannot be read stops nothing: whatever is behind it is exported in the same run."""
     options = ExportOptions(broker, tmp_path / "exported")
     export(session, options)
     record = plane.log.records(LEDGER.name, 0)[-1]
-    newest = codec(LedgerRows).decode(record.value)
+    newest = codec(LedgerRows).decode_message(record.value)
     first = newest.finish_txn + 1_000
     following = [replace(newest, finish_txn=first + number) for number in range(4)]
-    encoded = [codec(LedgerRows).encode(one) for one in following]
-    later = _release_a_later_schema(monkeypatch)
+    encoded = [codec(LedgerRows).encode_message(one) for one in following]
+    _publish_a_later_schema(broker)
     beyond = replace(following[2], claim_places=tuple(len(newest.claims) for _ in newest.claim_places))
     shorter = replace(following[2], claim_places=newest.claim_places[1:])
     bad = [
         record._replace(value=b"none"),
         record._replace(value=encoded[2] + b"\0"),
-        record._replace(value=encoded[2], fingerprint=b"none"),
-        record._replace(value=codec(LedgerRows).encode(beyond)),
-        record._replace(value=codec(LedgerRows).encode(shorter)),
+        record._replace(value=frame(7) + encoded[2][5:]),
+        record._replace(value=codec(LedgerRows).encode_message(beyond)),
+        record._replace(value=codec(LedgerRows).encode_message(shorter)),
     ]
     good = [
         record._replace(value=encoded[0]),
-        record._replace(value=encoded[1] + b"\x0e", fingerprint=schema_fingerprint(later)),
+        record._replace(value=frame(LATER_ID) + encoded[1][5:] + b"\x0e"),
         record._replace(value=encoded[3]),
     ]
     before = len(_exported(session, options.directory))
@@ -174,35 +182,3 @@ def test_every_released_schema_is_exported_and_others_are_dead_lettered(
     assert [(row["error"], bytes(row["value"])) for row in dead_letters] == [
         ("DecodeError" if number < 3 else "ColumnsError", one.value) for number, one in enumerate(bad)
     ]
-
-
-def test_a_message_of_a_newer_plane_ends_the_export_and_a_newer_job_goes_on_there(
-    broker: str, plane: InMemoryPlane, session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It is the last test: what it sends, and the one before it, only the newer job can read."""
-    options = ExportOptions(broker, tmp_path / "exported")
-    record = plane.log.records(LEDGER.name, 0)[-1]
-    newest = codec(LedgerRows).decode(record.value)
-    first = newest.finish_txn + 2_000
-    encoded = [codec(LedgerRows).encode(replace(newest, finish_txn=first + number)) for number in range(3)]
-    with monkeypatch.context() as newer:
-        later = _release_a_later_schema(newer)
-        export(session, options)
-        before = _files(options.directory)
-        good = [record._replace(value=value) for value in encoded]
-        good[1] = record._replace(value=encoded[1] + b"\x0e", fingerprint=schema_fingerprint(later))
-        _send(broker, LEDGER.name, [record._replace(value=b"none"), *good])
-    for _ in range(2):
-        with pytest.raises(InvariantError, match=r"^Message \d+ of shard 0 of .*newer deepclean"):
-            export(session, options)
-        assert _files(options.directory) == before, "neither rows nor marks, and nothing is put aside"
-    _release_a_later_schema(monkeypatch)
-    assert export(session, options) == Exported(3 * len(newest.claim_places), 1)
-    exported = {row["finish_txn"] for row in _exported(session, options.directory)}
-    assert exported >= {first, first + 1, first + 2}
-
-
-def _files(directory: Path) -> set[Path]:
-    """All that an export has written, but for Spark's own place."""
-    places = (directory / name for name in (ROWS_DIRECTORY, UNREADABLE_DIRECTORY, MARKS_DIRECTORY))
-    return {file for place in places for file in place.rglob("*")}

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from schemas.codec import codec, released_schemas, schema_fingerprint
+from schemas.codec import codec, schema_id_of
 from schemas.records import BucketLayout, CreateBucket, CreateVolume, DeleteKey, MetadataCommand, PutKey
-from schemas.topics import METADATA_COMMANDS, TOPICS
+from schemas.schema_files import released_versions
+from schemas.topics import METADATA_COMMANDS
 from services.client.kafka_plane import KafkaPlane, PlaneAddress
 from services.client.plane import NamespaceCommand
 from services.log.clock import SystemClock
@@ -23,8 +24,7 @@ from services.log.port import LogRecord
 from services.metadata.service import MetadataService
 from services.metadata.state.tables import DELETED_TABLE, FILE_TABLE
 from services.plane.broker.embedded import EmbeddedBroker
-from services.plane.broker.topics import create_topics
-from services.plane.stack.stack import TOPIC_SETTINGS
+from services.plane.broker.topics import create_plane_topics
 from services.runtime.loop.runner import Runner
 from services.storage.memory import MemoryStore
 from services.storage.tables import TablesReader
@@ -50,7 +50,7 @@ def test_it_needs_kafka_and_avro_and_nothing_of_ours() -> None:
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A broker of its own: the plane's topics have fixed names."""
     with EmbeddedBroker(tmp_path_factory.mktemp("plain")) as broker:
-        create_topics(broker.bootstrap_servers, {topic.name: TOPIC_SETTINGS for topic in TOPICS}, SHARDS)
+        create_plane_topics(broker.bootstrap_servers, SHARDS)
         yield broker.bootstrap_servers
 
 
@@ -119,8 +119,8 @@ def test_a_key_is_deleted_and_a_missing_one_refused(servers: str) -> None:
 
     first, second = _last_commands(servers, 2)
     encoder = codec(MetadataCommand)
-    assert first.fingerprint == schema_fingerprint(next(released_schemas("MetadataCommand")))  # its first, for good
-    commands = [encoder.decode_message(record.value, record.fingerprint) for record in (first, second)]
+    assert schema_id_of(first.value) == released_versions("MetadataCommand")[0].schema_id  # its first, for good
+    commands = [encoder.decode_message(record.value) for record in (first, second)]
     assert [command.body for command in commands] == [DeleteKey(VOLUME, BUCKET, KEYS[0])] * 2
     assert [(command.shard, command.number) for command in commands] == [(SHARD, 1)] * 2
     assert commands[0].client_id != commands[1].client_id

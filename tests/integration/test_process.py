@@ -23,13 +23,13 @@ from prometheus_client import CollectorRegistry
 
 from schemas.codec import codec
 from schemas.records import Barrier, MetadataCommand, MetadataProgress
-from schemas.topics import METADATA_COMMANDS, METADATA_PROGRESS, TOPICS, Topic
+from schemas.topics import METADATA_COMMANDS, METADATA_PROGRESS, Topic
 from services.domain.errors import InvariantError, RetryableError
 from services.log.clock import SystemClock
 from services.log.kafka import KafkaLog
 from services.log.memory import MemoryLog
 from services.plane.broker.embedded import EmbeddedBroker
-from services.plane.broker.topics import create_topics
+from services.plane.broker.topics import create_plane_topics
 from services.runtime.loop.service import Message, Work
 from services.runtime.process.hosted_shard import ServiceParts
 from services.runtime.process.process import ServiceProcess
@@ -88,15 +88,15 @@ class Playground:
     def send(self, *rounds: int, shard: int = 0) -> None:
         encoder = codec(MetadataProgress)
         for number in rounds:
-            value = encoder.encode(MetadataProgress(number, Barrier("", number, 0, "")))
-            self.log.append(METADATA_PROGRESS.name, shard, value, encoder.fingerprint)
+            value = encoder.encode_message(MetadataProgress(number, Barrier("", number, 0, "")))
+            self.log.append(METADATA_PROGRESS.name, shard, value)
 
     def passed_on(self, shard: int = 0) -> int:
         return len(self.log.records(METADATA_COMMANDS.name, shard))
 
     def rounds_passed_on(self) -> list[int]:
         records = self.log.records(METADATA_COMMANDS.name, 0)
-        bodies = [codec(MetadataCommand).decode(record.value).body for record in records]
+        bodies = [codec(MetadataCommand).decode_message(record.value).body for record in records]
         return [body.round for body in bodies if isinstance(body, Barrier)]
 
     @contextmanager
@@ -158,7 +158,7 @@ def test_shards_run_side_by_side_and_report(tmp_path: Path) -> None:
     playground = Playground(tmp_path, (0, 3))
     playground.send(1, 2, 3)
     playground.send(7, shard=3)
-    playground.log.append(METADATA_PROGRESS.name, 3, b"broken", None)
+    playground.log.append(METADATA_PROGRESS.name, 3, b"broken")
     with playground.running() as client:
         eventually(lambda: is_up(client) and playground.passed_on() == 3 and playground.passed_on(3) == 1)
         labels = '{service="recorder",shard="%d",topic="metadata.progress"}'
@@ -277,7 +277,7 @@ def start_child() -> Iterator[StartChild]:
 
 @pytest.fixture
 def broker(bootstrap_servers: str) -> str:
-    create_topics(bootstrap_servers, {topic.name: {} for topic in TOPICS}, partitions=2)
+    create_plane_topics(bootstrap_servers, 2)
     return bootstrap_servers
 
 
@@ -329,7 +329,7 @@ def test_wrong_settings_and_ports_are_one_sentence(start_child: StartChild, tmp_
 @pytest.mark.broker
 def test_a_broker_that_comes_late_and_goes_away_is_waited_for(start_child: StartChild, tmp_path: Path) -> None:
     with EmbeddedBroker(tmp_path / "broker") as broker:
-        create_topics(broker.bootstrap_servers, {topic.name: {} for topic in TOPICS}, partitions=1)
+        create_plane_topics(broker.bootstrap_servers, 1)
         broker.stop()
         child = start_child("metadata", broker.bootstrap_servers, tmp_path, "--http-port", "0")
         broker.start()
@@ -340,7 +340,7 @@ def test_a_broker_that_comes_late_and_goes_away_is_waited_for(start_child: Start
         sink = log.open_sink()
         command = MetadataCommand(0, "", 0, Barrier("b", 1, 0, "somebody"), "snapshots")
         encoder = codec(MetadataCommand)
-        sink.send(METADATA_COMMANDS.name, 0, encoder.encode(command), encoder.fingerprint)
+        sink.send(METADATA_COMMANDS.name, 0, encoder.encode_message(command))
         sink.flush()
         sink.close()
 

@@ -11,20 +11,18 @@ import threading
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
-from io import BytesIO
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from typing import Any, Never
 
-import fastavro
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from prometheus_client import CollectorRegistry
 from pyspark.sql import SparkSession
 
 from schemas import formats
-from schemas.codec import FINGERPRINT_HEADER, codec, released_schemas
+from schemas.codec import codec, frame
 from schemas.records import (
     Barrier,
     ChainCapture,
@@ -55,7 +53,7 @@ from services.domain.full_chain import in_parts
 from services.domain.judging import ROWS_PER_MESSAGE, LoggedEntry, judge_batch
 from services.domain.row_columns import NO_ROWS, DeletedEntry, deleted_entries, entries_by_columns, row_names
 from services.plane.broker.embedded import EmbeddedBroker
-from services.plane.broker.topics import create_topics
+from services.plane.broker.topics import create_plane_topics, create_topics
 from services.plane.machine.home import jars_directory
 from streaming.reclaiming.barriers import BarrierSender
 from streaming.reclaiming.batch import DEAD_LETTER_BYTES
@@ -76,7 +74,7 @@ pytestmark = [*SPARK_MARKS, pytest.mark.broker, pytest.mark.timeout(180)]
 
 SHARDS = 2
 OUTPUTS = (PURGE_KEYS, PURGE_DIRECTORIES, SWEEP_RESULTS)
-NEWEST = codec(DeletedEntries).fingerprint
+NEWEST = codec(DeletedEntries).frame
 ANSWER_SECONDS = 60.0
 
 
@@ -97,12 +95,9 @@ class Wire:
     def new_bucket(self) -> int:
         return next(self._buckets)
 
-    def send_bytes(self, body: bytes | None, fingerprint: bytes | None = NEWEST, shard: int = 0) -> int:
-        """Send a body of an entry, whatever it is; says at which offset it lies."""
-        headers: list[tuple[str, Any]] = [("other", b"x")]
-        if fingerprint is not None:
-            headers.append((FINGERPRINT_HEADER, fingerprint))
-        return self._send(DELETED_ENTRIES, body, headers, shard)
+    def send_bytes(self, message: bytes | None, shard: int = 0) -> int:
+        """Send a message, whatever it is; says at which offset it lies."""
+        return self._send(DELETED_ENTRIES, message, [("other", b"x")], shard)
 
     def send(self, *entries: DeletedEntry, shard: int = 0) -> list[int]:
         """Send entries, each as a message of its own; says at which offsets they lie."""
@@ -110,7 +105,7 @@ class Wire:
 
     def send_together(self, *entries: DeletedEntry, shard: int = 0) -> int:
         """Send entries of one kind as one message."""
-        return self.send_bytes(codec(DeletedEntries).encode(entries_by_columns(entries)), shard=shard)
+        return self.send_bytes(codec(DeletedEntries).encode_message(entries_by_columns(entries)), shard=shard)
 
     def mark(self, body: ChainCapture | ChainDrop, shard: int = 0) -> int:
         """Send the next marker of a chain; says its version."""
@@ -118,8 +113,7 @@ class Wire:
         marker = SnapshotChainRecord(view.version + 1, view.version, body)
         view.follow(marker)
         encoder = codec(SnapshotChainRecord)
-        headers: list[tuple[str, Any]] = [(FINGERPRINT_HEADER, encoder.fingerprint)]
-        self._send(SNAPSHOT_CHAIN, encoder.encode(marker), headers, shard)
+        self._send(SNAPSHOT_CHAIN, encoder.encode_message(marker), [], shard)
         return view.version
 
     def _send(self, topic: Topic, body: bytes | None, headers: list[tuple[str, Any]], shard: int) -> int:
@@ -143,17 +137,19 @@ class Wire:
         encoder = codec(SnapshotChainRecord)
         for part in in_parts(view.buckets(), max_cells=2):
             marker = SnapshotChainRecord(view.version, view.version, part)
-            self._send(SNAPSHOT_CHAIN, encoder.encode(marker), [(FINGERPRINT_HEADER, encoder.fingerprint)], shard)
+            self._send(SNAPSHOT_CHAIN, encoder.encode_message(marker), [], shard)
         return view.version
 
     def break_chain(self, shard: int) -> None:
         """Send what is no marker."""
-        self._send(SNAPSHOT_CHAIN, b"\xff", [(FINGERPRINT_HEADER, codec(SnapshotChainRecord).fingerprint)], shard)
+        self._send(SNAPSHOT_CHAIN, codec(SnapshotChainRecord).frame + b"\xff", [], shard)
 
     def barrier(self, shard: int = 0) -> Barrier:
         """Send a barrier."""
         barrier = Barrier(f"settle-{next(self._barriers)}", 1, 3, "", collection_txn=5, passed_txn=9)
-        self.send_bytes(codec(DeletedEntries).encode(DeletedEntries(0, NO_ROWS, (), barrier=barrier)), shard=shard)
+        self.send_bytes(
+            codec(DeletedEntries).encode_message(DeletedEntries(0, NO_ROWS, (), barrier=barrier)), shard=shard
+        )
         return barrier
 
     def settle(self, shard: int = 0) -> dict[Topic, list[Any]]:
@@ -176,8 +172,7 @@ class Wire:
             while barrier is not None or place.offset + len(records) < end:
                 (message,) = consumer.consume(1, timeout=ANSWER_SECONDS)
                 assert message.error() is None
-                writer = dict(message.headers() or [])[FINGERPRINT_HEADER]
-                record = codec(topic.record).decode_message(message.value() or b"", writer)  # type: ignore[arg-type]
+                record = codec(topic.record).decode_message(message.value() or b"")
                 records.append(record)
                 if barrier is not None and record.barrier and record.barrier.barrier_id == barrier.barrier_id:
                     break
@@ -242,7 +237,7 @@ class Stand:
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A broker of its own: the job's topics have fixed names."""
     with EmbeddedBroker(tmp_path_factory.mktemp("broker")) as started:
-        create_topics(started.bootstrap_servers, {topic.name: {} for topic in TOPICS}, SHARDS)
+        create_plane_topics(started.bootstrap_servers, SHARDS)
         yield started.bootstrap_servers
 
 
@@ -301,7 +296,7 @@ def test_what_comes_out_is_what_the_pure_judge_says(stand: Stand, shard: int) ->
     for refused in expected.refused:
         letter = letters[refused.logged.offset]
         assert (letter.service, letter.topic, letter.partition) == ("streaming", DELETED_ENTRIES.name, shard)
-        message = codec(DeletedEntries).decode_message(letter.value, letter.fingerprint)
+        message = codec(DeletedEntries).decode_message(letter.value)
         assert deleted_entries(message) == [refused.logged.entry]
     assert registry.get_sample_value("deepclean_streaming_dead_letters_total") == len(letters)
     assert registry.get_sample_value("deepclean_streaming_chain_version", {"shard": str(shard)}) == version
@@ -425,30 +420,31 @@ def fetched_data_pool(session: SparkSession) -> Any:
     return field.get(reader.getField("MODULE$").get(None))
 
 
-def garbage(wire: Wire) -> dict[str, tuple[bytes | None, bytes | None]]:
-    """Messages that are no entries: body and fingerprint."""
+def garbage(wire: Wire) -> dict[str, bytes | None]:
+    """Messages that are no entries."""
     entry = free_entry(wire)
     message = entries_by_columns([entry])
     body = codec(DeletedEntries).encode(message)
     kind_at = body.index(codec(RowNames).encode(message.rows))
     return {
-        "nothing": (b"", NEWEST),
-        "tombstone": (None, NEWEST),
-        "too short": (body[:-1], NEWEST),
-        "bytes behind": (body + b"\x00", NEWEST),
-        "another kind": (body[:kind_at] + b"\x0e" + body[kind_at + 1 :], NEWEST),
-        "endless": (b"\xff" * 40, NEWEST),
-        "rows without end": (body[: kind_at + 1] + b"\xfe\xff\xff\xff\xff\xff\xff\xff\x7f" + b"\x02" * 20, NEWEST),
-        "text of a gigabyte": (body[:-3] + b"\x02" + b"\x80\x80\x80\x80\x08" + b"x", NEWEST),
-        "a billion rows": (b"\x02\x00" + b"\x80\x80\x80\x80\x08" + b"\x02" * 9, NEWEST),
-        "a billion rows in a block of nine bytes": (b"\x02\x00" + b"\xff\xff\xff\xff\x07\x12" + b"\x02" * 9, NEWEST),
-        "more rows than a list has": (b"\x02\x00" + b"\x80" * 8 + b"\x40" + b"\x02" * 9, NEWEST),
-        "page beyond 32 bits": (body[:-4] + b"\x80\x80\x80\x80\x80\x01" + b"\x00" * 3, NEWEST),
-        "unknown schema": (body, b"\x01" * 8),
-        "short fingerprint": (body, NEWEST[:7]),
-        "empty fingerprint": (body, b""),
-        "longer than a dead letter may be": (b"\xff" * (DEAD_LETTER_BYTES + 80_000), NEWEST),
-        "another record": (codec(PurgeKeys).encode(PurgeKeys(1, NO_ROWS, ())), codec(PurgeKeys).fingerprint),
+        "nothing": b"",
+        "tombstone": None,
+        "too short": NEWEST + body[:-1],
+        "bytes behind": NEWEST + body + b"\x00",
+        "another kind": NEWEST + body[:kind_at] + b"\x0e" + body[kind_at + 1 :],
+        "endless": NEWEST + b"\xff" * 40,
+        "rows without end": NEWEST + body[: kind_at + 1] + b"\xfe\xff\xff\xff\xff\xff\xff\xff\x7f" + b"\x02" * 20,
+        "text of a gigabyte": NEWEST + body[:-3] + b"\x02" + b"\x80\x80\x80\x80\x08" + b"x",
+        "a billion rows": NEWEST + b"\x02\x00" + b"\x80\x80\x80\x80\x08" + b"\x02" * 9,
+        "a billion rows in a block of nine bytes": NEWEST + b"\x02\x00" + b"\xff\xff\xff\xff\x07\x12" + b"\x02" * 9,
+        "more rows than a list has": NEWEST + b"\x02\x00" + b"\x80" * 8 + b"\x40" + b"\x02" * 9,
+        "page beyond 32 bits": NEWEST + body[:-4] + b"\x80\x80\x80\x80\x80\x01" + b"\x00" * 3,
+        "unknown schema": frame(1) + body,
+        "half a frame": NEWEST[:3],
+        "no frame": body,
+        "a frame alone": NEWEST,
+        "longer than a dead letter may be": NEWEST + b"\xff" * (DEAD_LETTER_BYTES + 80_000),
+        "another record": codec(PurgeKeys).encode_message(PurgeKeys(1, NO_ROWS, ())),
     }
 
 
@@ -460,8 +456,8 @@ def test_rows_without_a_place_in_every_list_are_dead_lettered_together(stand: St
         replace(whole, rows=replace(whole.rows, object_ids=(1, 2, 3, 4))),
         replace(whole, snapshots_before_death=()),
     ]
-    offsets = [wire.send_bytes(codec(DeletedEntries).encode(message)) for message in broken]
-    wire.send_bytes(codec(DeletedEntries).encode(DeletedEntries(wire.views[0].version, NO_ROWS, ())))
+    offsets = [wire.send_bytes(codec(DeletedEntries).encode_message(message)) for message in broken]
+    wire.send_bytes(codec(DeletedEntries).encode_message(DeletedEntries(wire.views[0].version, NO_ROWS, ())))
     with stand.running():
         read = wire.settle()
     assert [(letter.offset, letter.error) for letter in read[DEAD_LETTERS]] == [
@@ -472,34 +468,20 @@ def test_rows_without_a_place_in_every_list_are_dead_lettered_together(stand: St
 
 def test_unreadable_messages_are_dead_lettered_as_they_came(stand: Stand) -> None:
     wire = stand.wire
-    sent = {wire.send_bytes(*message): message for message in garbage(wire).values()}
+    sent = {wire.send_bytes(message): message for message in garbage(wire).values()}
     good = free_entry(wire, object_id=77)
     wire.send(good)
     with stand.running():
         read = wire.settle()
     letters: list[DeadLetter] = read[DEAD_LETTERS]
-    assert {letter.offset: (letter.value, letter.fingerprint) for letter in letters} == {
-        offset: ((body or b"")[:DEAD_LETTER_BYTES], fingerprint) for offset, (body, fingerprint) in sent.items()
+    assert {letter.offset: letter.value for letter in letters} == {
+        offset: (message or b"")[:DEAD_LETTER_BYTES] for offset, message in sent.items()
     }
     assert {letter.error for letter in letters} == {"DecodeError"}
     for letter in letters:
-        body, fingerprint = sent[letter.offset]
-        assert letter.size_bytes == len(body or b"")
-        expected = [("other", b"x")] + ([] if fingerprint is None else [(FINGERPRINT_HEADER, fingerprint)])
-        assert [(header.name, header.value) for header in letter.headers] == expected
+        assert letter.size_bytes == len(sent[letter.offset] or b"")
+        assert [(header.name, header.value) for header in letter.headers] == [("other", b"x")]
     assert rows(read) == [named(good)]
-
-
-def test_a_message_without_the_header_is_of_the_first_schema(stand: Stand) -> None:
-    wire, entry = stand.wire, free_entry(stand.wire, object_id=78)
-    written = BytesIO()
-    first = next(iter(released_schemas(DeletedEntries.__name__)))
-    fastavro.schemaless_writer(written, first, asdict(entries_by_columns([entry])))
-    wire.send_bytes(written.getvalue(), fingerprint=None)
-    with stand.running():
-        read = wire.settle()
-    assert rows(read) == [named(entry)]
-    assert read[DEAD_LETTERS] == []
 
 
 def test_a_start_goes_on_where_the_checkpoint_ends_and_without_one_at_the_beginning(
@@ -668,7 +650,7 @@ def test_an_entry_with_a_false_chain_version_is_dead_lettered_once_its_wait_is_o
         (first, "PrematureError"),
         (second, "PrematureError"),
     ]
-    assert deleted_entries(codec(DeletedEntries).decode_message(letters[0].value, letters[0].fingerprint)) == forged[:1]
+    assert deleted_entries(codec(DeletedEntries).decode_message(letters[0].value)) == forged[:1]
 
 
 def test_a_shard_that_is_added_is_judged_by_the_running_job(stand: Stand) -> None:

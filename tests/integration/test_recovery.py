@@ -19,7 +19,7 @@ from prometheus_client import CollectorRegistry
 from typer.testing import CliRunner, Result
 
 from schemas.records import BucketLayout, CreateBucket, CreateSnapshot, CreateVolume, DeleteSnapshot, PutKey
-from schemas.topics import METADATA_COMMANDS, SNAPSHOT_CHAIN, TOPICS
+from schemas.topics import METADATA_COMMANDS, SNAPSHOT_CHAIN
 from services.cli.main import app
 from services.cli.session import Session
 from services.client.kafka_plane import KafkaPlane
@@ -30,12 +30,12 @@ from services.metadata.__main__ import build as build_metadata
 from services.metadata.recovery.digest import ShardDigest, digest_shard
 from services.mock_scm.__main__ import build as build_mock_scm
 from services.plane.broker.embedded import EmbeddedBroker
-from services.plane.broker.topics import create_topics
+from services.plane.broker.topics import create_plane_topics
 from services.plane.machine.processes import identify
 from services.plane.stack.plane_file import PlaneFile, PlaneProcess, PlaneState, remove_plane_file, write_plane_file
 from services.plane.stack.plane_lock import acquire_plane_lock
 from services.plane.stack.settings import METADATA, SERVICES
-from services.plane.stack.stack import TOPIC_SETTINGS, running_client
+from services.plane.stack.stack import running_client
 from services.plane.upkeep.backups import MANIFEST, backups_directory, list_backups
 from services.plane.upkeep.shard_databases import database_directory, open_database
 from services.runtime.process.process import ServiceProcess
@@ -66,7 +66,7 @@ def plane_running(home: Path, broker: EmbeddedBroker) -> Iterator[KafkaPlane]:
     """A plane without Spark on a home; metadata has applied every command when it is left."""
     with acquire_plane_lock(home):
         servers = broker.start().bootstrap_servers
-        create_topics(servers, {topic.name: TOPIC_SETTINGS for topic in TOPICS}, 1)
+        create_plane_topics(servers, 1)
         given = {"directory": home / "data", "bootstrap_servers": servers, "poll_seconds": 0.02}
         settings = ServiceSettings.model_validate(given)
         started = {}

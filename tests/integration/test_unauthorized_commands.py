@@ -14,14 +14,14 @@ from confluent_kafka.admin import AdminClient
 
 from schemas.access import READ, WRITE, Right, group_prefix, identities, rights
 from schemas.credentials import KafkaCredentials
-from schemas.topics import CLIENTS, DELETED_ENTRIES, METADATA_COMMANDS, PURGE_KEYS, TOPICS
+from schemas.topics import CLIENTS, DELETED_ENTRIES, METADATA_COMMANDS, PURGE_KEYS, SCHEMAS, TOPICS
 from services.client.errors import PlaneError
 from services.client.wire.kafka_commands import KafkaCommands
 from services.domain.errors import InvariantError
 from services.log.kafka import KafkaLog, consumer_configuration, producer_configuration
 from services.plane.broker.embedded import EmbeddedBroker, quiet_admin
 from services.plane.broker.security import BrokerSecurity
-from services.plane.broker.topics import create_topics
+from services.plane.broker.topics import create_plane_topics
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(240)]
 WAIT_SECONDS = 20.0
@@ -52,7 +52,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     home = tmp_path_factory.mktemp("guarded")
     security = BrokerSecurity(home / "secrets")
     with EmbeddedBroker(home / "broker", security=security) as broker:
-        create_topics(broker.bootstrap_servers, {topic.name: {} for topic in TOPICS}, 1, security.administrator)
+        create_plane_topics(broker.bootstrap_servers, 1, security.administrator)
         with quiet_admin(broker.bootstrap_servers, security.administrator) as admin:
             security.admit(admin)
             security.admit(admin)  # as at every start
@@ -63,7 +63,7 @@ def written(producer: Producer, topic: str) -> bool:
     """Whether the broker takes a message, rather than refusing who sends it."""
     outcomes: list[KafkaError | None] = []
     try:
-        producer.produce(topic, b"x", partition=0, on_delivery=lambda error, _: outcomes.append(error))
+        producer.produce(topic, b"x", b"key", 0, on_delivery=lambda error, _: outcomes.append(error))
         assert producer.flush(WAIT_SECONDS) == 0
     except KafkaException as refusal:  # said at once when the client knows it already
         outcomes.append(refusal.args[0])
@@ -89,15 +89,15 @@ def is_readable(consumer: Consumer, topic: str) -> bool:
 
 
 def test_every_identity_may_do_exactly_what_the_topics_say(guarded: Guarded) -> None:
-    allowed = set()
+    allowed, topics = set(), [*(topic.name for topic in TOPICS), SCHEMAS]
     for identity in identities():
         producer = guarded.producer(identity)
-        allowed |= {Right(identity, WRITE, topic.name) for topic in TOPICS if written(producer, topic.name)}
+        allowed |= {Right(identity, WRITE, topic) for topic in topics if written(producer, topic)}
         producer.close()
     for identity in identities():
         consumer = guarded.consumer(identity)
         try:
-            allowed |= {Right(identity, READ, topic.name) for topic in TOPICS if is_readable(consumer, topic.name)}
+            allowed |= {Right(identity, READ, topic) for topic in topics if is_readable(consumer, topic)}
         finally:
             consumer.close()
     assert allowed == rights()

@@ -22,7 +22,7 @@ from schemas import avro_binary, codec, compiled
 from schemas.records import Settle
 from services.plane.machine.jars import locked_jars
 assert codec.codec(Settle).decode(codec.codec(Settle).encode(Settle("one"))) == Settle("one")
-assert list(codec.released_schemas("MetadataCommand")) and locked_jars()
+assert codec.released_versions("MetadataCommand") and locked_jars()
 assert compiled.unused_modules() == ()
 print(avro_binary.__file__)
 """

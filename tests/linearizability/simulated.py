@@ -48,7 +48,7 @@ class SimulatedClient:
         self._steps: Steps | None = None
         self._operation: Operation | None = None
         self._look: Look | None = None
-        self._sent: tuple[Topic, bytes, bytes, int] | None = None
+        self._sent: tuple[Topic, bytes, int] | None = None
         self._read_to = 0
 
     @property
@@ -78,9 +78,9 @@ class SimulatedClient:
             self._sent = None
             self._finish_step(reply)
         elif self._sent is not None and self.random.random() < 0.3:
-            topic, value, fingerprint, sent_ms = self._sent
+            topic, value, sent_ms = self._sent
             if self._run.plane.clock.now_ms() - sent_ms < REMEMBERED_MS:
-                self._run.plane.log.append(topic.name, self._chooser.place.shard, value, fingerprint)
+                self._run.plane.log.append(topic.name, self._chooser.place.shard, value)
 
     def _finish_step(self, value: Any, error: PlaneError | None = None) -> None:
         """Have the call go on to its next step, or end."""
@@ -108,8 +108,8 @@ class SimulatedClient:
         of = codec(type(command))
         replies = SNAPSHOTS_REPLIES if is_request else METADATA_REPLIES
         self._read_to = self._run.plane.log.end_offset(replies.name, shard)
-        self._sent = (topic, of.encode(command), of.fingerprint, self._run.plane.clock.now_ms())
-        self._run.plane.log.append(topic.name, shard, self._sent[1], of.fingerprint)
+        self._sent = (topic, of.encode_message(command), self._run.plane.clock.now_ms())
+        self._run.plane.log.append(topic.name, shard, self._sent[1])
         if is_request:
             self._shard.actor.requests.append(SentRequest(self._id, number, step))
 
@@ -119,7 +119,7 @@ class SimulatedClient:
         topic = SNAPSHOTS_REPLIES if self._sent[0] is SNAPSHOTS_COMMANDS else METADATA_REPLIES
         records_there = self._run.plane.log.records(topic.name, self._chooser.place.shard)
         for record in records_there[self._read_to :]:
-            reply: Any = codec(topic.record).decode_message(record.value, record.fingerprint)
+            reply: Any = codec(topic.record).decode_message(record.value)
             if (reply.client_id, reply.number) == (self._id, self._numbers[self._sent[0].name]):
                 return reply
         self._read_to = len(records_there)

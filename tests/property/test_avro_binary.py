@@ -11,9 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from schemas import avro_binary, records, topics
-from schemas.codec import Codec, DecodeError, codec, resolved_schema
+from schemas.codec import Codec, DecodeError, codec, frame
 from schemas.compile import why_not_compiled
 from schemas.compiled import MODULES, compiled_file, is_stale, unused_modules
+from schemas.schema_files import resolved_schema
 from tests.contract.test_schemas import record_values
 from tests.interpreted_codec import in_python, interpreted, interpreted_kind
 
@@ -138,7 +139,7 @@ def test_what_an_older_schema_wrote_is_read_with_its_defaults() -> None:
     older = resolved_schema("MetadataCommand")
     older["fields"] = [field for field in older["fields"] if field["name"] != "user"]
     reader: Codec[records.MetadataCommand] = Codec(records.MetadataCommand)
-    reader._writers[b"of older"] = fastavro.parse_schema(older)
+    reader._writers[1] = fastavro.parse_schema(older)
     command = records.MetadataCommand(0, "client", 7, records.DeleteVolume("vol"), wants_reply=False)
     fields = {
         "shard": 0,
@@ -152,10 +153,10 @@ def test_what_an_older_schema_wrote_is_read_with_its_defaults() -> None:
     }
     buffer = io.BytesIO()
     fastavro.schemaless_writer(buffer, fastavro.parse_schema(older), fields)
-    assert reader.decode_message(buffer.getvalue(), b"of older") == command
+    assert reader.decode_message(frame(1) + buffer.getvalue()) == command
     for broken in (buffer.getvalue()[:-1], buffer.getvalue() + b"\0"):
         with pytest.raises(DecodeError):
-            reader.decode_message(broken, b"of older")
+            reader.decode_message(frame(1) + broken)
 
 
 @pytest.mark.parametrize("module", MODULES)

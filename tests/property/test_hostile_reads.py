@@ -159,7 +159,7 @@ def test_a_snapshot_id_is_no_way_to_another_place(tmp_path: Path, snapshot_id: s
     for body in (*bodies, PutKey("vol1", "tree", "k", 1)):
         sender = "snapshots" if isinstance(body, CaptureSnapshot) else ""
         command = MetadataCommand(0, "", 0, body, sender, wants_reply=False)
-        log.append(METADATA_COMMANDS.name, 0, encoder.encode(command), encoder.fingerprint)
+        log.append(METADATA_COMMANDS.name, 0, encoder.encode_message(command))
     before = {path for path in tmp_path.parent.rglob("*") if tmp_path not in path.parents and path != tmp_path}
     assert sum(iter(runner.step, 0)) == 4
     assert before == {path for path in tmp_path.parent.rglob("*") if tmp_path not in path.parents and path != tmp_path}

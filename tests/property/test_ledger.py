@@ -78,7 +78,7 @@ def test_the_replay_numbers_commands_as_metadata_does() -> None:
 
 
 def _ledger(plane: InMemoryPlane) -> list[LedgerRows]:
-    return [codec(LedgerRows).decode(record.value) for record in plane.log.records(LEDGER.name, 0)]
+    return [codec(LedgerRows).decode_message(record.value) for record in plane.log.records(LEDGER.name, 0)]
 
 
 def _plant(plane: InMemoryPlane, change: Callable[[list[LedgerRows]], list[LedgerRows]]) -> None:
@@ -86,7 +86,7 @@ def _plant(plane: InMemoryPlane, change: Callable[[list[LedgerRows]], list[Ledge
     messages = change(_ledger(plane))
     plane.log.partitions[LEDGER.name, 0].clear()
     for message in messages:
-        plane.log.append(LEDGER.name, 0, codec(LedgerRows).encode(message), codec(LedgerRows).fingerprint)
+        plane.log.append(LEDGER.name, 0, codec(LedgerRows).encode_message(message))
 
 
 def _of_groups(message: LedgerRows, **columns: tuple[int, ...]) -> LedgerRows:
@@ -162,7 +162,7 @@ def test_bytes_that_the_block_store_deleted_on_its_own_are_found() -> None:
 def _ask(plane: InMemoryPlane, body: ClaimRows | FinishRows) -> None:
     command = MetadataCommand(0, "", 0, body, "key_deletion", wants_reply=False)
     encoder = codec(MetadataCommand)
-    plane.log.append(METADATA_COMMANDS.name, 0, encoder.encode(command), encoder.fingerprint)
+    plane.log.append(METADATA_COMMANDS.name, 0, encoder.encode_message(command))
 
 
 def _freed_by_force(monkeypatch: pytest.MonkeyPatch, operations: list[dict[str, object]]) -> VerifyReport:

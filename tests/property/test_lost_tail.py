@@ -79,8 +79,8 @@ class LostTail:
 
     def append(self, body: object) -> None:
         encoder = codec(MetadataCommand)
-        value = encoder.encode(MetadataCommand(0, "", 0, body))  # type: ignore[arg-type]
-        self.log.append(METADATA_COMMANDS.name, 0, value, encoder.fingerprint)
+        value = encoder.encode_message(MetadataCommand(0, "", 0, body))  # type: ignore[arg-type]
+        self.log.append(METADATA_COMMANDS.name, 0, value)
 
     def accept(self) -> AcceptLostTail:
         command = self.command()
@@ -95,7 +95,7 @@ class LostTail:
 
 def _block_ids(log: MemoryLog) -> Iterator[int]:
     for record in log.records(SCM_COMMANDS.name, 0):
-        body = codec(ScmCommand).decode(record.value).body
+        body = codec(ScmCommand).decode_message(record.value).body
         if isinstance(body, BlocksWritten):
             for first, count in zip(body.first_local_ids, body.block_counts, strict=True):
                 yield from range(first, first + count)
@@ -109,7 +109,7 @@ def test_the_shard_goes_on_and_names_nothing_twice(seed: int, kept: float, batch
         lost.runner()
     view = ChainView()
     for record in lost.whole.records(SNAPSHOT_CHAIN.name, 0):
-        view.follow(codec(SnapshotChainRecord).decode(record.value))
+        view.follow(codec(SnapshotChainRecord).decode_message(record.value))
     kept_until = {topic.name: lost.log.end_offset(topic.name, 0) for topic in TOPICS}
     command = lost.accept()
     copy = lost.store.clone()
@@ -118,7 +118,7 @@ def test_the_shard_goes_on_and_names_nothing_twice(seed: int, kept: float, batch
         pass
     # A reader that knows the lost markers leaps with the shard.
     for record in lost.log.records(SNAPSHOT_CHAIN.name, 0)[kept_until[SNAPSHOT_CHAIN.name] :]:
-        view.follow(codec(SnapshotChainRecord).decode(record.value))
+        view.follow(codec(SnapshotChainRecord).decode_message(record.value))
     assert view.version == command.chain_version
     state = lost.present_state()
     assert (state.epoch, state.txn, state.chain_version) == (1, command.txn, command.chain_version)
@@ -152,7 +152,7 @@ def test_one_at_another_place_is_dead_lettered() -> None:
     runner = lost.runner()
     lost.append(lost.command(offset=0))
     runner.step()
-    letter = codec(DeadLetter).decode(lost.log.records(DEAD_LETTERS.name, 0)[-1].value)
+    letter = codec(DeadLetter).decode_message(lost.log.records(DEAD_LETTERS.name, 0)[-1].value)
     assert letter.error == "InvalidMessageError"
     assert digest_shard(lost.store) == before
 

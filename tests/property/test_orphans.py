@@ -152,7 +152,7 @@ def test_in_doubt_blocks_are_kept(case: str, code: str) -> None:
     def amid_a_snapshot() -> MetadataReply:
         encoder = codec(MetadataCommand)
         capture = MetadataCommand(0, "", 0, CaptureSnapshot("vol", "bucket-b", "taken"), "snapshots")
-        shard.plane.log.append(METADATA_COMMANDS.name, 0, encoder.encode(capture), encoder.fingerprint)
+        shard.plane.log.append(METADATA_COMMANDS.name, 0, encoder.encode_message(capture))
         return shard.send(good)
 
     cases: dict[str, Callable[[], MetadataReply]] = {
@@ -182,8 +182,8 @@ def test_nobody_but_an_audit_may_send_orphans() -> None:
     shard = Shard()
     command = RequeueOrphans(shard.bucket_id, shard.txn, (shard.run(shard.txn),), 100)
     encoder = codec(MetadataCommand)
-    body = encoder.encode(MetadataCommand(0, "somebody", 1, command))
-    shard.plane.log.append(METADATA_COMMANDS.name, 0, body, encoder.fingerprint)
+    value = encoder.encode_message(MetadataCommand(0, "somebody", 1, command))
+    shard.plane.log.append(METADATA_COMMANDS.name, 0, value)
     assert shard.plane.run_until(lambda: bool(shard.plane.log.records(DEAD_LETTERS.name, 0)))
 
 

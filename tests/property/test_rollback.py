@@ -107,10 +107,10 @@ class _Bucket:
             self.number += 1
         encoder = codec(MetadataCommand)
         command = MetadataCommand(0, "" if sender else "me", 0 if sender else self.number, body, sender)
-        self.log.append(METADATA_COMMANDS.name, 0, encoder.encode(command), encoder.fingerprint)
+        self.log.append(METADATA_COMMANDS.name, 0, encoder.encode_message(command))
 
     def last(self, topic: Any) -> Any:
-        return codec(BY_NAME[topic.name].record).decode(self.log.records(topic.name, 0)[-1].value)
+        return codec(BY_NAME[topic.name].record).decode_message(self.log.records(topic.name, 0)[-1].value)
 
     def do(self, body: Any) -> MetadataReply:
         self.send(body)
@@ -150,7 +150,7 @@ class _Bucket:
         records = self.log.records(DELETED_ENTRIES.name, 0)
         if not records:
             return
-        message = codec(BY_NAME[DELETED_ENTRIES.name].record).decode(self.random.choice(records).value)
+        message = codec(BY_NAME[DELETED_ENTRIES.name].record).decode_message(self.random.choice(records).value)
         entry = self.random.choice(deleted_entries(message))
         name = RowName(entry.kind, entry.bucket_id, entry.object_id, entry.birth, entry.death)
         if entry.kind is DeletedKind.DIRECTORY:

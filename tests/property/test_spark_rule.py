@@ -7,12 +7,11 @@ from random import Random
 
 import pytest
 from pyspark.sql import SparkSession, functions
-from pyspark.sql.functions import col
 
 from schemas.records import ChainCapture, ChainDrop, SnapshotChainRecord
 from services.domain.chain_view import ChainView, UnknownDeathError
 from services.domain.reclaimability import LifetimeError, Verdict, judge
-from streaming.reclaiming.rule import CHAIN_COLUMNS, HELD, RECLAIMABLE, verdict
+from streaming.reclaiming.rule import HELD, RECLAIMABLE, verdict, with_neighbours
 from streaming.reclaiming.view_table import ViewTable
 from tests.spark_session import SPARK_MARKS, started_session
 
@@ -35,8 +34,8 @@ def spark_verdicts(session: SparkSession, view: ChainView, rows: list[Row]) -> l
     table = ViewTable(session).frame([view], {(0, bucket_id) for bucket_id in view.bucket_ids()})
     numbered = [(place, *row) for place, row in enumerate(rows)]
     entries = session.createDataFrame(numbered, f"place int, {ENTRY_TYPE}")
-    said = verdict(col("birth"), col("death"), col("snapshots_before_death"), *map(col, CHAIN_COLUMNS))
-    judged = entries.join(functions.broadcast(table), "bucket_id", "left").select("place", said.alias("verdict"))
+    joined = entries.join(functions.broadcast(table), "bucket_id", "left")
+    judged = with_neighbours(joined).select("place", verdict().alias("verdict"))
     return [row["verdict"] for row in sorted(judged.collect(), key=lambda row: row["place"])]
 
 

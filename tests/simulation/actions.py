@@ -8,7 +8,6 @@ from random import Random
 from typing import Any
 
 from schemas import records
-from schemas.codec import codec
 from schemas.records import BucketLayout, MetadataCommand, SnapshotCommand
 from schemas.topics import METADATA_COMMANDS, SNAPSHOTS_COMMANDS, Topic
 from services.log.memory import MemoryLog
@@ -132,7 +131,7 @@ class Actor:
         return signed_command(topic, command, self.signer, self.log.clock.now_ms())
 
     def _append(self, topic: Topic, value: bytes) -> None:
-        self.log.append(topic.name, self.shard, value, codec(topic.record).fingerprint)
+        self.log.append(topic.name, self.shard, value)
 
     def _next(self, service: str, client_id: str) -> int:
         self._numbers[service, client_id] = self._numbers.get((service, client_id), 0) + self.random.choice((1, 1, 7))

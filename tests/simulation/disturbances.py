@@ -123,7 +123,7 @@ class Disturbances:
         topic = random.choice([name for name in names if BY_NAME[name].consumers != ("clients",)])
         examples = self.state.plane.log.records(topic, shard)
         garbage = garbage_for(BY_NAME[topic], examples, random)
-        offset = self.state.plane.log.append(topic, shard, garbage.value, garbage.fingerprint)
+        offset = self.state.plane.log.append(topic, shard, garbage.value)
         if garbage.is_unreadable:
             self.state.injected.add((topic, shard, offset))
 

@@ -28,7 +28,7 @@ from services.runtime.loop.probe import Point
 
 Address = tuple[str, int]
 Sent = tuple[str, int, bytes, bytes]
-"""Topic, partition, value and fingerprint."""
+"""Topic, partition, value and key."""
 Place = tuple[str, int, str]
 """A service, a shard, and a topic that it reads."""
 CHAIN_READERS = ("streaming", "key_deletion", "directory_deletion")
@@ -303,12 +303,12 @@ class FaultySink:
         self._address = address
         self._on_the_way: dict[str, deque[tuple[int, bytes, bytes]]] = {}
 
-    def send(self, topic: str, partition: int, value: bytes, fingerprint: bytes) -> None:
+    def send(self, topic: str, partition: int, value: bytes, key: bytes = b"") -> None:
         """Send a message off; it, and others, may arrive now or later."""
         if not self._faults.are_on:
-            self._log.append(topic, partition, value, fingerprint)
+            self._log.append(topic, partition, value, key)
             return
-        self._on_the_way.setdefault(topic, deque()).append((partition, value, fingerprint))
+        self._on_the_way.setdefault(topic, deque()).append((partition, value, key))
         random = self._faults.random
         if random.random() < 0.5:
             some = random.choice(list(self._on_the_way))

@@ -67,7 +67,7 @@ class FlagWatch:
             if self.model.is_unauthorized(topic.name, record.offset):
                 continue
             try:
-                yield codec(topic.record).decode_message(record.value, record.fingerprint)
+                yield codec(topic.record).decode_message(record.value)
             except DecodeError:  # put there by hand, or found by others
                 continue
 

@@ -96,10 +96,10 @@ class Forger:
         if self.unauthorized is not None and topic is METADATA_COMMANDS:
             self._append_value(topic, self.unauthorized.signed(topic, record))
         else:
-            self._append_value(topic, codec(topic.record).encode(record))
+            self._append_value(topic, codec(topic.record).encode_message(record))
 
     def _append_value(self, topic: Topic, value: bytes) -> None:
-        offset = self.plane.log.append(topic.name, self.shard, value, codec(topic.record).fingerprint)
+        offset = self.plane.log.append(topic.name, self.shard, value)
         self.places.add((topic.name, self.shard, offset))
 
     def _order(self, unauthorized: UnauthorizedSender, model: ShardModel) -> None:

@@ -36,7 +36,7 @@ def sent_before_it_is_durable(patch: Patch) -> None:
 
     def write(self: runner.Runner, work: Work, batch: Any) -> Any:
         for message in work.messages:
-            self._sink.send(message.topic, self.shard, message.value, message.fingerprint)
+            self._sink.send(message.topic, self.shard, message.value, message.key)
         self._sink.flush()
         return original(self, work, batch)
 

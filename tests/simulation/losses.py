@@ -32,12 +32,12 @@ class Losses:
         is_repeated = any(earlier.value == marker.value for earlier in markers[:-1])
         if shard.hidden_version or is_repeated or self.state.faults.random.random() < 0.7:
             return
-        record = codec(SNAPSHOT_CHAIN.record).decode_message(marker.value, marker.fingerprint)
+        record = codec(SNAPSHOT_CHAIN.record).decode_message(marker.value)
         shard.hidden_version = record.version
         if self.state.mix.hole == "everyone":
             shard.hidden_version += 1
-            noise = (b"\xff" * 20, marker.fingerprint)
-            offset = self.state.plane.log.append(SNAPSHOT_CHAIN.name, shard.model.shard, *noise)
+            noise = codec(SNAPSHOT_CHAIN.record).frame + b"\xff" * 20
+            offset = self.state.plane.log.append(SNAPSHOT_CHAIN.name, shard.model.shard, noise)
             self.state.injected.add((SNAPSHOT_CHAIN.name, shard.model.shard, offset))
             return
         self.state.faults.holes.add((self.state.mix.hole, shard.model.shard, SNAPSHOT_CHAIN.name, marker.value))

@@ -222,7 +222,7 @@ class ShardModel:
             self.position += 1
             self._held = None
             try:
-                command = codec(MetadataCommand).decode_message(record.value, record.fingerprint)
+                command = codec(MetadataCommand).decode_message(record.value)
             except DecodeError:
                 self.unreadable.append(record.offset)
                 continue

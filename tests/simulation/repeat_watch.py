@@ -45,7 +45,7 @@ class RepeatWatch:
 def _is_sent_again(record: LogRecord) -> bool:
     """Whether a message tells all that the collector does: each start sends one, whatever was sent before."""
     try:
-        body = codec(records.MetadataProgress).decode_message(record.value, record.fingerprint).body
+        body = codec(records.MetadataProgress).decode_message(record.value).body
     except DecodeError:
         return False
     return isinstance(body, records.CollectionChanged) and body.is_whole
@@ -54,7 +54,7 @@ def _is_sent_again(record: LogRecord) -> bool:
 def _entries(record: LogRecord) -> list[Any]:
     """What a message about deleted entries says, whatever else is in it; its bytes when it says nothing."""
     try:
-        message = codec(records.DeletedEntries).decode_message(record.value, record.fingerprint)
+        message = codec(records.DeletedEntries).decode_message(record.value)
         return [*deleted_entries(message), message.barrier]
     except (DecodeError, ColumnsError):
         return [record.value]

@@ -186,7 +186,7 @@ class RunState:
             if (topic.name, record.partition, record.offset) in self.injected:
                 continue
             try:
-                found.append((record.offset, codec(topic.record).decode_message(record.value, record.fingerprint)))
+                found.append((record.offset, codec(topic.record).decode_message(record.value)))
             except DecodeError as error:
                 with self.oracles.asked("dead_letters"):
                     raise DefectError(f"{topic.name} at {record.offset}: {error}") from error

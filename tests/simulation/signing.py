@@ -52,11 +52,11 @@ class UnauthorizedSender:
         if not command.sender:
             user = self.random.choice(("", ROOT.user, ROOT.user, "nobody", "key_deletion"))
             command = replace(command, user=user, issued_at_ms=self.plane.clock.now_ms())
-        value = encoder.encode(command)
+        value = encoder.encode_message(command)
         secret = self.random.choice(_STRANGE)
         if self.random.random() < 0.3 or secret == SECRETS.get(command.sender):
             return value
-        return sign(secret, topic.name, encoder.fingerprint, value)
+        return sign(secret, topic.name, value)
 
     def order(self, model: ShardModel) -> tuple[Topic, bytes]:
         """What only an administrator may, or a service that has it from its own state."""

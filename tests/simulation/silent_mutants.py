@@ -119,7 +119,7 @@ def markers_are_not_flushed(patch: Patch) -> None:
     def send(self: Outbox, row: records.OutboxRow) -> None:
         for run in row.runs:
             for value in run.values:
-                self._sink.send(run.topic, self._shard, value, run.fingerprint)
+                self._sink.send(run.topic, self._shard, value)
                 self._probe(Point.MID_PUBLISH)
             if run.topic in {topic.name for topic in CHANGELOGS.values()}:
                 self._sink.flush()

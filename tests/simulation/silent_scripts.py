@@ -91,7 +91,7 @@ def a_lost_page(simulation: Simulation) -> None:
 
 
 def _is_page(record: LogRecord) -> bool:
-    body = codec(records.MetadataProgress).decode_message(record.value, record.fingerprint).body
+    body = codec(records.MetadataProgress).decode_message(record.value).body
     return isinstance(body, records.SweepPageSent)
 
 

@@ -90,7 +90,7 @@ class SweepWatch:
         self._read_to[topic.name] = len(log)
         for record in log[start:]:
             try:
-                yield record.offset, codec(topic.record).decode_message(record.value, record.fingerprint)
+                yield record.offset, codec(topic.record).decode_message(record.value)
             except DecodeError:  # put there by hand, or found by others
                 continue
 

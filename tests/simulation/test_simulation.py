@@ -135,7 +135,7 @@ def test_an_undelete_that_comes_again_an_hour_later_may_be_refused_for_another_r
         simulation.plane.clock.advance(3 * HOUR_MS)
         stage.shard.actor.control(records.PublishFullChain("the hour in which clients are forgotten"))
         stage.run()
-        log.append(topic, 0, undelete.value, undelete.fingerprint)
+        log.append(topic, 0, undelete.value)
         stage.run()
         errors = [reply.error for reply in metadata_replies(simulation.plane, 0) if reply.error]
         assert (errors[0], set(errors[1:])) == ("SNAPSHOT_IN_BETWEEN", {"TOO_LATE"})

@@ -103,7 +103,7 @@ class Trims:
         first = self.state.plane.log.first_offset(SNAPSHOT_CHAIN.name, shard)
         markers = self.state.plane.log.records(SNAPSHOT_CHAIN.name, shard)[first:until]
         decode = codec(SnapshotChainRecord).decode_message
-        return newest_start((one.offset, decode(one.value, one.fingerprint)) for one in markers)
+        return newest_start((one.offset, decode(one.value)) for one in markers)
 
     def _is_before(self, address: Address, copy: MemoryStore) -> bool:
         """Whether a copy would have to read what is gone: it is no backup any more."""

@@ -25,7 +25,7 @@ def metadata_replies(plane: SimulatedPlane, shard: int) -> Iterator[MetadataRepl
                 encoded += run.values
     for value in encoded:
         try:
-            yield codec(MetadataReply).decode(value)
+            yield codec(MetadataReply).decode_message(value)
         except DecodeError:
             continue  # noise that a run has added
 

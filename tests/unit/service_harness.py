@@ -75,7 +75,7 @@ class Harness:
 
 
 def _decoded(topic: str, value: bytes) -> Sent:
-    return BY_NAME[topic], codec(BY_NAME[topic].record).decode(value)
+    return BY_NAME[topic], codec(BY_NAME[topic].record).decode_message(value)
 
 
 def bodies(sent: list[Sent], kind: type[V]) -> list[V]:

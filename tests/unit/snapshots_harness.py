@@ -209,7 +209,7 @@ class Harness:
             self.dead_lettered.append(error)
 
     def _deliver(self, topic: Topic, value: bytes) -> None:
-        record: Any = codec(topic.record).decode(value)
+        record: Any = codec(topic.record).decode_message(value)
         if self.drops_repeats and topic is METADATA_COMMANDS and record.body in self.asked:
             return
         self.sent.append((topic.name, record))

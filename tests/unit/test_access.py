@@ -31,7 +31,7 @@ from schemas.credentials import (
     write_secret,
 )
 from schemas.http_token import bearer, check_address, is_authorized
-from schemas.topics import CLIENTS, METADATA_COMMANDS, NUMBERED, SCM_REPLIES, SNAPSHOT_CHAIN, TOPICS
+from schemas.topics import CLIENTS, METADATA_COMMANDS, NUMBERED, SCHEMAS, SCM_REPLIES, SNAPSHOT_CHAIN, TOPICS
 from services.log.kafka import consumer_configuration, producer_configuration
 from services.plane.broker.security import BrokerSecurity, access_list
 from services.plane.stack.secrets import plane_security, signer_of
@@ -54,7 +54,11 @@ def test_the_rights_are_those_that_the_topics_name() -> None:
     assert {
         right.identity for right in rights() if right.operation == WRITE and right.topic == SNAPSHOT_CHAIN.name
     } == {"metadata"}
-    assert len(rights()) == sum(len(topic.producers) + len(topic.consumers) for topic in TOPICS) + len(NUMBERED)
+    of_schemas = {right for right in rights() if right.topic == SCHEMAS}
+    assert {right.identity for right in of_schemas if right.operation == READ} == set(identities())
+    assert {right.identity for right in of_schemas if right.operation == WRITE} == set(identities()) - {CLIENTS}
+    named = sum(len(topic.producers) + len(topic.consumers) for topic in TOPICS)
+    assert len(rights()) == named + len(NUMBERED) + len(of_schemas)
     assert ADMINISTRATOR not in identities()
 
 

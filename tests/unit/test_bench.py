@@ -128,7 +128,7 @@ def test_the_commit_is_that_of_the_directory_and_says_when_files_differ(tmp_path
 def test_commands_are_numbered_want_no_reply_and_undo_one_another() -> None:
     maker = bulk.CommandMaker(shard=1)
     bodies = [*maker.encoded(bulk.flat_puts("b", 3, 7)), *maker.encoded(bulk.flat_deletes("b", 3, 7))]
-    commands = [codec(MetadataCommand).decode(body) for body in bodies]
+    commands = [codec(MetadataCommand).decode_message(body) for body in bodies]
     assert [command.number for command in commands] == [1, 2, 3, 4, 5, 6]
     assert {(command.shard, command.wants_reply) for command in commands} == {(1, False)}
     puts, deletes = commands[:3], commands[3:]
@@ -226,8 +226,8 @@ class _Sent(bulk.BulkProducer):
         self.bodies: list[bytes] = []
         self._refused = refused
 
-    def enqueue(self, topic: str, record: type[object], bodies: Iterable[bytes], partition: int = 0) -> None:
-        self.bodies += bodies
+    def enqueue(self, topic: str, messages: Iterable[bytes], partition: int = 0) -> None:
+        self.bodies += messages
         if self._refused in self.bodies:
             raise StackError("refused")
 
@@ -399,13 +399,13 @@ def test_the_model_takes_the_busiest_process_of_one_thread() -> None:
 def test_a_passing_log_hands_out_once_and_keeps_what_was_said() -> None:
     log = PassingLog("in", 0, VirtualClock())
     for number in range(3):
-        log.append(b"%d" % number, b"12345678")
+        log.append(b"%d" % number)
     source = log.open_source(["in"], 0, {})
     assert [record.value for record in source.poll(2, 0.0)] == [b"0", b"1"]
     assert (log.first_offset("in", 0), log.end_offset("in", 0), log.end_offset("out", 0)) == (2, 3, 0)
     assert source.lag() == {"in": 1}
     assert [record.offset for record in source.poll(2, 0.0)] == [2]
-    log.open_sink().send("out", 0, b"x", b"12345678")
+    log.open_sink().send("out", 0, b"x")
     assert [record.value for record in log.said.records("out", 0)] == [b"x"]
 
 

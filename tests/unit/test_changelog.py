@@ -74,8 +74,8 @@ def _number(store: Store) -> int:
 
 def _append(log: MemoryLog, number: int, body: CreateTag) -> None:
     encoder = codec(SnapshotCommand)
-    value = encoder.encode(SnapshotCommand(0, "another", number, body))
-    log.append(SNAPSHOTS_COMMANDS.name, 0, value, encoder.fingerprint)
+    value = encoder.encode_message(SnapshotCommand(0, "another", number, body))
+    log.append(SNAPSHOTS_COMMANDS.name, 0, value)
 
 
 class Plane:
@@ -170,10 +170,10 @@ def test_what_the_newest_unit_said_is_said_by_whoever_goes_on_from_it() -> None:
     sink = process.runner._sink
     sent = sink.send
 
-    def send_changes_alone(topic: str, partition: int, value: bytes, fingerprint: bytes) -> None:
+    def send_changes_alone(topic: str, partition: int, value: bytes, key: bytes = b"") -> None:
         if topic != TOPIC:
             raise StoreError("the machine is lost here")
-        sent(topic, partition, value, fingerprint)
+        sent(topic, partition, value, key)
 
     sink.send = send_changes_alone  # type: ignore[method-assign]
     with pytest.raises(StoreError, match="lost here"):
@@ -182,7 +182,7 @@ def test_what_the_newest_unit_said_is_said_by_whoever_goes_on_from_it() -> None:
     plane.restart(copy)
     plane.quiet()
     (reply,) = plane.plane.log.records(SNAPSHOTS_REPLIES.name, 0)[replies:]
-    assert codec(SnapshotReply).decode(reply.value).error == "FILE_NOT_FOUND"
+    assert codec(SnapshotReply).decode_message(reply.value).error == "FILE_NOT_FOUND"
 
 
 def test_changes_are_acknowledged_before_anything_else_is_sent() -> None:
@@ -191,9 +191,9 @@ def test_changes_are_acknowledged_before_anything_else_is_sent() -> None:
     sink, events = plane.plane.processes["snapshots", 0].runner._sink, list[str]()
     send, flush = sink.send, sink.flush
 
-    def noted_send(topic: str, partition: int, value: bytes, fingerprint: bytes) -> None:
+    def noted_send(topic: str, partition: int, value: bytes, key: bytes = b"") -> None:
         events.append(topic)
-        send(topic, partition, value, fingerprint)
+        send(topic, partition, value, key)
 
     def noted_flush() -> None:
         events.append("flush")
@@ -365,7 +365,7 @@ class TestParts:
         copies = [MemoryStore()]
         _history(plane, copies)
         plane.quiet()
-        changes = [codec(StateChange).decode(one.value) for one in plane.plane.log.records(TOPIC, 0)]
+        changes = [codec(StateChange).decode_message(one.value) for one in plane.plane.log.records(TOPIC, 0)]
         assert max(change.part for change in changes) > 3
         expected = _rows(plane.store)
         for copy in copies:
@@ -379,7 +379,9 @@ class TestParts:
         number = _number(copy)
         assert not plane.ask(CreateSnapshot("vol", "bucket", "one")).error
         records = plane.plane.log.records(TOPIC, 0)
-        first = next(i for i, one in enumerate(records) if codec(StateChange).decode(one.value).number == number + 1)
+        first = next(
+            i for i, one in enumerate(records) if codec(StateChange).decode_message(one.value).number == number + 1
+        )
         del records[first + left :]
         plane.restart(copy)
         assert _number(plane.store) == number
@@ -399,7 +401,7 @@ class TestParts:
         again = [*records[:40], *records[30:], *records[5:9], *records[-3:]]
         log.partitions[TOPIC, 0] = []
         for one in again:
-            log.append(TOPIC, 0, one.value, one.fingerprint)
+            log.append(TOPIC, 0, one.value)
         plane.restart(MemoryStore())
         assert _rows(plane.store) == expected
 
@@ -412,11 +414,11 @@ class TestParts:
         log.partitions[TOPIC, 0] = []
         first = records[0]
         for one in records:
-            change = codec(StateChange).decode(one.value)
+            change = codec(StateChange).decode_message(one.value)
             first = one if change.part == 0 else first
             if change.is_last:  # what was on its way when nobody had acknowledged it, and was sent again
-                log.append(TOPIC, 0, first.value, first.fingerprint)
-            log.append(TOPIC, 0, one.value, one.fingerprint)
+                log.append(TOPIC, 0, first.value)
+            log.append(TOPIC, 0, one.value)
         plane.restart(MemoryStore())
         assert _rows(plane.store) == expected
 
@@ -456,7 +458,7 @@ class TestWhatIsMissing:
         plane.quiet()
         log, expected = plane.plane.log, _rows(plane.store)
         for value in (b"", b"\xff" * 30):
-            log.append(TOPIC, 0, value, None)
+            log.append(TOPIC, 0, value)
         plane.restart(MemoryStore())
         assert _rows(plane.store) == expected
 
@@ -574,7 +576,7 @@ class TestWhatIsMissing:
             del log.partitions[TOPIC, 0][-lost:]
             if has_grown:
                 for record in lost_records[-1:]:
-                    log.append(TOPIC, 0, record.value, record.fingerprint)
+                    log.append(TOPIC, 0, record.value)
             with pytest.raises(LostChangesError, match="accept-lost-tail"):
                 _run(store, log, ())
         finally:

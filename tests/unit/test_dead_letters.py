@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
-from schemas.codec import FINGERPRINT_HEADER, codec
+from schemas.codec import codec, frame
 from schemas.records import (
     DeadLetter,
     DeadLetterState,
@@ -50,7 +50,7 @@ from services.domain.dead_letters import (
 from services.log.clock import SystemClock
 from services.log.port import MAX_LETTER_MESSAGE_BYTES, MAX_MESSAGE_BYTES, LogRecord
 from services.log.signing import Signer, signed_command
-from services.plane.stack.stack import PLANE_TOPICS
+from services.plane.broker.topics import PLANE_TOPICS
 from services.runtime.loop.dead_letters import dead_letter
 from services.snapshots.dead_letters import SOURCES
 from services.snapshots.metrics import SnapshotsMetrics
@@ -63,7 +63,7 @@ COMMAND = codec(MetadataCommand)
 
 def a_put(size_bytes: int = 10) -> bytes:
     body = PutKey("vol1", "tree", "k", size_bytes, "", 1024)
-    return COMMAND.encode(MetadataCommand(0, "", 0, body, wants_reply=False))
+    return COMMAND.encode_message(MetadataCommand(0, "", 0, body, wants_reply=False))
 
 
 @pytest.fixture
@@ -74,9 +74,8 @@ def line(tmp_path: Path) -> CommandLine:
     return line
 
 
-def send(line: CommandLine, value: bytes, fingerprint: bytes | None = None, topic: str = METADATA_COMMANDS.name) -> int:
-    headers = [("origin", b"elsewhere"), (FINGERPRINT_HEADER, fingerprint or b"")]
-    return line.client.plane.log.append(topic, 0, value, fingerprint, b"the key", headers)
+def send(line: CommandLine, value: bytes, topic: str = METADATA_COMMANDS.name) -> int:
+    return line.client.plane.log.append(topic, 0, value, b"the key", [("origin", b"elsewhere")])
 
 
 def listed(line: CommandLine, *words: str) -> list[dict[str, Any]]:
@@ -87,23 +86,22 @@ def listed(line: CommandLine, *words: str) -> list[dict[str, Any]]:
 
 
 def test_a_letter_has_the_message_as_it_came_and_says_what_it_means(line: CommandLine) -> None:
-    offset = send(line, b"\xffno command\x00", b"12345678")
+    offset = send(line, frame(7) + b"\xffno command\x00")
     (letter,) = listed(line)
     assert (letter["service"], letter["topic"], letter["offset"]) == ("metadata", "metadata.commands", offset)
     assert (letter["error"], letter["state"], letter["attempts"]) == ("DecodeError", "OPEN", 0)
     shown = line.json("dead-letters", "show", f"0:{letter['number']}")
-    assert bytes.fromhex(shown["value_hex"]) == b"\xffno command\x00"
+    assert bytes.fromhex(shown["value_hex"]) == frame(7) + b"\xffno command\x00"
     assert bytes.fromhex(shown["key_hex"]) == b"the key"
     assert {"name": "origin", "value_hex": b"elsewhere".hex()} in shown["headers"]
     assert (shown["decoded"], shown["consequence"]) == (None, advice_for("metadata.commands").consequence)
     printed = line.run("dead-letters", "show", f"0:{letter['number']}")
-    assert "ff 6e 6f 20 63 6f 6d 6d 61 6e 64 00" in printed
-    assert "no schema of MetadataCommand has the fingerprint" in printed
+    assert "ff 6e 6f 20 63 6f 6d" in printed
+    assert "nobody has published a schema with the id 7" in printed
 
 
 def test_a_letter_whose_schema_is_known_is_shown_decoded(line: CommandLine) -> None:
-    body = COMMAND.encode(MetadataCommand(0, "", 0, StopClaims("whatever"), "a stranger"))
-    send(line, body, COMMAND.fingerprint)
+    send(line, COMMAND.encode_message(MetadataCommand(0, "", 0, StopClaims("whatever"), "a stranger")))
     (letter,) = listed(line)
     assert letter["error"] == "InvalidMessageError"
     decoded = line.json("dead-letters", "show", f"0:{letter['number']}")["decoded"]
@@ -117,7 +115,7 @@ def test_a_retry_goes_where_it_came_from_and_a_second_failure_is_seen_as_one(lin
     (second,) = listed(line)
     assert (second["attempts"], second["retry_of"]) == (1, first["number"])
     sent_again = line.client.plane.log.records(METADATA_COMMANDS.name, 0)[-1]
-    assert (sent_again.value, sent_again.key, sent_again.fingerprint) == (b"\xff" * 5, b"the key", b"")
+    assert (sent_again.value, sent_again.key) == (b"\xff" * 5, b"the key")
     assert ("origin", b"elsewhere") in sent_again.headers
     refused = line.run("dead-letters", "retry", f"0:{second['number']}", status=1)
     assert "was sent again 1 time and has failed each time" in refused
@@ -131,8 +129,8 @@ def test_a_retry_goes_where_it_came_from_and_a_second_failure_is_seen_as_one(lin
 
 def test_a_retry_that_works_leaves_nothing_open(line: CommandLine) -> None:
     """The message was good; whoever put it aside was at fault, and is mended now."""
-    letter = DeadLetter("metadata", METADATA_COMMANDS.name, 0, 999, "E", "m", b"", a_put(), len(a_put()), b"", ())
-    line.client.plane.log.append(DEAD_LETTERS.name, 0, codec(DeadLetter).encode(letter), None)
+    letter = DeadLetter("metadata", METADATA_COMMANDS.name, 0, 999, "E", "m", a_put(), len(a_put()), b"", ())
+    line.client.plane.log.append(DEAD_LETTERS.name, 0, codec(DeadLetter).encode_message(letter))
     (row,) = listed(line)
     line.run("dead-letters", "retry", f"0:{row['number']}")
     assert listed(line) == []
@@ -141,8 +139,8 @@ def test_a_retry_that_works_leaves_nothing_open(line: CommandLine) -> None:
 
 def letter_about(line: CommandLine, topic: Topic, value: bytes) -> str:
     """A letter about a message of somebody, as ``retry`` wants it named."""
-    letter = DeadLetter("metadata", topic.name, 0, 999, "E", "m", b"", value, len(value), b"", ())
-    line.client.plane.log.append(DEAD_LETTERS.name, 0, codec(DeadLetter).encode(letter), None)
+    letter = DeadLetter("metadata", topic.name, 0, 999, "E", "m", value, len(value), b"", ())
+    line.client.plane.log.append(DEAD_LETTERS.name, 0, codec(DeadLetter).encode_message(letter))
     (row,) = listed(line)
     return f"0:{row['number']}"
 
@@ -181,8 +179,8 @@ def test_a_command_that_was_signed_just_now_is_sent_again(line: CommandLine) -> 
 
 
 def test_a_services_command_has_no_age_and_is_sent_again(line: CommandLine) -> None:
-    stop = COMMAND.encode(MetadataCommand(0, "", 0, StopClaims("the chain"), "snapshots"))
-    signed = sign(b"x" * 32, METADATA_COMMANDS.name, COMMAND.fingerprint, stop)
+    stop = COMMAND.encode_message(MetadataCommand(0, "", 0, StopClaims("the chain"), "snapshots"))
+    signed = sign(b"x" * 32, METADATA_COMMANDS.name, stop)
     letter = letter_about(line, METADATA_COMMANDS, signed)
     line.run("dead-letters", "retry", letter)
     assert listed(line) == []
@@ -222,10 +220,10 @@ def test_a_letter_that_comes_twice_is_one(line: CommandLine) -> None:
     send(line, b"\xff")
     (row,) = listed(line)
     letter = line.client.plane.log.records(DEAD_LETTERS.name, 0)[0]
-    line.client.plane.log.append(DEAD_LETTERS.name, 0, letter.value, letter.fingerprint)
+    line.client.plane.log.append(DEAD_LETTERS.name, 0, letter.value)
     assert len(listed(line)) == 1
     line.run("dead-letters", "drop", f"0:{row['number']}", "--reason", "x")
-    line.client.plane.log.append(DEAD_LETTERS.name, 0, letter.value, letter.fingerprint)
+    line.client.plane.log.append(DEAD_LETTERS.name, 0, letter.value)
     assert listed(line) == []
     line.client.plane.start("snapshots", 0)
     assert listed(line) == []
@@ -236,7 +234,7 @@ def test_the_metric_counts_open_letters_by_service_also_after_a_restart() -> Non
     metrics = SnapshotsMetrics(registry)
     harness = Harness(lambda: SnapshotsService(metrics=metrics), is_restored=True)
     for offset, service in enumerate(("metadata", "metadata", "streaming", "a stranger")):
-        letter = DeadLetter(service, METADATA_COMMANDS.name, 0, offset, "E", "m", b"", b"v", 1, b"", ())
+        letter = DeadLetter(service, METADATA_COMMANDS.name, 0, offset, "E", "m", b"v", 1, b"", ())
         harness.give((DEAD_LETTERS, letter))
     dropped = ResolveDeadLetter(0, DeadLetterState.DROPPED, "ann", "x")
     harness.give((SNAPSHOTS_COMMANDS, SnapshotCommand(0, "c", 1, dropped)))
@@ -264,16 +262,16 @@ def test_garbage_among_the_letters_makes_one_letter_and_no_loop(line: CommandLin
 
 @pytest.mark.parametrize("topic", [SNAPSHOT_CHAIN.name, "no.such.topic", ""])
 def test_what_must_not_be_sent_again_is_refused(line: CommandLine, topic: str) -> None:
-    letter = DeadLetter("x\x1b[31m", topic, 0, 1, "E", "m\x07", b"", b"v", 1, b"", ())
-    line.client.plane.log.append(DEAD_LETTERS.name, 0, codec(DeadLetter).encode(letter), None)
+    letter = DeadLetter("x\x1b[31m", topic, 0, 1, "E", "m\x07", b"v", 1, b"", ())
+    line.client.plane.log.append(DEAD_LETTERS.name, 0, codec(DeadLetter).encode_message(letter))
     (row,) = listed(line)
     assert "is not sent again" in line.run("dead-letters", "retry", f"0:{row['number']}", status=1)
     assert "\x1b" not in line.run("dead-letters", "list") + line.run("dead-letters", "show", f"0:{row['number']}")
 
 
 def test_a_letter_that_was_cut_is_not_sent_again(line: CommandLine) -> None:
-    letter = DeadLetter("metadata", METADATA_COMMANDS.name, 0, 1, "E", "m", b"", b"beginning", 4_000, b"", ())
-    line.client.plane.log.append(DEAD_LETTERS.name, 0, codec(DeadLetter).encode(letter), None)
+    letter = DeadLetter("metadata", METADATA_COMMANDS.name, 0, 1, "E", "m", b"beginning", 4_000, b"", ())
+    line.client.plane.log.append(DEAD_LETTERS.name, 0, codec(DeadLetter).encode_message(letter))
     (row,) = listed(line)
     assert row["is_cut"]
     refused = line.run("dead-letters", "retry", f"0:{row['number']}", status=1)
@@ -326,13 +324,13 @@ def test_a_letter_carries_all_that_fits_and_says_what_does_not(
 
 
 def test_the_largest_message_of_a_topic_fits_into_a_letter_and_the_letter_into_its_topic() -> None:
-    record = LogRecord("t", 0, 0, 0, b"\xff" * MAX_MESSAGE_BYTES, b"12345678", b"k", [("h", b"v"), ("empty", None)])
+    record = LogRecord("t", 0, 0, 0, b"\xff" * MAX_MESSAGE_BYTES, b"k", [("h", b"v"), ("empty", None)])
     letter = dead_letter("metadata", record, ValueError("\ud800" + "x" * 10_000_000))
     assert (letter.value, letter.size_bytes) == (record.value, MAX_MESSAGE_BYTES)
     encoded = codec(DeadLetter).encode(letter)
     assert len(encoded) + 1_024 < MAX_LETTER_MESSAGE_BYTES == int(PLANE_TOPICS[DEAD_LETTERS.name]["max.message.bytes"])
     assert MAX_LETTER_BYTES > MAX_MESSAGE_BYTES
-    larger = LogRecord("t", 0, 0, 0, b"\xff" * (2 * MAX_MESSAGE_BYTES), None, b"k" * MAX_MESSAGE_BYTES)
+    larger = LogRecord("t", 0, 0, 0, b"\xff" * (2 * MAX_MESSAGE_BYTES), b"k" * MAX_MESSAGE_BYTES)
     cut = dead_letter("metadata", larger, ValueError("?"))
     assert len(codec(DeadLetter).encode(cut)) < MAX_LETTER_MESSAGE_BYTES
     assert "only the first" in cut.message

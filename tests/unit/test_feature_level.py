@@ -95,6 +95,6 @@ def test_services_put_progress_of_a_level_aside_that_they_do_not_know(service_cl
     progress = MetadataProgress(7, records.RowsFinished(1), NEWER)
     service, store = service_class(), MemoryStore()
     service.restore(TablesReader(store))
-    message = Message(METADATA_PROGRESS, 0, 1, progress, b"", None)
+    message = Message(METADATA_PROGRESS, 0, 1, progress, b"")
     with pytest.raises(InvalidMessageError, match="start the newer deepclean"):
         service.apply(message, Work(0, store, RowCache()))

@@ -124,7 +124,7 @@ def read_by_spark(records: list[SnapshotChainRecord]) -> ChainView:
     """As Spark's driver follows it."""
     chain, encoder = ShardChain(), codec(SnapshotChainRecord)
     for offset, record in enumerate(records):
-        changed = chain.receive(offset, encoder.encode(record), encoder.fingerprint)
+        changed = chain.receive(offset, encoder.encode_message(record))
         is_last = offset == len(records) - 1
         assert changed == (set(range(1, BUCKETS + 1)) if is_last else set())
     assert not chain.trouble

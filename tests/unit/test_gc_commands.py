@@ -105,7 +105,7 @@ def test_claims_that_were_stopped_are_shown_with_the_cause_and_go_on_by_one_comm
     line.run("gc", "resume", "--reason", "said last, and about something else")
     plane, encoder = line.client.plane, codec(MetadataCommand)
     stop = MetadataCommand(line.shard, "", 0, StopClaims("snapshots: two rows follow one"), "snapshots")
-    plane.log.append(METADATA_COMMANDS.name, line.shard, encoder.encode(stop), encoder.fingerprint)
+    plane.log.append(METADATA_COMMANDS.name, line.shard, encoder.encode_message(stop))
     delete_all(line, "one")
     assert stored_bytes(line) == 2140
     *table, advice = line.run("gc", "status").splitlines()
@@ -121,7 +121,7 @@ def test_claims_that_were_stopped_are_shown_with_the_cause_and_go_on_by_one_comm
     assert (
         said == f"still suspended: everything in shard {line.shard}, stopped {since}: snapshots: two rows follow one\n"
     )
-    plane.log.append(METADATA_COMMANDS.name, line.shard, encoder.encode(stop), encoder.fingerprint)
+    plane.log.append(METADATA_COMMANDS.name, line.shard, encoder.encode_message(stop))
     line.settle()
     assert f"all claims are stopped {since}: snapshots: two rows follow one" in line.run("explain", "vol1/one")
     assert stored_bytes(line) == 2140

@@ -201,7 +201,7 @@ class Judge:
         encoder = codec(topic.record)
         for one in sent:
             record = entries_by_columns([one]) if isinstance(one, DeletedEntry) else one
-            self.log.append(topic.name, 0, encoder.encode(record), encoder.fingerprint)
+            self.log.append(topic.name, 0, encoder.encode_message(record))
 
     def judge(self) -> None:
         while self.runner.step():
@@ -209,7 +209,7 @@ class Judge:
 
     def received(self, topic: Topic) -> Iterator[object]:
         for record in self.log.records(topic.name, 0):
-            yield codec(topic.record).decode_message(record.value, record.fingerprint)
+            yield codec(topic.record).decode_message(record.value)
 
 
 def barrier_message(barrier: Barrier) -> DeletedEntries:
@@ -275,7 +275,7 @@ def test_a_dead_letter_carries_the_entry() -> None:
     assert isinstance(letter, DeadLetter)
     assert (letter.service, letter.topic, letter.partition, letter.offset) == ("streaming", DELETED_ENTRIES.name, 0, 1)
     assert letter.error == "LifetimeError"
-    assert deleted_entries(codec(DeletedEntries).decode_message(letter.value, letter.fingerprint)) == [impossible]
+    assert deleted_entries(codec(DeletedEntries).decode_message(letter.value)) == [impossible]
     assert list(judge.received(PURGE_KEYS)) == [purge(1, FREE)]
 
 

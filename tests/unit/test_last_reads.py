@@ -22,8 +22,7 @@ PROGRESS = METADATA_PROGRESS.name
 def append(log: MemoryLog, *txns: int) -> None:
     encoder = codec(MetadataProgress)
     for txn in txns:
-        value = encoder.encode(MetadataProgress(txn, Barrier("", txn, 0, "")))
-        log.append(PROGRESS, 0, value, encoder.fingerprint)
+        log.append(PROGRESS, 0, encoder.encode_message(MetadataProgress(txn, Barrier("", txn, 0, ""))))
 
 
 def noted(log: MemoryLog, store: MemoryStore, max_batch_messages: int = 2_000) -> list[int]:

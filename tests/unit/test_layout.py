@@ -40,7 +40,7 @@ ALLOWED = {
     "services.client": CLIENT,
     "services.log": (*BASE, "services.log"),
     "services.storage": (*BASE, "services.storage"),
-    "streaming": (*BASE, "streaming"),
+    "streaming": (*BASE, "services.log", "streaming"),
     "services.domain": ("schemas.error_codes", "schemas.records", "services.domain"),
     "schemas": ("schemas",),
 }

@@ -96,10 +96,10 @@ def test_the_exit_status_distinguishes_losses_from_differences(line: CommandLine
     log = line.client.plane.log
     record = log.partitions[LEDGER.name, 1].pop()
     assert "finished, and without a record" in _output_of_verify(line, 4)
-    message = codec(LedgerRows).decode(record.value)
+    message = codec(LedgerRows).decode_message(record.value)
     live = line.json("key", "put", "vol1/flat/live", "--size", "5")["committed"]
     forged = _naming(message, live["object_id"])
-    log.append(LEDGER.name, 1, codec(LedgerRows).encode(forged), codec(LedgerRows).fingerprint)
+    log.append(LEDGER.name, 1, codec(LedgerRows).encode_message(forged))
     assert "the log never made" in _output_of_verify(line, 3)
     log.trim(METADATA_COMMANDS.name, 1, 1)
     assert "was trimmed" in line.run("verify", status=1)

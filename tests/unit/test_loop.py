@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from schemas import codec as codecs
-from schemas import stored_rows
-from schemas.codec import codec
+from schemas import published, stored_rows
+from schemas.codec import codec, frame
 from schemas.records import Barrier, MetadataCommand, MetadataProgress
 from schemas.stored_rows import row_codec
 from schemas.topics import BY_NAME, METADATA_COMMANDS, METADATA_PROGRESS, Topic
@@ -71,8 +71,8 @@ class FailingSink:
     def __init__(self, sink: Sink, log: FailingLog) -> None:
         self._sink, self._log = sink, log
 
-    def send(self, topic: str, partition: int, value: bytes, fingerprint: bytes) -> None:
-        self._sink.send(topic, partition, value, fingerprint)
+    def send(self, topic: str, partition: int, value: bytes, key: bytes = b"") -> None:
+        self._sink.send(topic, partition, value, key)
 
     def flush(self) -> None:
         self._log.flushes += 1
@@ -117,8 +117,7 @@ def log() -> FailingLog:
     encoder = codec(MetadataProgress)
     for txn in range(1, 11):
         body = Barrier("", txn, 0, "")
-        value = encoder.encode(MetadataProgress(txn, body))
-        log.memory.append(METADATA_PROGRESS.name, 0, value, encoder.fingerprint)
+        log.memory.append(METADATA_PROGRESS.name, 0, encoder.encode_message(MetadataProgress(txn, body)))
     return log
 
 
@@ -130,6 +129,23 @@ def run_to_the_end(runner: Runner, steps: int = 20) -> int:
         except (RetryableError, MemoryError, OSError):
             failures += 1
     return failures
+
+
+def test_a_message_whose_schema_cannot_be_looked_up_now_is_applied_later(log: FailingLog) -> None:
+    service, encoder = Recorder(), codec(MetadataProgress)
+    later = {**encoder.schema, "fields": [*encoder.schema["fields"], {"name": "later", "type": "long"}]}
+    newer = frame(66) + encoder.encode(MetadataProgress(11, Barrier("", 11, 0, ""))) + b"\x00"
+    log.memory.append(METADATA_PROGRESS.name, 0, newer)
+    answers = iter([RetryableError("the broker is away"), None])
+
+    def read() -> None:
+        if (answer := next(answers)) is not None:
+            raise answer
+        published.learn(66, later)
+
+    published.read_from(read)
+    assert run_to_the_end(Runner(service, 0, MemoryStore(), log, VirtualClock())) == 1
+    assert service.noted == list(range(1, 12))
 
 
 @pytest.mark.parametrize("failing", [{1}, {2}, {1, 2, 3}, {3, 5, 7}])
@@ -290,9 +306,7 @@ def test_a_step_applies_one_unit_and_looks_into_the_log_before_the_next(log: Fai
     runner = Runner(service, 0, MemoryStore(), log, VirtualClock(), unit_rows=4, metrics=metrics)
     assert (runner.step(), runner.lag()) == (4, {METADATA_PROGRESS.name: 6})
     encoder = codec(MetadataProgress)
-    log.memory.append(
-        METADATA_PROGRESS.name, 0, encoder.encode(MetadataProgress(11, Barrier("", 11, 0, ""))), encoder.fingerprint
-    )
+    log.memory.append(METADATA_PROGRESS.name, 0, encoder.encode_message(MetadataProgress(11, Barrier("", 11, 0, ""))))
     assert [runner.step() for _ in range(4)] == [2, 1, 4, 0]
     assert runner.lag() == {METADATA_PROGRESS.name: 0}
     assert service.noted == list(range(1, 12))

@@ -52,7 +52,7 @@ def append(log: MemoryLog, *bodies: Any) -> None:
     for body in bodies:
         if isinstance(log.clock, VirtualClock):
             log.clock.advance(10)
-        log.append(COMMANDS, 0, encoder.encode(MetadataCommand(0, "", 0, body)), encoder.fingerprint)
+        log.append(COMMANDS, 0, encoder.encode_message(MetadataCommand(0, "", 0, body)))
 
 
 def apply_all(home: Path, log: MemoryLog) -> None:
@@ -78,7 +78,7 @@ def log(tmp_path: Path) -> MemoryLog:
 
 
 def accepted_commands(log: MemoryLog) -> list[AcceptLostTail]:
-    bodies = [codec(MetadataCommand).decode(record.value).body for record in log.records(COMMANDS, 0)]
+    bodies = [codec(MetadataCommand).decode_message(record.value).body for record in log.records(COMMANDS, 0)]
     return [body for body in bodies if isinstance(body, AcceptLostTail)]
 
 
@@ -279,7 +279,7 @@ def test_lost_markers_of_the_chain_are_published_again(tmp_path: Path) -> None:
     append(log, CreateVolume("vol"), CreateBucket("vol", "bucket", BucketLayout.OBJECT_STORE))
     for number in range(3):
         capture = MetadataCommand(0, "", 0, CaptureSnapshot("vol", "bucket", f"s{number}"), "snapshots")
-        log.append(COMMANDS, 0, codec(MetadataCommand).encode(capture), codec(MetadataCommand).fingerprint)
+        log.append(COMMANDS, 0, codec(MetadataCommand).encode_message(capture))
     apply_all(tmp_path, log)
     assert not find_losses(log, tmp_path, 0)
     del log.partitions[SNAPSHOT_CHAIN.name, 0][2:]
@@ -290,7 +290,7 @@ def test_lost_markers_of_the_chain_are_published_again(tmp_path: Path) -> None:
     start_on(log, tmp_path)
     assert not find_losses(log, tmp_path, 0)
     last = log.records(SNAPSHOT_CHAIN.name, 0)[-1]
-    assert isinstance(codec(SnapshotChainRecord).decode(last.value).body, FullChain)
+    assert isinstance(codec(SnapshotChainRecord).decode_message(last.value).body, FullChain)
 
 
 @pytest.mark.parametrize(
@@ -306,7 +306,7 @@ def test_what_would_be_refused_is_no_success(
     def signed(*bodies: Any) -> None:
         for body in bodies:
             value = person_command(MetadataCommand(0, "", 0, body), root, clock.now_ms())
-            log.append(COMMANDS, 0, value, codec(MetadataCommand).fingerprint)
+            log.append(COMMANDS, 0, value)
 
     append(log, *enrolled())
     signed(CreateVolume("vol"), CreateBucket("vol", "bucket", BucketLayout.OBJECT_STORE))

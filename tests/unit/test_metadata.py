@@ -98,10 +98,10 @@ class Shard:
 
     def send(self, command: MetadataCommand) -> None:
         encoder = codec(MetadataCommand)
-        self.log.append(METADATA_COMMANDS.name, 0, encoder.encode(command), encoder.fingerprint)
+        self.log.append(METADATA_COMMANDS.name, 0, encoder.encode_message(command))
 
     def sent(self, topic: Any) -> list[Any]:
-        return [codec(BY_NAME[topic.name].record).decode(r.value) for r in self.log.records(topic.name, 0)]
+        return [codec(BY_NAME[topic.name].record).decode_message(r.value) for r in self.log.records(topic.name, 0)]
 
     def do(self, body: Any, **envelope: Any) -> MetadataReply:
         """Carry out a client's command and say its answer."""
@@ -761,13 +761,13 @@ def test_a_rebuild_from_the_log_gives_the_same_database() -> None:
 
 
 def judged_entries(log: MemoryLog) -> Counter[DeletedEntry]:
-    messages = [codec(DeletedEntries).decode(record.value) for record in log.records(DELETED_ENTRIES.name, 0)]
+    messages = [codec(DeletedEntries).decode_message(record.value) for record in log.records(DELETED_ENTRIES.name, 0)]
     return Counter(entry for message in messages for entry in deleted_entries(message))
 
 
 def written_versions(log: MemoryLog) -> list[tuple[int, ...]]:
     """What SCM was told of each version."""
-    commands = [codec(ScmCommand).decode(record.value).body for record in log.records(SCM_COMMANDS.name, 0)]
+    commands = [codec(ScmCommand).decode_message(record.value).body for record in log.records(SCM_COMMANDS.name, 0)]
     return [
         (command.bucket_id, command.container_id, *version)
         for command in commands

@@ -110,7 +110,7 @@ def test_what_is_stopped_paused_or_tripped_is_said_and_why_and_what_ends_it() ->
         assert suspended_collections(address, 2) == ()
         paused = SetCollection("sales", "reports", CollectionState.PAUSED, "who deleted this?")
         assert client.answer(1, client.submit(1, paused)).error == ""
-        plane.log.append(METADATA_COMMANDS.name, 0, encoder.encode(stop), encoder.fingerprint)
+        plane.log.append(METADATA_COMMANDS.name, 0, encoder.encode_message(stop))
         while plane.step():
             pass
         found = suspended_collections(address, 2)

@@ -61,7 +61,7 @@ class Shard:
                 sender="snapshots" if is_internal else "",
             )
             encoder = codec(MetadataCommand)
-            self.log.append(METADATA_COMMANDS.name, 0, encoder.encode(command), encoder.fingerprint)
+            self.log.append(METADATA_COMMANDS.name, 0, encoder.encode_message(command))
             self.runner.step()
 
 
@@ -78,9 +78,12 @@ def test_what_was_surely_sent_is_not_sent_again(shard: Shard) -> None:
         rebuild.run_to(rebuild.end)
         assert not any(name != METADATA_COMMANDS.name for name, _ in log.partitions), "nothing before it is compared"
         rebuild.send()
-        replies = [codec(MetadataReply).decode(record.value).txn for record in log.records(METADATA_REPLIES.name, 0)]
+        replies = [
+            codec(MetadataReply).decode_message(record.value).txn for record in log.records(METADATA_REPLIES.name, 0)
+        ]
         before = [
-            codec(MetadataReply).decode(record.value).txn for record in shard.log.records(METADATA_REPLIES.name, 0)
+            codec(MetadataReply).decode_message(record.value).txn
+            for record in shard.log.records(METADATA_REPLIES.name, 0)
         ]
         assert replies == [one for one in before if one > sent_txn]
         whole = [record.value for record in shard.log.records(SNAPSHOT_CHAIN.name, 0)]
@@ -93,9 +96,9 @@ def test_nothing_is_taken_for_sent_but_what_lies_a_whole_batch_back(shard: Shard
     assert surely_sent_txn(shard.log, 0) == 0
     encoder = codec(MetadataReply)
     newest = MetadataReply("me", 1, MOST_BATCH_MESSAGES + 77, committed=Committed(1))
-    shard.log.append(METADATA_REPLIES.name, 0, encoder.encode(newest), encoder.fingerprint)
+    shard.log.append(METADATA_REPLIES.name, 0, encoder.encode_message(newest))
     assert surely_sent_txn(shard.log, 0) == 77
-    shard.log.append(METADATA_REPLIES.name, 0, b"no record at all", encoder.fingerprint)
+    shard.log.append(METADATA_REPLIES.name, 0, b"no record at all")
     assert surely_sent_txn(shard.log, 0) == 0
 
 

@@ -19,7 +19,7 @@ def sent(entries: SentEntries) -> list[tuple[int, ...] | str]:
     """The objects of each message, or the id of a barrier."""
     work = Work(0, MemoryStore(), RowCache())
     entries.send(work, 7)
-    messages = [codec(DeletedEntries).decode(message.value) for message in work.messages]
+    messages = [codec(DeletedEntries).decode_message(message.value) for message in work.messages]
     assert all(message.chain_version == 7 for message in messages)
     return [one.barrier.barrier_id if one.barrier else one.rows.object_ids for one in messages]
 

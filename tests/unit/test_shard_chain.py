@@ -31,8 +31,8 @@ class Topic:
     def send(self, *sent: SnapshotChainRecord | bytes) -> set[int]:
         changed: set[int] = set()
         for one in sent:
-            body = one if isinstance(one, bytes) else MARKERS.encode(one)
-            changed |= self.chain.receive(self.chain.next_offset, body, MARKERS.fingerprint)
+            message = one if isinstance(one, bytes) else MARKERS.encode_message(one)
+            changed |= self.chain.receive(self.chain.next_offset, message)
         return changed
 
     def is_whole(self) -> bool:
@@ -44,7 +44,7 @@ def test_markers_are_followed_and_repeats_change_nothing() -> None:
     assert topic.send(CAPTURES[0]) == {BUCKET}
     assert topic.send(CAPTURES[0], full(1)) == set()
     assert (topic.is_whole(), topic.chain.view.version, topic.chain.next_offset) == (True, 1, 3)
-    assert topic.chain.receive(1, GARBAGE, None) == set()
+    assert topic.chain.receive(1, GARBAGE) == set()
     assert topic.is_whole(), "what was read before is not read again"
 
 

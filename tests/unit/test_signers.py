@@ -28,7 +28,7 @@ ADMINISTRATOR = SetSecret("root", SecretRole.ADMINISTRATOR, b"s" * 32)
 
 
 def message_of(command: MetadataCommand) -> Message:
-    return Message(METADATA_COMMANDS, 0, 1, command, codec(MetadataCommand).encode(command), None)
+    return Message(METADATA_COMMANDS, 0, 1, command, codec(MetadataCommand).encode_message(command))
 
 
 def test_nobody_is_let_in_before_a_table_was_read() -> None:
@@ -59,11 +59,11 @@ def test_a_service_that_has_read_no_table_refuses_its_clients() -> None:
         service.apply(message_of(command), work)
         (sent,) = work.messages
         assert sent.topic == METADATA_REPLIES.name
-        assert codec(MetadataReply).decode(sent.value).error == error
+        assert codec(MetadataReply).decode_message(sent.value).error == error
     service.restore(TablesReader(store))
     work = Work(0, store, RowCache())
     service.apply(message_of(MetadataCommand(0, "me", 1, CreateVolume("vol"))), work)
-    assert codec(MetadataReply).decode(work.messages[0].value).error == ""
+    assert codec(MetadataReply).decode_message(work.messages[0].value).error == ""
 
 
 def test_an_unknown_sender_is_no_administrator_where_no_secret_is_set() -> None:

@@ -95,8 +95,7 @@ def test_what_metadata_never_heard_of_is_asked_for_again_after_a_start() -> None
     )
     for number, body in enumerate(bodies, 1):
         asked = len(commands)
-        value = encoder.encode(SnapshotCommand(0, "other", number, body))
-        plane.log.append(SNAPSHOTS_COMMANDS.name, 0, value, encoder.fingerprint)
+        plane.log.append(SNAPSHOTS_COMMANDS.name, 0, encoder.encode_message(SnapshotCommand(0, "other", number, body)))
         while plane.processes["snapshots", 0].runner.step():
             pass
         assert len(commands) > asked

@@ -980,11 +980,11 @@ class FailingWork(Work):
 
     failures = 0
 
-    def send(self, topic: Topic, record: object) -> None:
+    def send(self, topic: Topic, record: object, key: bytes = b"") -> None:
         if topic is METADATA_COMMANDS and FailingWork.failures == 0:
             FailingWork.failures = 1
             raise ValueError("injected")
-        super().send(topic, record)
+        super().send(topic, record, key)
 
 
 def test_a_message_that_fails_half_way_leaves_memory_as_the_tables_are() -> None:

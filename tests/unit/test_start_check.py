@@ -46,7 +46,7 @@ def append(log: MemoryLog, *bodies: Any) -> None:
     for body in bodies:
         sender = "snapshots" if isinstance(body, CaptureSnapshot) else ""
         command = MetadataCommand(0, "", 0, body, sender)
-        log.append(COMMANDS, 0, encoder.encode(command), encoder.fingerprint)
+        log.append(COMMANDS, 0, encoder.encode_message(command))
 
 
 def put(log: MemoryLog, *names: str) -> None:
@@ -80,7 +80,7 @@ def run(log: MemoryLog, store: MemoryStore) -> ShardState:
 
 
 def block_ids(log: MemoryLog) -> list[int]:
-    bodies = [codec(ScmCommand).decode(record.value).body for record in log.records(SCM_COMMANDS.name, 0)]
+    bodies = [codec(ScmCommand).decode_message(record.value).body for record in log.records(SCM_COMMANDS.name, 0)]
     return [first for body in bodies if isinstance(body, BlocksWritten) for first in body.first_local_ids]
 
 
@@ -185,9 +185,9 @@ def test_each_topic_alone_gives_it_away(past: Past, kept: Any) -> None:
 
 def test_what_cannot_be_read_or_true_says_nothing(past: Past) -> None:
     encoder = codec(MetadataProgress)
-    impossible = encoder.encode(MetadataProgress((1 << 63) - 1, Barrier("", 1, 0, "")))
-    past.log.append(METADATA_PROGRESS.name, 0, impossible, encoder.fingerprint)
-    past.log.append(METADATA_PROGRESS.name, 0, b"no record", encoder.fingerprint)
+    impossible = encoder.encode_message(MetadataProgress((1 << 63) - 1, Barrier("", 1, 0, "")))
+    past.log.append(METADATA_PROGRESS.name, 0, impossible)
+    past.log.append(METADATA_PROGRESS.name, 0, b"no record")
     assert sent_numbers(past.log, 0).highest == Highest(past.state.txn, 0)
     assert run(past.log, past.copy) == past.state
 

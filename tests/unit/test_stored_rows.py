@@ -11,9 +11,10 @@ import fastavro
 import pytest
 
 from schemas import formats, stored_rows
-from schemas.codec import DecodeError, codec, resolved_schema
+from schemas.codec import DecodeError, codec
 from schemas.formats import FormatError
 from schemas.records import LastRead, PositionRow
+from schemas.schema_files import resolved_schema
 from schemas.stored_rows import NewerRowError, RowCodec, row_codec
 from services.runtime.loop.positions import POSITIONS
 from services.storage.rocks import RocksStore
@@ -48,7 +49,7 @@ def written(version: int, schema: Schema, **fields: object) -> bytes:
 def second_version(monkeypatch: pytest.MonkeyPatch) -> RowCodec[PositionRow]:
     """The codec of a program whose second version of a row has one field more than its first."""
     versions = [without("last_read"), resolved_schema("PositionRow")]
-    monkeypatch.setattr(stored_rows, "released_schemas", lambda _: iter(versions))
+    monkeypatch.setattr(stored_rows, "released_schemas", lambda _: versions)
     return RowCodec(codec(PositionRow))
 
 

@@ -147,7 +147,7 @@ class SecuredPlane:
         assert not reply.error, reply
 
     def offer(self, topic: Topic, value: bytes) -> None:
-        self.plane.log.append(topic.name, 0, value, codec(topic.record).fingerprint)
+        self.plane.log.append(topic.name, 0, value)
         while self.plane.step():
             pass
 
@@ -159,7 +159,7 @@ class SecuredPlane:
         letters = self.plane.log.records(DEAD_LETTERS.name, 0)[before[DEAD_LETTERS.name] :]
         said = [letter.message for one in letters if (letter := _letter(one.value)).value == value]
         for one in self.plane.log.records(replies.name, 0)[before[replies.name] :]:
-            reply = codec(replies.record).decode(one.value)
+            reply = codec(replies.record).decode_message(one.value)
             if (reply.client_id, reply.number) == (command.client_id, command.number):
                 said.append(f"{reply.error} {reply.message}")
         return "; ".join(said)
@@ -177,18 +177,18 @@ class SecuredPlane:
         encoder = codec(make)
         if identity in SERVICES:
             command = make(0, "", 0, body, sender=identity)
-            return command, sign(SECRETS[identity], topic.name, encoder.fingerprint, encoder.encode(command))
+            return command, sign(SECRETS[identity], topic.name, encoder.encode_message(command))
         sender = "audit" if isinstance(body, records.RequeueOrphans) else ""
         user = identity if identity in PEOPLE else "root"
         command = make(0, f"{user}/table", self.number, body, sender=sender)
         if identity == "unsigned":
-            return command, encoder.encode(command)
+            return command, encoder.encode_message(command)
         secret = SECRETS[identity] if identity in PEOPLE else b"f" * 32
         return command, signed_command(topic, command, Signer(user, secret), now_ms)
 
 
 def _letter(value: bytes) -> DeadLetter:
-    return codec(DeadLetter).decode(value)
+    return codec(DeadLetter).decode_message(value)
 
 
 @pytest.mark.parametrize(
@@ -351,7 +351,7 @@ def test_a_command_for_one_topic_is_none_for_another() -> None:
     command = SnapshotCommand(
         0, "ann/topic", 1, CreateSnapshot(VOLUME, BUCKET, "x"), user="ann", issued_at_ms=now(secured)
     )
-    value = sign(SECRETS["ann"], METADATA_COMMANDS.name, encoder.fingerprint, encoder.encode(command))
+    value = sign(SECRETS["ann"], METADATA_COMMANDS.name, encoder.encode_message(command))
     assert "PERMISSION_DENIED" in secured.outcome(SNAPSHOTS_COMMANDS, command, value)
 
 

@@ -22,6 +22,8 @@ MAY_USE = RECORDS | {
 RUN_MAY_USE = {
     "schemas.avro_binary",
     "schemas.codec",
+    "schemas.published",
+    "schemas.schema_files",
     "schemas.topics",
     "services.domain.errors",
     "services.log.port",

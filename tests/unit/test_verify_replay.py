@@ -143,7 +143,7 @@ def test_a_key_that_came_back_as_a_new_object_owns_blocks_that_are_older_than_it
     (message,) = shard.sent(LEDGER)
     old = replace(message.groups, object_ids=(dead.object_id,), births=(dead.birth,), deaths=(dead.death,))
     encoder = codec(LedgerRows)
-    shard.log.append(LEDGER.name, 0, encoder.encode(replace(message, groups=old)), encoder.fingerprint)
+    shard.log.append(LEDGER.name, 0, encoder.encode_message(replace(message, groups=old)))
     assert FindingKind.UNKNOWN_VERSION in verified(shard).findings
 
 
@@ -190,7 +190,7 @@ def _lied(shard: Shard, command: Undelete, object_id: int) -> VerifyReport:
     assert refusal
     txn = txn_of(shard.store) + 1
     answer = MetadataReply("me", shard.number, txn, committed=records.Committed(object_id))
-    shard.log.append(METADATA_REPLIES.name, 0, codec(MetadataReply).encode(answer), codec(MetadataReply).fingerprint)
+    shard.log.append(METADATA_REPLIES.name, 0, codec(MetadataReply).encode_message(answer))
     return verified(shard)
 
 
@@ -230,8 +230,8 @@ def test_a_record_whose_claim_is_older_than_an_undelete_is_of_a_live_version() -
     shard.send(MetadataCommand(0, "me", 1_000, command))
     answer = MetadataReply("me", 1_000, txn_of(shard.store) + 1, committed=records.Committed(dead.object_id))
     finish = log.partitions[METADATA_COMMANDS.name, 0].pop(-2)
-    log.append(METADATA_REPLIES.name, 0, codec(MetadataReply).encode(replace(answer, txn=answer.txn - 1)), None)
-    log.append(METADATA_COMMANDS.name, 0, finish.value, finish.fingerprint)
+    log.append(METADATA_REPLIES.name, 0, codec(MetadataReply).encode_message(replace(answer, txn=answer.txn - 1)))
+    log.append(METADATA_COMMANDS.name, 0, finish.value)
     report = verified(shard)
     assert FindingKind.FREED_WHILE_LIVE in report.findings
     assert report.has_losses

@@ -1,4 +1,4 @@
-"""``deepclean dead-letters``: messages that could not be read or applied, and what is done about them."""
+"""``deepclean dead-letters``: show messages that could not be read or applied, send them again or drop them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 import typer
 
 from schemas.answers import DeadLetterBytes, DeadLetterCount
-from schemas.codec import FINGERPRINT_HEADER, DecodeError, codec
+from schemas.codec import DecodeError, codec, schema_id_of
 from schemas.records import DeadLetterRow, DeadLetterState, MessageHeader, ResolveDeadLetter
 from schemas.topics import BY_NAME
 from services.cli.amounts import duration_ms
@@ -35,19 +35,20 @@ ByOption = Annotated[str, typer.Option("--by", help="Who resolves the letter; by
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A letter as ``show`` prints it for programs."""
+    """A letter in the JSON output of ``show``."""
 
     shard: int
     letter: DeadLetterRow
     consequence: str
     action: str
     has_bytes: bool
-    fingerprint_hex: str
+    schema_id: int | None
+    """The id in the message's frame; None when it has none."""
     key_hex: str
     headers: tuple[Any, ...]
     value_hex: str
     decoded: Any
-    """The record, when the schema that the fingerprint names is known here and the bytes are of it."""
+    """The record, when the schema with that id is known here and the bytes are of it."""
     why_not_decoded: str
 
 
@@ -166,7 +167,7 @@ def show(
             ("size", bytes_text(row.size_bytes) + (", not all of it here" if row.is_cut else "")),
             ("retries", f"{row.attempts}, last from {shard}:{row.retry_of}" if row.attempts else "none"),
             ("state", _state(row)),
-            ("fingerprint", shown.fingerprint_hex or "none: the first schema of the topic"),
+            ("schema id", shown.schema_id or "none"),
             ("key", shown.key_hex or "none"),
             *((f"header {_line(header.name)}", header.value_hex) for header in shown.headers),
             ("consequence", shown.consequence),
@@ -199,7 +200,7 @@ def _shown(shard: int, read: DeadLetterBytes) -> Shown:
         advice.consequence,
         advice.action,
         read.has_bytes,
-        read.fingerprint_hex,
+        schema_id_of(bytes.fromhex(read.value_hex)),
         read.key_hex,
         read.headers,
         read.value_hex,
@@ -214,16 +215,14 @@ def _advice(read: DeadLetterBytes) -> Advice:
 
 
 def _decoded(read: DeadLetterBytes) -> tuple[Any, str]:
-    """The record that a letter is about, or None and why not."""
+    """Return the record of a letter's message and "", or None and the reason why it cannot be decoded."""
     if not read.has_bytes:
         return None, "its bytes are no longer in dead-letters"
     topic = BY_NAME.get(read.letter.topic)
     if topic is None:
         return None, f"{read.letter.topic} is not a topic of this plane"
     try:
-        return codec(topic.record).decode_message(
-            bytes.fromhex(read.value_hex), bytes.fromhex(read.fingerprint_hex) or None
-        ), ""
+        return codec(topic.record).decode_message(bytes.fromhex(read.value_hex)), ""
     except DecodeError as error:
         return None, str(error)
 
@@ -252,7 +251,7 @@ def retry(
             bytes.fromhex(read.key_hex),
             [*_original_headers(read), mark_header(mark)],
         )
-        # Behind the message: whoever dies in between has sent it and finds the letter open.
+        # Resolved after sending: if this command dies in between, the message is sent and the letter is still open.
         session.request(shard, ResolveDeadLetter(number, DeadLetterState.RETRIED, by or _user(), reason))
     if as_json:
         print_json({"letter": letter, "topic": row.topic, "partition": row.partition, "attempt": mark.attempts})
@@ -281,15 +280,12 @@ def _check_retry(read: DeadLetterBytes, shard: int, shards: int, advice: Advice,
 
 
 def _original_headers(read: DeadLetterBytes) -> list[MessageHeader]:
-    """The headers as they came, without an older mark; the fingerprint also where a letter names it alone."""
-    headers = [
+    """Return the headers as they came, without an older mark."""
+    return [
         MessageHeader(header.name, bytes.fromhex(header.value_hex))
         for header in read.headers
         if header.name != RETRY_HEADER
     ]
-    if read.fingerprint_hex and not any(header.name == FINGERPRINT_HEADER for header in headers):
-        headers.append(MessageHeader(FINGERPRINT_HEADER, bytes.fromhex(read.fingerprint_hex)))
-    return headers
 
 
 @app.command()
@@ -333,13 +329,13 @@ def _state(row: DeadLetterRow) -> str:
 
 
 def _line(text: str) -> str:
-    """The beginning of a text of strangers, in one line."""
+    """Return the first ``SHOWN_CHARACTERS`` of an untrusted text, as one line."""
     shown = printable(text[: SHOWN_CHARACTERS + 1])
     return shown if len(shown) <= SHOWN_CHARACTERS else f"{shown[:SHOWN_CHARACTERS]}…"
 
 
 def _hex_dump(value: bytes) -> list[str]:
-    """Sixteen bytes a line; of a long message the beginning."""
+    """Return the lines of a hex dump with 16 bytes a line, of at most ``SHOWN_BYTES``."""
     lines = []
     for start in range(0, min(len(value), SHOWN_BYTES), 16):
         part = value[start : start + 16]

@@ -1,4 +1,4 @@
-"""``deepclean trim-log``: gives up what no reader, no backup and no unfinished transaction needs any more."""
+"""``deepclean trim-log``: delete log records that no reader, no backup and no unfinished transaction needs."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from services.cli.output import counted, print_json, print_table
 from services.cli.session import JsonOption, made_session
 from services.cli.terminal import say
 from services.log.kafka import KafkaLog
+from services.log.schema_topic import follow_schemas
 from services.plane.stack.plane_file import running_plane
 from services.plane.stack.secrets import administrator
 from services.plane.upkeep.backups import Backup, all_backups
@@ -37,6 +38,7 @@ def trim_log(
     plane = running_plane(session.home)
     kept = all_backups(session.home, backups or ())
     log = KafkaLog(plane.bootstrap_servers, "deepclean.trim", credentials=administrator(session.home))
+    follow_schemas(log)
     if writes_full_chain:
         publish_full_chain(plane)
     trims = planned_trims(plane, log, kept)

@@ -1,4 +1,4 @@
-"""Reads the ledger of a shard: its rows in order, each once, from a place on."""
+"""Read the ledger of a shard: its rows in order, each once, starting at a place."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from services.log.reads import all_records
 
 
 class Place(NamedTuple):
-    """The place of a row in its shard's ledger: the txn that finished it, and its number within that, from 0."""
+    """The place of a row in its shard's ledger: the txn of its finish, and its number within this txn, from 0."""
 
     finish_txn: int
     number: int
@@ -28,10 +28,10 @@ BEGINNING = Place(0, 0)
 
 
 def place_of(text: str) -> Place:
-    """A place as it is printed.
+    """Return the place printed as ``<finish txn>:<number>``.
 
     Raises:
-        ValueError: the text is none.
+        ValueError: the text is not a place.
     """
     finish_txn, _, number = text.partition(":")
     return Place(int(finish_txn), int(number or 0))
@@ -60,9 +60,9 @@ class LedgerFilter(NamedTuple):
 def read_ledger(
     log: Log, shard: int, wanted: LedgerFilter, start: Place = BEGINNING
 ) -> Iterator[tuple[Place, LedgerRow]]:
-    """Rows of a shard's ledger from a place on, in the order in which they were finished.
+    """Yield the rows of a shard's ledger from ``start`` on that pass the filter, in the order of their finishes.
 
-    A duplicate message counts once; one that cannot be decoded is left out here, and ``deepclean verify`` finds it.
+    Duplicate messages are skipped. Messages that cannot be decoded are skipped, too; ``deepclean verify`` reports them.
 
     Raises:
         UnreachableError: the broker does not answer.
@@ -88,4 +88,4 @@ def _messages(log: Log, shard: int) -> Iterator[LedgerRows]:
     decode = codec(LedgerRows).decode_message
     for record in all_records(log, LEDGER.name, shard):
         with contextlib.suppress(DecodeError):
-            yield decode(record.value, record.fingerprint)
+            yield decode(record.value)

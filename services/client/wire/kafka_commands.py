@@ -1,8 +1,8 @@
 """Commands to a running plane over Kafka, and their answers from its reply topics.
 
-Each start is a client of its own: it takes a new id and numbers its commands from 1 in each shard, in the order in
-which they are sent. The producer is idempotent, so that a retry neither repeats nor overtakes; a command that still
-comes twice is answered once by its number.
+Each instance is a separate client with an id of its own. It numbers its commands from 1 in each shard, in the order of
+sending. The producer is idempotent, so that its retries neither duplicate nor reorder commands; the plane answers a
+command that arrives twice once, by its number.
 """
 
 from __future__ import annotations
@@ -18,16 +18,18 @@ from uuid import uuid4
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from schemas.codec import FINGERPRINT_HEADER, DecodeError, codec
+from schemas.codec import DecodeError, codec
 from schemas.credentials import KafkaCredentials
 from schemas.records import MessageHeader, MetadataCommand, MetadataReply, Settle, SnapshotCommand, SnapshotReply
+from schemas.schema_files import released_versions
 from schemas.topics import METADATA_COMMANDS, METADATA_REPLIES, SNAPSHOTS_COMMANDS, SNAPSHOTS_REPLIES, Topic
 from services.client.errors import NotDeliveredError, PlaneError, PlaneTimeoutError, UnreachableError
 from services.client.plane import SENDERS, NamespaceCommand, SnapshotRequest
 from services.client.wire.answers import Answers
-from services.domain.errors import DeepcleanError
+from services.domain.errors import DeepcleanError, RetryableError
 from services.log.clock import SystemClock
-from services.log.kafka import LEADERLESS, consumer_configuration, producer_configuration
+from services.log.kafka import LEADERLESS, KafkaLog, consumer_configuration, producer_configuration
+from services.log.schema_topic import follow_schemas
 from services.log.signing import Signer, signed_command
 
 CONNECT_SECONDS = 15.0
@@ -35,6 +37,7 @@ DELIVERY_SECONDS = 120.0
 POLL_SECONDS = 0.1
 RENEW_SECONDS = 1.0
 MAX_BATCH_MESSAGES = 5_000
+_COMMANDS = (METADATA_COMMANDS, SNAPSHOTS_COMMANDS)
 _UNKNOWN_OUTCOME = (
     "whether it was carried out, or still will be, is unknown: see how the plane does (deepclean status), ask it what "
     "is there, then send the request again if it is still wanted"
@@ -43,7 +46,7 @@ _UNKNOWN_OUTCOME = (
 _quiet = logging.getLogger("deepclean.client.connections")
 _quiet.propagate = False
 _quiet.addHandler(logging.NullHandler())
-"""librdkafka reports every refused connection; what matters of it becomes an error of ours."""
+"""Discards librdkafka's log lines, one per refused connection. The client raises its own errors instead."""
 
 
 _REJECTED = frozenset(
@@ -58,11 +61,11 @@ _REJECTED = frozenset(
         KafkaError._QUEUE_FULL,
     }
 )
-"""Errors after which the message is certainly not in the log; after any other, as a timeout, it may be."""
+"""Errors after which the message is certainly not in the log. After any other error, such as a timeout, it may be."""
 
 
 class _Owed(Answers[Any]):
-    """What one shard of one service owes this client, and how far its answers have come."""
+    """The requests to one shard of one service, their answers, and the newest answered txn."""
 
     __slots__ = ("answered_txn",)
 
@@ -74,8 +77,8 @@ class _Owed(Answers[Any]):
 class KafkaCommands:
     """One client's commands and their answers. Safe to use from several threads.
 
-    Of each command the answer is kept until it is fetched, once, or until many others have come. A request that is not
-    delivered fails alone, when its answer is asked for; the client goes on.
+    An answer is kept until it is fetched, once, or until ``MAX_KEPT_ANSWERS`` newer ones have arrived. A request that
+    was not delivered raises when its answer is fetched; other requests are not affected.
     """
 
     def __init__(
@@ -101,7 +104,7 @@ class KafkaCommands:
         self._max_unanswered = max_unanswered
         self._check = check
         self._sending = threading.Lock()
-        """Numbers are taken and sent in one step, so that both rise together."""
+        """Held while a number is assigned and its request is sent, so that numbers rise in sending order."""
         self._changed = threading.Condition()
         self._answers = {
             (topic.name, shard): _Owed() for topic in (METADATA_REPLIES, SNAPSHOTS_REPLIES) for shard in range(shards)
@@ -109,21 +112,35 @@ class KafkaCommands:
         self._stop = threading.Event()
         self._producer = self._new_producer()
         self._retired: Producer | None = None
-        """The producer before this one; threads that wait may still look at it."""
+        """The previous producer. It is closed late, because waiting threads may still use it."""
         try:
             self._consumer = self._assigned_consumer()
         except UnreachableError:
             self._producer.close()
             raise
+        self._publish_later_schemas()
         self._reader = threading.Thread(target=self._read_replies, name="replies", daemon=True)
         self._reader.start()
+
+    def _publish_later_schemas(self) -> None:
+        """Publish schemas of commands that the plane may not know; it knows the first version of each."""
+        schemas = follow_schemas(KafkaLog(self._bootstrap_servers, self._name, credentials=self._credentials))
+        later = [topic for topic in _COMMANDS if len(released_versions(topic.record.__name__)) > 1]
+        if later:
+            schemas.publish(later)
 
     def _new_producer(self) -> Producer:
         settings = _producer_settings(self._bootstrap_servers, self._name, self._credentials)
         return Producer(settings, logger=_quiet)
 
     def _assigned_consumer(self) -> Consumer:
-        """Read from the present end offsets on: no awaited answer lies before them."""
+        """Return a consumer of the reply topics that starts at their current end offsets.
+
+        No answer that is still awaited lies before these offsets.
+
+        Raises:
+            UnreachableError: the broker cannot be reached, or lacks the topics.
+        """
         consumer = Consumer(
             consumer_configuration(self._bootstrap_servers, self._name, self._credentials), logger=_quiet
         )
@@ -160,7 +177,7 @@ class KafkaCommands:
         """Send a request to the snapshots service, after all earlier commands; wait for its answer and return it."""
         answers = self._answers[SNAPSHOTS_REPLIES.name, shard]
         with self._sending:
-            # It travels on another topic, and must not overtake what lies in the producer.
+            # The request goes to another topic, and must not overtake the commands in the producer's queue.
             if self._producer.flush(self._answer_seconds):
                 raise PlaneTimeoutError(
                     f"the broker at {self._bootstrap_servers} did not take all commands within "
@@ -180,11 +197,11 @@ class KafkaCommands:
     def send_again(
         self, topic: str, partition: int, value: bytes, key: bytes, headers: Sequence[MessageHeader]
     ) -> None:
-        """Append a message as it is given, and wait until the broker has it.
+        """Append a message unchanged, and wait until the broker has it.
 
         Raises:
-            PlaneError: PERMISSION_DENIED, clients may not write there, and nothing was sent.
-            UnreachableError: the broker did not take it, or did not say so in time.
+            PlaneError: PERMISSION_DENIED, clients may not write to the topic; nothing was sent.
+            UnreachableError: the broker refused the message, or did not confirm it in time.
         """
         named: list[tuple[str, str | bytes | None]] = [(header.name, header.value) for header in headers]
         failures: list[KafkaError] = []
@@ -198,7 +215,7 @@ class KafkaCommands:
                 self._producer.produce(
                     topic, value, key=key or None, partition=partition, headers=named, on_delivery=delivered
                 )
-            except KafkaException as error:  # said at once when the client knows it already
+            except KafkaException as error:  # an error that librdkafka knows before it sends
                 self._renew_after(error.args[0])
                 failures.append(error.args[0])
             is_waiting = self._producer.flush(self._answer_seconds)
@@ -217,11 +234,11 @@ class KafkaCommands:
             )
 
     def answered_txn(self, shard: int) -> int:
-        """The newest txn of a shard of which an answer has come."""
+        """Return the newest txn of a shard that was answered."""
         return self._answers[METADATA_REPLIES.name, shard].answered_txn
 
     def close(self) -> None:
-        """Deliver what was submitted, as long as there is anybody to take it, and leave."""
+        """Deliver the submitted requests, unless ``check`` raises or the answer time is over, and close the client."""
         deadline = time.monotonic() + self._answer_seconds
         with contextlib.suppress(DeepcleanError):
             while self._producer.flush(POLL_SECONDS) and time.monotonic() < deadline:
@@ -242,13 +259,12 @@ class KafkaCommands:
         with self._changed:
             while len(answers.unanswered) >= self._max_unanswered:
                 self._producer.poll(0)
-                if answers.answered_txn != answered:  # slow is not dead
+                if answers.answered_txn != answered:  # a plane that still answers is slow, not down
                     answered, deadline = answers.answered_txn, time.monotonic() + self._answer_seconds
                 self._wait_until(deadline, f"{len(answers.unanswered)} commands are unanswered")
 
     def _send(self, topic: Topic, shard: int, value: bytes, answers: _Owed) -> None:
-        """Give a request its number and hand it over; one that cannot be handed over leaves no number behind."""
-        headers: dict[str, str | bytes | None] = {FINGERPRINT_HEADER: codec(topic.record).fingerprint}
+        """Assign the next number to a request and pass it to the producer. If this fails, the number is free again."""
         with self._changed:
             number = answers.sent()
         delivered = partial(self._delivered, answers, number)
@@ -256,7 +272,7 @@ class KafkaCommands:
         try:
             while True:
                 try:
-                    self._producer.produce(topic.name, value, partition=shard, headers=headers, on_delivery=delivered)
+                    self._producer.produce(topic.name, value, partition=shard, on_delivery=delivered)
                     break
                 except BufferError as error:
                     if time.monotonic() >= deadline:
@@ -273,13 +289,13 @@ class KafkaCommands:
         self._producer.poll(0)
 
     def _renew_after(self, error: KafkaError) -> bool:
-        """Take a new producer when this one will never send again; says whether it is so."""
+        """Replace the producer after a fatal error. Return whether the error was fatal."""
         if not error.fatal() and error.code() != KafkaError._FATAL:
             return False
         broken, before = self._producer, self._retired
         self._producer, self._retired = self._new_producer(), broken
         broken.purge()
-        broken.flush(POLL_SECONDS)  # what it had not delivered fails, each request by itself
+        broken.flush(POLL_SECONDS)  # runs the delivery callbacks: each undelivered request fails
         if before is not None:
             before.close()
         return True
@@ -294,7 +310,11 @@ class KafkaCommands:
             return reply
 
     def _wait_until(self, deadline: float, what: str) -> None:
-        """Wait for the next answers; raises when there will be none."""
+        """Wait for the next answers, at most ``POLL_SECONDS``.
+
+        Raises:
+            PlaneTimeoutError: the deadline has passed. ``check`` may raise other errors.
+        """
         self._check()
         left = deadline - time.monotonic()
         if left <= 0:
@@ -302,20 +322,22 @@ class KafkaCommands:
         self._changed.wait(min(left, POLL_SECONDS))
 
     def _read_replies(self) -> None:
-        """Sort what comes on the reply topics into the answers, until the plane is left."""
+        """Store the messages of the reply topics as answers until the client is closed."""
         while not self._stop.is_set():
             try:
                 first = self._consumer.poll(POLL_SECONDS)
                 if first is not None:
-                    # A batch alone would wait until it is full; so wait for one, and take what lies behind it.
+                    # consume alone would wait for a full batch: wait for one message, then take those already there.
                     self._receive([first, *self._consumer.consume(MAX_BATCH_MESSAGES, 0)])
             except Exception as error:
                 self._read_again(f"the answers of the plane cannot be read ({error})")
                 self._stop.wait(RENEW_SECONDS)
 
     def _read_again(self, reason: str) -> None:
-        """Read on from the present ends. What is awaited may lie before them, so it is given up, also what was sent
-        while they were looked for.
+        """Replace the consumer by one that starts at the current end offsets.
+
+        Awaited answers may lie before these offsets. So all unanswered requests fail, including those sent while the
+        offsets were fetched.
         """
         failure = partial(NotDeliveredError, f"{reason}, and {_UNKNOWN_OUTCOME}", may_be_applied=True)
         self._fail_all(failure)
@@ -345,7 +367,7 @@ class KafkaCommands:
                 replies.append((self._answers[str(message.topic()), message.partition() or 0], reply))
         with self._changed:
             for answers, reply in replies:
-                # A service that restarts may answer again.
+                # A restarted service may send answers twice.
                 if answers.answered(reply.number, reply) and isinstance(reply, MetadataReply):
                     answers.answered_txn = max(answers.answered_txn, reply.txn)
             self._changed.notify_all()
@@ -353,7 +375,7 @@ class KafkaCommands:
             raise KafkaException(failure)
 
     def _delivered(self, answers: _Owed, number: int, error: KafkaError | None, _: Message | None) -> None:
-        """A request has come to the log, or not: then it fails, and it alone."""
+        """Fail a request that did not reach the log. Other requests are not affected."""
         if error is None:
             return
         with self._changed:
@@ -370,7 +392,7 @@ class KafkaCommands:
 
 
 def _end(consumer: Consumer, topic: str, shard: int, deadline: float) -> int:
-    """Where a partition ends; asked again while a broker that has just started is not yet sure of its own."""
+    """Return the end offset of a partition, with retries while a broker that just started has no leader for it."""
     pause = threading.Event()
     while True:
         try:
@@ -384,22 +406,18 @@ def _end(consumer: Consumer, topic: str, shard: int, deadline: float) -> int:
 
 
 def _decode(message: Message) -> MetadataReply | SnapshotReply | None:
-    """The reply in a message; None for one that cannot be read, which is no answer of ours."""
+    """Return the reply in a message, or None for an unreadable message, which cannot be an answer to this client."""
     record = codec(MetadataReply) if message.topic() == METADATA_REPLIES.name else codec(SnapshotReply)
-    fingerprint = dict(message.headers() or ()).get(FINGERPRINT_HEADER)
-    value = message.value()
-    if not isinstance(value, bytes) or isinstance(fingerprint, str):
-        return None
     try:
-        return record.decode_message(value, fingerprint)
-    except DecodeError:
+        return record.decode_message(message.value() or b"")
+    except (DecodeError, RetryableError):  # of a newer schema that cannot be looked up now: the answer is late, too
         return None
 
 
 def _producer_settings(bootstrap_servers: str, client_id: str, credentials: KafkaCredentials | None) -> dict[str, Any]:
     return {
         **producer_configuration(bootstrap_servers, client_id, credentials),
-        "linger.ms": 0.5,  # an answer is waited for; what comes within it shares a batch
+        "linger.ms": 0.5,  # short, because clients wait for the answer; requests within it share a batch
         "delivery.timeout.ms": int(DELIVERY_SECONDS * 1000),
     }
 

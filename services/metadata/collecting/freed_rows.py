@@ -12,13 +12,14 @@ from struct import Struct
 
 from schemas.codec import DecodeError, codec
 from schemas.records import BlockGroups, ClaimedHead, ClaimedRow, ClaimFacts, ClaimRows, LedgerRows
+from schemas.stored_rows import row_codec
 from schemas.topics import LEDGER
 from services.domain.row_columns import Row
 from services.metadata.state.transaction import Transaction
 
 _CLAIMED_ROW = codec(ClaimedRow)
 _CLAIMED_HEAD = codec(ClaimedHead)
-_FACTS = codec(ClaimFacts)
+_FACTS = row_codec(ClaimFacts)
 _NUMBERS = Struct(">7q")
 _NO_NUMBERS = bytes(_NUMBERS.size)
 
@@ -54,7 +55,9 @@ class ClaimFronts:
             first_judge_version=command.first_judge_version,
             second_judge_version=command.chain_version,
         )
-        front = _CLAIMED_ROW.encode_before_last({"facts": _FACTS.encode(facts), "numbers": _NO_NUMBERS})
+        front = _CLAIMED_ROW.encode_before_last(
+            {"facts": _FACTS.oldest_form(_FACTS.encode(facts)), "numbers": _NO_NUMBERS}
+        )
         return front.removesuffix(_NO_NUMBERS)
 
 

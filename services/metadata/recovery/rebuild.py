@@ -217,7 +217,7 @@ def _txn_of_last(log: Log, topic: Topic, shard: int) -> int:
     source = log.open_source([topic.name], shard, {topic.name: end - 1})
     try:
         for record in source.poll(1, 10 * POLL_SECONDS):
-            decoded = codec(BY_NAME[topic.name].record).decode_message(record.value, record.fingerprint)
+            decoded = codec(BY_NAME[topic.name].record).decode_message(record.value)
             return int(decoded.txn)
     except DecodeError:
         return 0

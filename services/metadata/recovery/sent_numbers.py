@@ -142,6 +142,6 @@ def sent_numbers(
 
 def _numbers_in(record: LogRecord) -> Highest:
     try:
-        return numbers_of(codec(BY_NAME[record.topic].record).decode_message(record.value, record.fingerprint))
+        return numbers_of(codec(BY_NAME[record.topic].record).decode_message(record.value))
     except DecodeError:
         return Highest()

@@ -1,4 +1,4 @@
-"""Creates the topics of the plane on any broker."""
+"""Create the topics of a plane on a broker."""
 
 from __future__ import annotations
 
@@ -10,11 +10,33 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from schemas.credentials import KafkaCredentials
+from schemas.topics import CHANGELOGS, DEAD_LETTERS, SCHEMAS, TOPICS
+from services.log.port import MAX_CHANGE_MESSAGE_BYTES, MAX_LETTER_MESSAGE_BYTES, MAX_MESSAGE_BYTES
 from services.plane.broker.embedded import quiet_admin
 from services.plane.machine.errors import StackError
 
 ANSWER_SECONDS = 30.0
 POLL_SECONDS = 1.0
+TOPIC_SETTINGS = {
+    "retention.ms": "-1",
+    "retention.bytes": "-1",
+    "message.timestamp.type": "LogAppendTime",
+    "max.message.bytes": str(MAX_MESSAGE_BYTES),
+}
+PLANE_TOPICS = {topic.name: TOPIC_SETTINGS for topic in TOPICS} | {
+    DEAD_LETTERS.name: {**TOPIC_SETTINGS, "max.message.bytes": str(MAX_LETTER_MESSAGE_BYTES)},
+    **{
+        topic.name: {**TOPIC_SETTINGS, "max.message.bytes": str(MAX_CHANGE_MESSAGE_BYTES)}
+        for topic in CHANGELOGS.values()
+    },
+}
+SCHEMAS_SETTINGS = {"cleanup.policy": "compact"}
+
+
+def create_plane_topics(bootstrap_servers: str, shards: int, credentials: KafkaCredentials | None = None) -> None:
+    """Create the topics of a plane that are missing; raise as ``create_topics`` does."""
+    create_topics(bootstrap_servers, PLANE_TOPICS, shards, credentials)
+    create_topics(bootstrap_servers, {SCHEMAS: SCHEMAS_SETTINGS}, 1, credentials)
 
 
 def create_topics(
@@ -23,10 +45,12 @@ def create_topics(
     partitions: int,
     credentials: KafkaCredentials | None = None,
 ) -> frozenset[str]:
-    """Make sure that each topic is there with so many partitions, and return the names of those that were new.
+    """Create the missing topics with this number of partitions, and return the names of the created ones.
 
-    A topic with fewer is given more, since more shards are more partitions; one that has more is refused, since
-    the shards beyond would belong to nobody. An existing topic's settings are left as they are.
+    An existing topic with fewer partitions gets more. The settings of existing topics are not changed.
+
+    Raises:
+        StackError: the broker refuses, or a topic has more partitions, whose shards no process would serve.
     """
     try:
         with quiet_admin(bootstrap_servers, credentials) as admin:
@@ -73,7 +97,7 @@ def _add_partitions(admin: AdminClient, existing: set[str], partitions: int) -> 
 
 
 def _await_leaders(admin: AdminClient, names: set[str], partitions: int) -> None:
-    """Wait until the broker itself knows every partition: it learns them from its controller a little later."""
+    """Wait until every partition has a leader: the broker receives new partitions from its controller with a delay."""
     deadline = time.monotonic() + ANSWER_SECONDS
     while time.monotonic() < deadline:
         known = admin.list_topics(timeout=POLL_SECONDS).topics

@@ -1,4 +1,4 @@
-"""A client of the plane in memory: commands go straight into its log, reads straight to its tables."""
+"""A client of the plane in memory: it appends commands to the plane's log and reads the services' tables directly."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from schemas.answers import (
     SnapshotConsumer,
     SnapshotTag,
 )
-from schemas.codec import FINGERPRINT_HEADER, codec
+from schemas.codec import codec
 from schemas.records import (
     BlockRun,
     BucketRow,
@@ -70,33 +70,32 @@ class InMemoryClient:
         self.shards = plane.shards
         self._client_id = client_id
         self._answers: defaultdict[tuple[str, int], Answers[Any]] = defaultdict(Answers)
-        """By the topic of the replies, and shard."""
+        """Answers by topic of the replies and shard."""
         self._read_to: dict[tuple[str, int], int] = {}
         self._diffs = DiffJobsOfShards(MetadataSettings(diff_threads=0), clock=plane.clock)
 
     def submit(self, shard: int, command: NamespaceCommand) -> int:
-        """Append a command to the log."""
+        """Append a command to the log. Return its number."""
         number = self._answers[METADATA_REPLIES.name, shard].sent()
         sender = SENDERS.get(type(command), "")
         self._append(METADATA_COMMANDS, shard, MetadataCommand(shard, self._client_id, number, command, sender))
         return number
 
     def answer(self, shard: int, number: int) -> MetadataReply:
-        """Run the plane until the answer is there."""
+        """Run the plane until the command is answered, and return the answer."""
         reply: MetadataReply = self._wait(METADATA_REPLIES, shard, number)
         return reply
 
     def request(self, shard: int, request: SnapshotRequest) -> SnapshotReply:
-        """Append a request to the log and run the plane until the answer is there."""
+        """Append a request to the log, run the plane until it is answered, and return the answer."""
         number = self._answers[SNAPSHOTS_REPLIES.name, shard].sent()
         self._append(SNAPSHOTS_COMMANDS, shard, SnapshotCommand(shard, self._client_id, number, request))
         reply: SnapshotReply = self._wait(SNAPSHOTS_REPLIES, shard, number)
         return reply
 
     def _append(self, topic: Topic, shard: int, record: Any) -> None:
-        encoder = codec(topic.record)
         value = signed_command(topic, record, self._signer, self.plane.clock.now_ms())
-        self.plane.log.append(topic.name, self._served(shard), value, encoder.fingerprint)
+        self.plane.log.append(topic.name, self._served(shard), value)
 
     def _wait(self, topic: Topic, shard: int, number: int) -> Any:
         answers = self._answers[topic.name, shard]
@@ -110,10 +109,10 @@ class InMemoryClient:
         return answers.pop_answer(number)
 
     def _read(self, topic: Topic, shard: int) -> None:
-        """Sort what has come for this client into its answers."""
+        """Store the new replies to this client as answers."""
         records, answers = self.plane.log.records(topic.name, shard), self._answers[topic.name, shard]
         for record in records[self._read_to.get((topic.name, shard), 0) :]:
-            reply = codec(topic.record).decode_message(record.value, record.fingerprint)
+            reply = codec(topic.record).decode_message(record.value)
             if reply.client_id == self._client_id:
                 answers.answered(reply.number, reply)
         self._read_to[topic.name, shard] = len(records)
@@ -123,44 +122,41 @@ class InMemoryClient:
     ) -> None:
         """Append a message to a partition of any topic."""
         named = [(header.name, header.value) for header in headers]
-        self.plane.log.append(topic, self._served(partition), value, dict(named).get(FINGERPRINT_HEADER), key, named)
+        self.plane.log.append(topic, self._served(partition), value, key, named)
 
     def _served(self, shard: int) -> int:
-        """A shard of this plane; what a service of a real one answers about another."""
+        """Return the shard. Raise PlaneError if the plane does not have it, as a real service does."""
         if shard not in range(self.shards):
             raise PlaneError("WRONG_SHARD", f"shard {shard} is not one of the {self.shards} of this plane")
         return shard
 
     def metadata(self, shard: int) -> InMemoryMetadataReads:
-        """Reads of one shard's metadata."""
+        """Return the reads of one shard's metadata."""
         return InMemoryMetadataReads(self.plane, self._served(shard), self._diffs)
 
     def space(self, shard: int) -> InMemorySpaceReads:
-        """Reads about space."""
+        """Return the reads of one shard's space."""
         return InMemorySpaceReads(self.plane, self._served(shard))
 
     def snapshots(self, shard: int) -> InMemorySnapshotReads:
-        """Reads of one shard's snapshots."""
+        """Return the reads of one shard's snapshots."""
         return InMemorySnapshotReads(self.plane, self._served(shard))
 
     def scm(self, shard: int) -> InMemoryScmReads:
-        """Reads of one shard's storage container manager."""
+        """Return the reads of one shard's storage container manager."""
         return InMemoryScmReads(self.plane, self._served(shard))
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: the client has no connections."""
 
 
 def _rows(limit: int | None) -> int:
-    """How many rows a page has: without a limit, all."""
+    """Return the page size for a limit; None means all rows."""
     return sys.maxsize if limit is None else limit
 
 
 def _refuse(error: CommandError) -> PlaneError:
     return PlaneError(str(error.code), str(error), getattr(error, "next_snapshot", ""))
-
-
-"""More lines than there can be: here nothing is paged."""
 
 
 class InMemoryMetadataReads:
@@ -181,15 +177,15 @@ class InMemoryMetadataReads:
             raise _refuse(metadata_queries.missing_snapshot(TablesReader(self._store), snapshot_id)) from None
 
     def volumes(self, *, start_after: str = "", limit: int | None = None) -> list[VolumeRow]:
-        """Volumes by name."""
+        """Return the volumes by name."""
         return metadata_queries.list_volumes(self._tables(), start_after, _rows(limit))
 
     def buckets(self, volume: str, *, start_after: str = "", limit: int | None = None) -> list[BucketRow]:
-        """Buckets of a volume by name."""
+        """Return the buckets of a volume by name."""
         return metadata_queries.list_buckets(self._tables(), volume, start_after, _rows(limit))
 
     def bucket(self, volume: str, bucket: str) -> BucketRow:
-        """One bucket."""
+        """Return one bucket."""
         try:
             return metadata_queries.get_bucket(self._tables(), volume, bucket)
         except CommandError as error:
@@ -205,7 +201,7 @@ class InMemoryMetadataReads:
         start_after: str = "",
         limit: int | None = None,
     ) -> list[ListedEntry]:
-        """Keys and directories behind a path."""
+        """Return the keys and directories behind a path, in walk order."""
         tables = self._tables(snapshot_id)
         try:
             row = metadata_queries.get_bucket(tables, volume, bucket)
@@ -216,7 +212,7 @@ class InMemoryMetadataReads:
     def deleted(
         self, volume: str, bucket: str, *, start_after: str = "", limit: int | None = None
     ) -> list[ListedDeletion]:
-        """What was deleted and is not claimed, oldest death first."""
+        """Return the deletions that are not claimed yet, oldest death first."""
         tables = self._tables()
         try:
             row = metadata_queries.get_bucket(tables, volume, bucket)
@@ -225,7 +221,7 @@ class InMemoryMetadataReads:
         return list_deleted(tables, row, start_after, _rows(limit), self._undo_window_ms)
 
     def stat(self, volume: str, bucket: str, path: str, *, snapshot_id: str = "") -> KeyRow | DirectoryRow:
-        """One key or directory."""
+        """Return one key or directory."""
         tables = self._tables(snapshot_id)
         try:
             return metadata_queries.stat(tables, metadata_queries.get_bucket(tables, volume, bucket), path)
@@ -233,11 +229,11 @@ class InMemoryMetadataReads:
             raise _refuse(error) from error
 
     def space(self, volume: str, bucket: str, *, start_after: str = "", limit: int = 1_000) -> BucketSpace:
-        """Where the bytes of a bucket are, with a page of its cells."""
+        """Return the space of a bucket with a page of its cells."""
         return metadata_queries.bucket_space(self._tables(), self.bucket(volume, bucket), start_after, limit)
 
     def collection(self, volume: str = "", bucket: str = "") -> list[CollectionStatus]:
-        """What the collector does: for all of the shard, then for one bucket or for all that are held back."""
+        """Return the collection state of the shard, then that of one bucket or of all suspended buckets."""
         try:
             return collection_status(self._tables(), volume, bucket, limit=sys.maxsize, shard=self._shard)
         except CommandError as error:
@@ -246,26 +242,26 @@ class InMemoryMetadataReads:
     def ask_for_diff(
         self, volume: str, bucket: str, *, from_snapshot_id: str = "", to_snapshot_id: str = ""
     ) -> DiffJob:
-        """Find the differences of two states of a bucket: it is done at once."""
+        """Compute a diff of two states of a bucket; the returned job has ended."""
         try:
             return self._diffs().ask(volume, bucket, from_snapshot_id, to_snapshot_id)
         except CommandError as error:
             raise _refuse(error) from error
 
     def diff_job(self, job_id: str, *, wait_seconds: int = 0) -> DiffJob:
-        """How a diff has ended."""
+        """Return the result of a diff."""
         return self._asked(lambda: self._diffs().job(job_id, wait_seconds))
 
     def diff_jobs(self, volume: str, bucket: str) -> list[DiffJob]:
-        """The diffs of a bucket, oldest first."""
+        """Return the stored diffs of a bucket, oldest first."""
         return self._diffs().jobs(volume, bucket)
 
     def cancel_diff(self, job_id: str) -> DiffJob:
-        """Refused: a diff is done when somebody could cancel it."""
+        """Raise PlaneError: every diff has ended before a client can cancel it."""
         return self._asked(lambda: self._diffs().cancel(job_id))
 
     def diff_entries(self, job_id: str, *, start_after: int = 0, limit: int) -> list[DiffEntry]:
-        """Some entries of a diff."""
+        """Return a page of a diff."""
         return self._asked(lambda: self._diffs().entries(job_id, start_after, limit))
 
     def _diffs(self) -> DiffJobs:
@@ -286,18 +282,18 @@ class InMemorySnapshotReads:
         self._clock = plane.clock
 
     def snapshots(self, volume: str, bucket: str, *, with_deleted: bool = False) -> list[SnapshotInfo]:
-        """Snapshots of a bucket in the order of its chain."""
+        """Return the snapshots of a bucket in chain order."""
         return snapshot_queries.list_snapshots(self._tables, volume, bucket, with_deleted=with_deleted)
 
     def snapshot(self, volume: str, bucket: str, name: str) -> SnapshotInfo:
-        """One snapshot."""
+        """Return one snapshot."""
         try:
             return snapshot_queries.snapshot_info(self._tables, volume, bucket, name)
         except CommandError as error:
             raise _refuse(error) from error
 
     def retention(self, volume: str, bucket: str) -> RetentionRow:
-        """The policy of a bucket and where its runs are."""
+        """Return the retention policy of a bucket and the state of its runs."""
         try:
             return retention_queries.retention_of(self._tables, volume, bucket)
         except CommandError as error:
@@ -306,7 +302,7 @@ class InMemorySnapshotReads:
     def retention_preview(
         self, volume: str, bucket: str, *, policy: RetentionPolicy | None = None, now_ms: int | None = None
     ) -> RetentionPreview:
-        """What a run would do, by the bucket's policy or another one, now or at another moment."""
+        """Return the effect of a retention run by the bucket's policy or another one, now or at another time."""
         moment_ms = self._clock.now_ms() if now_ms is None else now_ms
         try:
             return retention_queries.preview(self._tables, volume, bucket, moment_ms, policy)
@@ -314,11 +310,11 @@ class InMemorySnapshotReads:
             raise _refuse(error) from error
 
     def tags(self, volume: str, bucket: str) -> list[SnapshotTag]:
-        """Tags of a bucket, by name."""
+        """Return the tags of a bucket, by name."""
         return retention_queries.list_tags(self._tables, volume, bucket)
 
     def consumers(self, volume: str, bucket: str) -> list[SnapshotConsumer]:
-        """Consumers of a bucket, by name."""
+        """Return the consumers of a bucket, by name."""
         return retention_queries.list_consumers(self._tables, volume, bucket)
 
     def dead_letters(
@@ -332,18 +328,18 @@ class InMemorySnapshotReads:
         start_after: int | None = None,
         limit: int | None = None,
     ) -> list[DeadLetterRow]:
-        """A page of the shard's dead letters, newest first."""
+        """Return a page of the shard's dead letters, newest first."""
         wanted = Wanted(service, topic, error, since_ms, with_resolved)
         return dead_letter_queries.list_letters(self._tables, wanted, start_after, _rows(limit))
 
     def dead_letter_counts(
         self, *, service: str = "", topic: str = "", error: str = "", since_ms: int = 0, with_resolved: bool = False
     ) -> list[DeadLetterCount]:
-        """How many dead letters there are of each kind."""
+        """Return the number of dead letters of each kind."""
         return dead_letter_queries.count_letters(self._tables, Wanted(service, topic, error, since_ms, with_resolved))
 
     def dead_letter(self, number: int) -> DeadLetterBytes:
-        """One dead letter with its message."""
+        """Return one dead letter with its message."""
         try:
             return dead_letter_queries.letter_bytes(self._tables, number)
         except CommandError as error:
@@ -357,9 +353,9 @@ class InMemoryScmReads:
         self._tables = TablesReader(plane.processes["mock_scm", shard].store)
 
     def exist(self, runs: Sequence[BlockRun]) -> list[bool]:
-        """For each run of blocks whether it is in the store."""
+        """Return for each run of blocks whether it is in the store."""
         return scm_queries.exist(self._tables, runs)
 
     def totals(self) -> ScmTotals:
-        """Sums over the inventory."""
+        """Return the totals of the inventory."""
         return scm_queries.totals(self._tables)

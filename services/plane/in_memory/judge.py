@@ -1,7 +1,7 @@
-"""The Spark job's work as a plain service over the pure rule: for the plane in one process and the simulator.
+"""The Spark job's work as an ordinary service over the pure rule, for the plane in one process and the simulator.
 
-An entry may know of more of the chain than this judge does. Then it waits, and everything behind it waits too, so
-that a barrier never overtakes what was sent before it.
+An entry with a newer chain version than this judge's chain waits. All entries behind it wait, too, so that a barrier
+never overtakes the entries sent before it.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from services.storage.tables import TableDefinition, TablesReader
 
 WAITING_ENTRIES = TableDefinition("waitingEntryTable", DeletedEntries)
 _Logged = tuple[int, DeletedEntries]
-"""A message and its offset."""
+"""The offset of a message, and the message."""
 
 
 def _key(number: int) -> bytes:
-    """Versions and offsets, in their order."""
+    """Return an offset as a key that sorts in numeric order."""
     return number.to_bytes(8, "big")
 
 
@@ -59,30 +59,30 @@ class PureJudge:
 
     @property
     def chain_version(self) -> int:
-        """The chain version up to which this judge knows the chain."""
+        """The newest chain version that this judge has read."""
         return self._chain.view.version
 
     def restore(self, tables: TablesReader) -> None:
-        """Follow the stored markers again, and load the waiting entries."""
+        """Load the chain from the stored markers, and the waiting entries."""
         self._chain.restore(tables)
         rows = tables.table(WAITING_ENTRIES).scan()
         self._waiting = deque((int.from_bytes(key, "big"), message) for key, message in rows)
         self._ready = []
 
-    def stands_alone(self, message: Message) -> bool:  # noqa: ARG002 none does
-        """No message has to be alone in its batch."""
+    def stands_alone(self, message: Message) -> bool:  # noqa: ARG002 the same for every message
+        """Return False: no message needs a batch of its own."""
         return False
 
     def apply(self, message: Message, work: Work) -> None:
-        """Take in a marker or an entry; judging is done for the whole batch, at its end.
+        """Apply a marker or accept an entry. Entries are judged together at the end of the batch.
 
         Raises:
-            ChainBrokenError: a marker is missing or contradicts those before it.
+            ChainBrokenError: a marker is missing or contradicts earlier markers.
         """
         if message.topic is SNAPSHOT_CHAIN:
             self._chain.follow(message.record, work)
             return
-        deleted_entries(message.record)  # or nothing of it is judged
+        deleted_entries(message.record)  # raises for an invalid message before any of its entries is judged
         logged = (message.offset, message.record)
         if self._waiting or message.record.chain_version > self._chain.view.version:
             work.table(WAITING_ENTRIES).put(_key(message.offset), message.record)
@@ -94,7 +94,7 @@ class PureJudge:
         """Do nothing: this judge has no timed work."""
 
     def end_batch(self, work: Work) -> None:
-        """Judge what may be judged now, and send the barriers behind it."""
+        """Judge the entries that the chain now covers, then send their barriers."""
         while self._waiting and self._waiting[0][1].chain_version <= self._chain.view.version:
             logged = self._waiting.popleft()
             work.table(WAITING_ENTRIES).delete(_key(logged[0]))
@@ -126,8 +126,7 @@ def _send_barrier(barrier: Barrier, chain_version: int, work: Work) -> None:
 
 
 def _dead_letter(refused: RefusedEntry, shard: int) -> DeadLetter:
-    entries = codec(DeletedEntries)
-    value = entries.encode(entries_by_columns([refused.logged.entry]))
+    value = codec(DeletedEntries).encode_message(entries_by_columns([refused.logged.entry]))
     return DeadLetter(
         service=PureJudge.name,
         topic=DELETED_ENTRIES.name,
@@ -135,7 +134,6 @@ def _dead_letter(refused: RefusedEntry, shard: int) -> DeadLetter:
         offset=refused.logged.offset,
         error=refused.error,
         message=refused.message,
-        fingerprint=entries.fingerprint,
         value=value,
         size_bytes=len(value),
         key=b"",

@@ -1,10 +1,10 @@
 """The real plane as processes: broker, topics, five services and the Spark job, started, watched and stopped together.
 
-    <home>/plane.json    which processes, where they answer      <home>/logs/<name>.log   what each of them says
-    <home>/plane.lock    held by whoever runs the plane          <home>/broker            the broker and its records
+    <home>/plane.json    the processes and their addresses       <home>/logs/<name>.log   the output of each process
+    <home>/plane.lock    locked while the plane runs             <home>/broker            the broker and its records
     <home>/data/<name>   databases and checkpoints by shard, Spark's state
 
-Everything is on loopback. Started again on the same home it goes on where it was.
+All processes listen on loopback. A plane that is started again on the same home resumes its work.
 """
 
 from __future__ import annotations
@@ -18,13 +18,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, NoReturn, Self
 
-from schemas.topics import CHANGELOGS, DEAD_LETTERS, TOPICS
 from services.client.kafka_plane import ANSWER_SECONDS, KafkaPlane, PlaneAddress
-from services.log.port import MAX_CHANGE_MESSAGE_BYTES, MAX_LETTER_MESSAGE_BYTES, MAX_MESSAGE_BYTES
 from services.plane.broker.cluster import BrokerCluster
 from services.plane.broker.embedded import EmbeddedBroker, quiet_admin
 from services.plane.broker.security import administrator_of
-from services.plane.broker.topics import create_topics
+from services.plane.broker.topics import create_plane_topics
 from services.plane.machine.errors import StackError
 from services.plane.machine.home import home_directory
 from services.plane.machine.java import JavaRuntime, find_java
@@ -53,25 +51,12 @@ from services.plane.stack.settings import (
 )
 
 WATCH_SECONDS = 0.5
-TOPIC_SETTINGS = {
-    "retention.ms": "-1",
-    "retention.bytes": "-1",
-    "message.timestamp.type": "LogAppendTime",
-    "max.message.bytes": str(MAX_MESSAGE_BYTES),
-}
-PLANE_TOPICS = {topic.name: TOPIC_SETTINGS for topic in TOPICS} | {
-    DEAD_LETTERS.name: {**TOPIC_SETTINGS, "max.message.bytes": str(MAX_LETTER_MESSAGE_BYTES)},
-    **{
-        topic.name: {**TOPIC_SETTINGS, "max.message.bytes": str(MAX_CHANGE_MESSAGE_BYTES)}
-        for topic in CHANGELOGS.values()
-    },
-}
 
 
 class Stack:
-    """One plane over one home directory. ``base_port`` 0 takes free ports, else the ports from there on.
+    """One plane on one home directory. ``base_port`` 0 takes free ports, else the ports from ``base_port`` upwards.
 
-    More ``brokers`` than one make a cluster, which lasts as long as this object: for tests that take one away.
+    More than one broker make a cluster that exists as long as this object, for tests that stop one of them.
     """
 
     def __init__(
@@ -85,7 +70,7 @@ class Stack:
         settings: Mapping[str, str] | None = None,
         is_secured: bool = False,
     ) -> None:
-        """``is_secured`` makes the broker ask who comes, and HTTP for a token; once on, a home stays so."""
+        """``is_secured`` requires authentication at the broker and a token over HTTP. A secured home stays secured."""
         self.home = home.absolute()
         self._security = plane_security(self.home, is_wanted=is_secured)
         self.shards = shards
@@ -109,7 +94,7 @@ class Stack:
         self.stop(error)
 
     def start(self) -> Self:
-        """Start everything, and return when all of it is ready; raises StackError with what to do."""
+        """Start all processes, and return when all are ready. Raise StackError if one does not start."""
         self._lock = acquire_plane_lock(self.home)
         self._children = {}
         self._reason = ""
@@ -123,7 +108,7 @@ class Stack:
         return self
 
     def stop(self, error: BaseException | None = None) -> None:
-        """Stop Spark, the services and the broker, in this order; nothing to do when it is stopped."""
+        """Stop Spark, the services and the broker, in this order. Do nothing if the plane is stopped."""
         if self._lock is None:
             return
         with contextlib.suppress(StackError):  # a full disk must not keep the processes from being stopped
@@ -146,14 +131,14 @@ class Stack:
         self._lock = None
 
     def require_running(self) -> None:
-        """Raise StackError, with the last lines of its log, when a process has ended that nobody stopped."""
+        """Raise StackError, with the last lines of the log, if a process has ended unexpectedly."""
         for child in self._children.values():
             child.require_running()
         if self._broker is not None and not self._broker.is_running:
             raise self._broker.why_it_ended()
 
     def watch(self) -> NoReturn:
-        """Never return; raise StackError when a process ends, and the exception that a signal raises."""
+        """Watch the processes. Raise StackError if one ends; signals end the loop by their own exception."""
         pause = threading.Event()
         while True:
             self.require_running()
@@ -162,7 +147,7 @@ class Stack:
     @property
     def address(self) -> PlaneAddress:
         """The addresses where clients reach the plane."""
-        assert self._broker is not None  # noqa: S101  it is started
+        assert self._broker is not None  # noqa: S101  _start_broker has set it
         return PlaneAddress(
             bootstrap_servers=self._broker.bootstrap_servers,
             shards=self.shards,
@@ -173,21 +158,21 @@ class Stack:
         )
 
     def url(self, name: str) -> str:
-        """Where a service, or ``streaming``, serves HTTP."""
+        """Return the base URL of a service, or of ``streaming``."""
         return self._urls[name]
 
     def child(self, name: str) -> ChildProcess:
-        """One of the processes: for tests that kill it and start it again."""
+        """Return one of the processes, for tests that kill it and start it again."""
         return self._children[name]
 
     @property
     def broker(self) -> EmbeddedBroker | BrokerCluster:
-        """The broker, or all of them: for tests that kill it and start it again."""
-        assert self._broker is not None  # noqa: S101  it is started
+        """The broker, or the cluster, for tests that kill it and start it again."""
+        assert self._broker is not None  # noqa: S101  _start_broker has set it
         return self._broker
 
     def client(self, *, answer_seconds: float = ANSWER_SECONDS) -> KafkaPlane:
-        """A new client, which notices at once when a process of this plane ends."""
+        """Return a new client, whose waits end with an error as soon as a process of this plane ends."""
         return KafkaPlane(self.address, answer_seconds=answer_seconds, check=self.require_running)
 
     def _start_broker(self) -> None:
@@ -207,7 +192,7 @@ class Stack:
         self._broker.start()
         self._write(PlaneState.STARTING)
         address, administrator = self._broker.bootstrap_servers, administrator_of(self._security)
-        create_topics(address, PLANE_TOPICS, self.shards, administrator)
+        create_plane_topics(address, self.shards, administrator)
         if self._security is not None:
             with quiet_admin(address, administrator) as admin:
                 self._security.admit(admin)
@@ -215,9 +200,9 @@ class Stack:
     def _one_broker(self, port: int, java: JavaRuntime) -> EmbeddedBroker:
         return EmbeddedBroker(self.home / "broker", port=port, java=java, security=self._security)
 
-    def _servers_of(self, name: str) -> str:  # noqa: ARG002 the same for all, but where a test stands in their way
-        """Where a process finds the broker."""
-        assert self._broker is not None  # noqa: S101  it was started before
+    def _servers_of(self, name: str) -> str:  # noqa: ARG002 tests give some processes another address
+        """Return the address of the broker for a process."""
+        assert self._broker is not None  # noqa: S101  _start_broker has set it
         return self._broker.bootstrap_servers
 
     def _choose_ports(self) -> dict[str, int]:
@@ -230,7 +215,7 @@ class Stack:
         return dict(zip(names, free_ports(len(names)), strict=True))
 
     def _start_children(self) -> None:
-        """Start all, then wait for all: Spark takes longest, so it goes first."""
+        """Start all processes, then wait until all are ready. Spark is started first, because it takes longest."""
         for name in (STREAMING, *SERVICES):
             self._children[name] = self._child(name)
             self._children[name].start()
@@ -242,7 +227,7 @@ class Stack:
                 enrol(client, self._security)
 
     def _child(self, name: str) -> ChildProcess:
-        assert self._java is not None  # noqa: S101  the broker runs on it
+        assert self._java is not None  # noqa: S101  _start_broker has set it
         plane = PlaneSettings(self.home, self._servers_of(name), self.shards, self._java, self._security)
         port = int(self._urls[name].rpartition(":")[2])
         return ChildProcess(

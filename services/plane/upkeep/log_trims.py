@@ -1,4 +1,4 @@
-"""Reads from a running plane what ``trimming`` needs to know, and has the whole chain written ahead of a trim."""
+"""Plan the trims of a running plane, and let metadata write records of the whole chain before a trim."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from services.plane.upkeep.trimming import Trim, newest_start, plan_trims
 
 
 def planned_trims(plane: PlaneFile, log: KafkaLog, backups: list[Backup]) -> list[Trim]:
-    """Return what may be trimmed of a running plane's log. Raise StackError if a backup is of another log."""
+    """Return the possible trims of a running plane's log. Raise StackError if a backup is of another log."""
     topic_ids = log.topic_ids([topic.name for topic in TOPICS])
     for backup in backups:
         for copy in backup.copies:
@@ -38,9 +38,9 @@ def newest_full_chain(log: KafkaLog, shard: int, until: int) -> int | None:
     """Return the offset where the newest whole chain before ``until`` begins; reads all records before ``until``."""
     topic, decode = SNAPSHOT_CHAIN.name, codec(SnapshotChainRecord).decode_message
     records = records_between(log, topic, shard, log.first_offset(topic, shard), until)
-    return newest_start((record.offset, decode(record.value, record.fingerprint)) for record in records)
+    return newest_start((record.offset, decode(record.value)) for record in records)
 
 
 def publish_full_chain(plane: PlaneFile) -> None:
-    """Have metadata write a record of the whole chain of every shard."""
+    """Send a command to metadata to write a record of the whole chain of every shard."""
     send_to_metadata(plane, PublishFullChain("the log is to be trimmed"), range(plane.shards), "deepclean.trim")

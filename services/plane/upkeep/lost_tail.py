@@ -1,4 +1,4 @@
-"""Finds records that a broker has lost after services read them, and lets a stopped plane resume without them.
+"""Find records that a broker lost after services had read them, and let a stopped plane resume without them.
 
 The databases keep the effects of the lost records. When commands of metadata are lost, a command is appended to the end
 of metadata's log. The command makes metadata skip every txn and chain version that another process may have seen;
@@ -62,20 +62,20 @@ FAR_AHEAD = 1 << 40
 
 @dataclass(frozen=True, slots=True)
 class LostTail:
-    """A service has read a topic further than it reaches now, or has read there what it does not hold any more."""
+    """A service has read records of a topic that the topic no longer holds, at its end or before newer records."""
 
     service: str
     topic: str
     shard: int
     read_to: int
-    """Of a changelog, how far the service has written it."""
+    """Offset up to which the service has read the topic; for a changelog, up to which the service has written it."""
     end: int
-    """Where the service goes on: at the end, or where the topic has begun to grow again."""
+    """Offset at which the service resumes: the end of the topic, or the first record appended after the loss."""
 
 
 @dataclass(frozen=True, slots=True)
 class LostNumbers:
-    """Others know of txns or chain versions that metadata does not come to with all that the log holds."""
+    """Txns or chain versions that other processes know, but that metadata does not reach by applying its whole log."""
 
     known: Highest
     sent: Highest
@@ -83,19 +83,22 @@ class LostNumbers:
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """All that a shard has lost, as far as anybody can tell."""
+    """All detectable losses of a shard."""
 
     tails: tuple[LostTail, ...]
     numbers: LostNumbers | None = None
     is_chain_whole: bool = True
-    """Whether a reader that begins with gc.snapshot-chain comes to where metadata is."""
+    """Whether a reader of gc.snapshot-chain from its beginning reaches metadata's chain version."""
 
     def __bool__(self) -> bool:
         return bool(self.tails) or self.needs_skip
 
     @property
     def needs_skip(self) -> bool:
-        """Whether metadata has to go on in another epoch, with the whole chain told anew; else positions suffice."""
+        """Whether metadata must continue in a new epoch and publish the whole chain again.
+
+        Otherwise it is enough to set the services' positions.
+        """
         has_lost_commands = any(one.service == METADATA for one in self.tails)
         return has_lost_commands or self.numbers is not None or not self.is_chain_whole
 
@@ -152,22 +155,22 @@ def _is_chain_whole(log: Log, store: Store, shard: int) -> bool:
     """Return whether the markers in the topic and in the outbox lead to metadata's chain version."""
     view = ChainView()
     try:
-        for value, fingerprint in _markers(log, store, shard):
+        for value in _markers(log, store, shard):
             with contextlib.suppress(DecodeError):  # an undecodable record stops readers in any case
-                view.follow(codec(SnapshotChainRecord).decode_message(value, fingerprint))
+                view.follow(codec(SnapshotChainRecord).decode_message(value))
     except ChainViewError:
         return False
     return view.version >= highest_of(_stored_state(store)).chain_version
 
 
-def _markers(log: Log, store: Store, shard: int) -> Iterator[tuple[bytes, bytes | None]]:
+def _markers(log: Log, store: Store, shard: int) -> Iterator[bytes]:
     topic = SNAPSHOT_CHAIN.name
     for record in all_records(log, topic, shard):
-        yield record.value, record.fingerprint
+        yield record.value
     for _, row in TablesReader(store).table(OUTBOX).scan():
         for run in row.runs:
             if run.topic == topic:
-                yield from ((value, run.fingerprint) for value in run.values)
+                yield from run.values
 
 
 def _lost_tails_of(log: Log, store: Store, service: str, shard: int) -> Iterator[LostTail]:
@@ -291,7 +294,7 @@ def _begun(log: Log, shard: int, store: Store, state: ShardState) -> AcceptLostT
     end = log.end_offset(METADATA_COMMANDS.name, shard)
     for record in records_between(log, METADATA_COMMANDS.name, shard, max(0, end - 1), end):
         try:
-            body = codec(MetadataCommand).decode_message(record.value, record.fingerprint).body
+            body = codec(MetadataCommand).decode_message(record.value).body
         except DecodeError:
             continue
         if not isinstance(body, AcceptLostTail) or _why_refused(record, store):
@@ -319,14 +322,13 @@ def _record_of(command: AcceptLostTail, shard: int, signer: Signer | None) -> Lo
     """Return the record that appending the command now would produce."""
     now_ms = SystemClock().now_ms()
     value = person_command(MetadataCommand(shard, "", 0, command, wants_reply=False), signer, now_ms)
-    fingerprint = codec(MetadataCommand).fingerprint
-    return LogRecord(METADATA_COMMANDS.name, shard, command.offset, now_ms, value, fingerprint)
+    return LogRecord(METADATA_COMMANDS.name, shard, command.offset, now_ms, value)
 
 
 def _append(log: Log, record: LogRecord) -> None:
     sink = log.open_sink()
     try:
-        sink.send(record.topic, record.partition, record.value, record.fingerprint or b"")
+        sink.send(record.topic, record.partition, record.value)
         sink.flush()
     finally:
         sink.close()
@@ -340,13 +342,13 @@ def _require_accepted(record: LogRecord, store: Store) -> None:
 
 
 def _why_refused(record: LogRecord, store: Store) -> str:
-    """Why metadata would put the command aside, as its own secrets say; empty when it would not."""
+    """Return why metadata would dead-letter the command by its own secrets; empty if it would apply it."""
     signers = Signers()
     signers.restore(row for _, row in TablesReader(store).table(SECRET_TABLE).scan())
     if not signers.is_on:
         return ""
-    command = codec(MetadataCommand).decode_message(record.value, record.fingerprint)
-    message = Message(METADATA_COMMANDS, record.offset, record.timestamp_ms, command, record.value, record.fingerprint)
+    command = codec(MetadataCommand).decode_message(record.value)
+    message = Message(METADATA_COMMANDS, record.offset, record.timestamp_ms, command, record.value)
     try:
         require_administrator(signers, message, command)
     except DeniedError as error:
@@ -360,7 +362,7 @@ def _set_position(store: Store, log: Log, topic: str, next_offset: int) -> None:
 
 
 def _judges_numbers(home: Path, shard: int) -> Highest:
-    """The highest numbers in any judge's own chain."""
+    """Return the highest numbers in any judge's own chain."""
     found = Highest()
     for service in SERVICES:
         directory = database_directory(home, service, shard)

@@ -1,4 +1,4 @@
-"""Sends an operator's command to metadata, signed where the plane asks for it."""
+"""Send an operator's command to metadata, signed if the plane requires signatures."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 
 from confluent_kafka import Producer
 
-from schemas.codec import FINGERPRINT_HEADER, codec
 from schemas.records import MetadataCommand
 from schemas.topics import METADATA_COMMANDS
 from services.log.clock import SystemClock
@@ -27,11 +26,11 @@ def send_to_metadata(plane: PlaneFile, body: Any, shards: Iterable[int], client:
     Raises:
         StackError: the broker has not acknowledged the command.
     """
-    home, fingerprint = Path(plane.home), codec(MetadataCommand).fingerprint
+    home = Path(plane.home)
     producer = Producer(producer_configuration(plane.bootstrap_servers, client, administrator(home)))
     for shard in shards:
         command = MetadataCommand(shard, "", 0, body, wants_reply=False)
         signed = person_command(command, person(home), SystemClock().now_ms())
-        producer.produce(METADATA_COMMANDS.name, signed, partition=shard, headers=[(FINGERPRINT_HEADER, fingerprint)])
+        producer.produce(METADATA_COMMANDS.name, signed, partition=shard)
     if producer.flush(FLUSH_SECONDS):
         raise StackError(f"The broker on {plane.bootstrap_servers} did not accept the command: check that it runs.")

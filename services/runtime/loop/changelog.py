@@ -118,8 +118,7 @@ class Changelog:
         return messages
 
     def _message(self, change: StateChange) -> OutgoingMessage:
-        encoder = codec(StateChange)
-        return fitting(self.topic, encoder.fingerprint, encoder.encode(change))
+        return fitting(self.topic, codec(StateChange).encode_message(change))
 
     def _row_at(self, number: int, digest: bytes) -> ChangelogRow:
         base = self._base
@@ -174,21 +173,21 @@ class Changelog:
 
         The log acknowledges the changes in the outbox first: readers would ignore them behind the beginning.
         """
-        for value, fingerprint in self._waiting(store):
-            sink.send(self.topic.name, self._shard, value, fingerprint)
+        for value in self._waiting(store):
+            sink.send(self.topic.name, self._shard, value)
         sink.flush()
         end = self._log.end_offset(self.topic.name, self._shard)
         beginning = self._message(StateChange(self._start, end, b"", BEGINNING, False, (), ()))
-        sink.send(beginning.topic, self._shard, beginning.value, beginning.fingerprint)
+        sink.send(beginning.topic, self._shard, beginning.value)
         sink.flush()
         return end
 
-    def _waiting(self, store: Store) -> Iterator[tuple[bytes, bytes]]:
-        """Yield the changes that wait in the outbox, with the fingerprints of their schemas."""
+    def _waiting(self, store: Store) -> Iterator[bytes]:
+        """Yield the messages of the changes that wait in the outbox."""
         for _, row in TablesReader(store).table(OUTBOX).scan():
             for run in row.runs:
                 if run.topic == self.topic.name:
-                    yield from ((value, run.fingerprint) for value in run.values)
+                    yield from run.values
 
     def _units(self, row: ChangelogRow | None, number: int, changes: Iterable[SentChange]) -> Iterator[Unit]:
         """Yield the units behind the base, each once and in order; ``number`` is the newest that the database has."""
@@ -259,7 +258,7 @@ class Changelog:
         if row.topic_id != self._topic_id:
             return Loss(end, row.number)
         decode = codec(StateChange).decode_message
-        waiting = ((decode(value, fingerprint), value, end) for value, fingerprint in self._waiting(store))
+        waiting = ((decode(value), value, end) for value in self._waiting(store))
         try:
             self._require_base(row)
             for unit in self._units(row, row.number, self._sent_changes(row, waiting)):

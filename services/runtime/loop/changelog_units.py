@@ -68,14 +68,14 @@ def row_changes(work: Work) -> Iterator[RowChange]:
 
 def runs_of(messages: Iterable[OutgoingMessage]) -> Iterator[OutboxRun]:
     """Yield the messages of a unit of work, one per run."""
-    for topic, fingerprint, value in messages:
-        yield OutboxRun(topic, fingerprint, (value,))
+    for topic, value, key in messages:
+        yield OutboxRun(topic, (value,), (key,) if key else ())
 
 
 def _size_bytes(one: RowChange | OutboxRun) -> int:
     if isinstance(one, RowChange):
         return _ITEM_BYTES + len(one.table) + len(one.key) + len(one.value)
-    return _ITEM_BYTES + len(one.topic) + len(one.fingerprint) + sum(map(len, one.values))
+    return _ITEM_BYTES + len(one.topic) + sum(map(len, one.values))
 
 
 def parts_of(start: str, unit: Unit, rows: Iterable[RowChange], messages: Iterable[OutboxRun]) -> Iterator[StateChange]:
@@ -100,7 +100,7 @@ def decoded(records: Iterable[LogRecord]) -> Iterator[SentChange]:
     decode = codec(StateChange).decode_message
     for record in records:
         try:
-            yield decode(record.value, record.fingerprint), record.value, record.offset
+            yield decode(record.value), record.value, record.offset
         except DecodeError as error:
             logger.warning("left out of the changelog", topic=record.topic, offset=record.offset, reason=str(error))
 

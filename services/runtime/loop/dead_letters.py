@@ -18,7 +18,6 @@ def dead_letter(service: str, record: LogRecord, error: Exception) -> DeadLetter
         offset=record.offset,
         error=type(error).__name__,
         message=f"{reason}; {carried.note}" if carried.note else reason,
-        fingerprint=record.fingerprint or b"",
         value=carried.value,
         size_bytes=len(record.value),
         key=carried.key,

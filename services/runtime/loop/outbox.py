@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby, islice
+from itertools import groupby, islice, zip_longest
 from operator import itemgetter
 
 from schemas.records import OutboxRow, OutboxRun
@@ -26,7 +26,6 @@ OUTBOX = TableDefinition("outbox", OutboxRow)
 DEFERRED_ROWS_AT_ONCE = 1
 """Deferred rows per send. Each row is acknowledged before the next is sent: after a crash at most one unit of work, the
 last one sent, is incomplete in the log."""
-_topic_and_fingerprint = itemgetter(0, 1)
 _CHANGELOGS = frozenset(topic.name for topic in CHANGELOGS.values())
 
 
@@ -86,11 +85,7 @@ class Outbox:
             table.delete(key)
         if not messages:
             return Added(None, removed)
-        runs = [
-            OutboxRun(topic, fingerprint, tuple([message.value for message in group]))
-            for (topic, fingerprint), group in groupby(messages, _topic_and_fingerprint)
-        ]
-        row = OutboxRow(tuple(runs))
+        row = OutboxRow(tuple(_run(topic, list(group)) for topic, group in groupby(messages, itemgetter(0))))
         table.put(row_key(self._next_number), row)
         return Added(row, removed)
 
@@ -126,8 +121,8 @@ class Outbox:
 
     def _send(self, row: OutboxRow) -> None:
         for run in row.runs:
-            for value in run.values:
-                self._sink.send(run.topic, self._shard, value, run.fingerprint)
+            for value, key in zip_longest(run.values, run.keys, fillvalue=b""):
+                self._sink.send(run.topic, self._shard, value, key)
                 self._probe(Point.MID_PUBLISH)
                 if run.topic == SNAPSHOT_CHAIN.name:
                     self._sink.flush()
@@ -156,6 +151,11 @@ class Outbox:
     def _send_again(self) -> None:
         self._waiting.extendleft(reversed(self._sent))
         self._sent.clear()
+
+
+def _run(topic: str, messages: list[OutgoingMessage]) -> OutboxRun:
+    keys = tuple([message.key for message in messages])
+    return OutboxRun(topic, tuple([message.value for message in messages]), keys if any(keys) else ())
 
 
 def _count(row: OutboxRow) -> int:

@@ -302,12 +302,12 @@ class Runner:
     def _decode(self, record: LogRecord) -> Message | DecodeError:
         topic, decoder = self._inputs[record.topic]
         try:
-            decoded = decoder.decode_message(record.value, record.fingerprint)
+            decoded = decoder.decode_message(record.value)
         except DecodeError as error:
             if topic is SNAPSHOT_CHAIN:
                 raise ChainBrokenError(self.shard, f"offset {record.offset} cannot be read: {error}") from error
             return error
-        return Message(topic, record.offset, record.timestamp_ms, decoded, record.value, record.fingerprint)
+        return Message(topic, record.offset, record.timestamp_ms, decoded, record.value)
 
     def _run_unit(self, inputs: Sequence[_Input]) -> int:
         """Run one unit of work; return the number of messages applied. If the unit as a whole fails, apply its messages

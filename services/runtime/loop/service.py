@@ -13,7 +13,7 @@ from services.storage.store import Store
 from services.storage.tables import RowCache, TableDefinition, TablesReader, UnitOfWork
 
 _FRAME_BYTES = 1_024
-"""Most bytes that a broker counts to a message beside its own: the head of a batch, the header of the schema."""
+"""Most bytes that a broker counts to a message beside its own: the head of a batch, the key."""
 _LARGEST_BYTES = MAX_MESSAGE_BYTES - _FRAME_BYTES
 _LARGEST_OF: dict[str, int] = {
     DEAD_LETTERS.name: MAX_LETTER_MESSAGE_BYTES - _FRAME_BYTES,
@@ -31,21 +31,20 @@ class Message(NamedTuple):
     """Log append time."""
     record: Any
     value: bytes = b""
-    """The encoded record, which a signature covers."""
-    fingerprint: bytes | None = None
-    """Fingerprint of the schema that wrote the record, from the message's header."""
+    """The message's bytes, which a signature covers."""
 
 
 class OutgoingMessage(NamedTuple):
     """One encoded output."""
 
     topic: str
-    fingerprint: bytes
     value: bytes
+    key: bytes = b""
 
 
-def fitting(topic: Topic, fingerprint: bytes, value: bytes) -> OutgoingMessage:
-    """Return an output that its topic accepts. The broker always refuses a larger one, which would block the outbox.
+def fitting(topic: Topic, value: bytes, key: bytes = b"") -> OutgoingMessage:
+    """Return an output of these bytes. The broker always refuses one that is larger than its topic accepts,
+    and that would block the outbox.
 
     Raises:
         InvalidMessageError: it is too large. The loop dead-letters the message that caused it.
@@ -56,7 +55,7 @@ def fitting(topic: Topic, fingerprint: bytes, value: bytes) -> OutgoingMessage:
             raise InvalidMessageError(
                 f"a message of {len(value)} bytes for {topic.name} would come of it; {largest} are the most"
             )
-    return OutgoingMessage(topic.name, fingerprint, value)
+    return OutgoingMessage(topic.name, value, key)
 
 
 class Work(UnitOfWork):
@@ -73,14 +72,13 @@ class Work(UnitOfWork):
         """Whether the service has applied all that the log held when it started; until then its state is old."""
         self._messages_before = 0
 
-    def send(self, topic: Topic, record: Any) -> None:
+    def send(self, topic: Topic, record: Any, key: bytes = b"") -> None:
         """Send a record to the shard's partition of a topic, once this unit of work is written."""
-        encoder = codec(topic.record)
-        self.messages.append(fitting(topic, encoder.fingerprint, encoder.encode(record)))
+        self.messages.append(fitting(topic, codec(topic.record).encode_message(record), key))
 
-    def send_encoded(self, topic: Topic, value: bytes) -> None:
-        """Send an already encoded record of the topic, as ``send`` does."""
-        self.messages.append(fitting(topic, codec(topic.record).fingerprint, value))
+    def send_encoded(self, topic: Topic, message: bytes) -> None:
+        """Send a message of the topic that was encoded before, as ``send`` does."""
+        self.messages.append(fitting(topic, message))
 
     def begin_message(self) -> None:
         """Begin the next message: ``undo_message`` undoes the changes from here on."""

@@ -129,7 +129,7 @@ _ADVICE = "name the secret file of who sends it, and see that its secret is know
 
 
 def _is_signed_by(row: SecretRow, message: Message) -> bool:
-    topic, fingerprint, value = message.topic.name, message.fingerprint, message.value
-    return is_signed_with(row.secret, topic, fingerprint, value) or (
-        row.previous_secret != b"" and is_signed_with(row.previous_secret, topic, fingerprint, value)
+    topic, value = message.topic.name, message.value
+    return is_signed_with(row.secret, topic, value) or (
+        row.previous_secret != b"" and is_signed_with(row.previous_secret, topic, value)
     )

@@ -11,9 +11,11 @@ from pathlib import Path
 import structlog
 from starlette.routing import BaseRoute
 
+from schemas.topics import TOPICS
 from services.domain.errors import InvariantError, RetryableError
 from services.log.clock import Clock
 from services.log.port import Log
+from services.log.schema_topic import SchemaTopic
 from services.runtime.copies.asked_copies import AskedCopies
 from services.runtime.copies.kept_copies import AUDITS, COPIES, DAY_SECONDS, KeptCopies
 from services.runtime.http.reads import Stores
@@ -166,6 +168,7 @@ class HostedShard:
     def _open_runner(self) -> None:
         store = self._opened_store()
         after_write = self._parts.after_write
+        SchemaTopic(self._log).publish(topic for topic in TOPICS if self.service.name in topic.producers)
         start = self._parts.start(self._log, self.shard, store)
         self._runner = Runner(
             self.service,

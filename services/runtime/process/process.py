@@ -28,7 +28,9 @@ from services.domain.errors import DeepcleanError
 from services.log.clock import Clock, SystemClock
 from services.log.kafka import KafkaLog
 from services.log.port import Log
+from services.log.schema_topic import follow_schemas
 from services.runtime.http.reads import ServedStores
+from services.runtime.http.registry import routes as registry_routes
 from services.runtime.http.server import HttpServer, ServerError, http_app
 from services.runtime.process.backups import copy_route
 from services.runtime.process.hosted_shard import HostedShard, ServiceParts
@@ -73,7 +75,7 @@ class ServiceProcess:
             registry,
             self._why_unhealthy,
             self._why_unready,
-            [*parts.routes(self._stores), copy_route(self._shards)],
+            [*parts.routes(self._stores), copy_route(self._shards), *registry_routes()],
             token=http_token(settings),
         )
         self._server = HttpServer(app, settings.http_host, settings.http_port)
@@ -157,6 +159,7 @@ def run_process(name: str, build: BuildService, arguments: Sequence[str] | None 
         ProcessCollector(registry=registry)
         parts = build(settings, registry)
         kafka = KafkaLog(settings.bootstrap_servers, f"deepclean.{name}", credentials=kafka_credentials(settings))
+        follow_schemas(kafka)
         log = signing(kafka, settings)
         process = ServiceProcess(name, parts, settings, registry, log)
     except (InvalidSettingsError, CredentialsError) as error:

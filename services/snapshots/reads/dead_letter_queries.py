@@ -1,4 +1,4 @@
-"""Reading dead letters: a page of them, newest first; how many there are; one with its bytes."""
+"""Reads of dead letters: a page of them, newest first; their counts; one with its bytes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from services.snapshots.state.tables import (
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which letters are asked for; an empty word asks for any."""
+    """A filter of letters; an empty string matches any value."""
 
     service: str = ""
     topic: str = ""
@@ -28,7 +28,7 @@ class Wanted:
     with_resolved: bool = False
 
     def has(self, row: DeadLetterRow) -> bool:
-        """Whether a letter is asked for."""
+        """Return whether a letter matches."""
         return (
             (self.with_resolved or row.state is DeadLetterState.OPEN)
             and self.service in ("", row.service)
@@ -41,7 +41,7 @@ class Wanted:
 def list_letters(
     tables: ReadableTables, wanted: Wanted, start_after: int | None = None, limit: int = 1_000
 ) -> list[DeadLetterRow]:
-    """Letters, newest first, older than the one numbered ``start_after``."""
+    """Return at most ``limit`` letters, newest first, older than the one numbered ``start_after``."""
     start = b"" if start_after is None else dead_letter_key(start_after) + b"\0"
     found = []
     for _, row in tables.table(DEAD_LETTER_TABLE).scan(start):
@@ -53,14 +53,18 @@ def list_letters(
 
 
 def count_letters(tables: ReadableTables, wanted: Wanted) -> list[DeadLetterCount]:
-    """How many letters there are of each service, topic, error and state."""
+    """Return the number of letters for each service, topic, error and state."""
     rows = tables.table(DEAD_LETTER_TABLE).scan()
     counted = Counter((row.service, row.topic, row.error, row.state) for _, row in rows if wanted.has(row))
     return [DeadLetterCount(*kind, count) for kind, count in sorted(counted.items())]
 
 
 def letter_bytes(tables: ReadableTables, number: int) -> DeadLetterBytes:
-    """One letter with its bytes, as long as it is open."""
+    """Return one letter; with its bytes only while it is open.
+
+    Raises:
+        CommandError: DEAD_LETTER_NOT_FOUND.
+    """
     key = dead_letter_key(number)
     row = tables.table(DEAD_LETTER_TABLE).get(key)
     if row is None:
@@ -71,4 +75,4 @@ def letter_bytes(tables: ReadableTables, number: int) -> DeadLetterBytes:
     if letter is None:
         return DeadLetterBytes(row, has_bytes=False)
     headers = tuple([DeadLetterHeader(header.name, header.value.hex()) for header in letter.headers])
-    return DeadLetterBytes(row, True, letter.fingerprint.hex(), letter.value.hex(), letter.key.hex(), headers)
+    return DeadLetterBytes(row, True, letter.value.hex(), letter.key.hex(), headers)

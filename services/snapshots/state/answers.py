@@ -1,7 +1,7 @@
-"""Answers to clients: each command once, a repeat gets the first answer again.
+"""Answers to clients. Each command is carried out once; a repeat gets the first answer again.
 
-A create and a request to settle are answered later than they are taken in; until then a repeat gets nothing, and
-afterwards what the first one got.
+Some commands, such as a create or a settle, are answered later than they are received. Until then a repeat gets no
+answer.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _NOT_YET = b""
 
 
 class Answers:
-    """Remembers each client's last number and answer."""
+    """The last number and the last answer of each client."""
 
     def __init__(self, remembered_client_ms: int) -> None:
         self._remembered_client_ms = remembered_client_ms
@@ -26,14 +26,17 @@ class Answers:
         self._unanswered: set[tuple[str, int]] = set()
 
     def restore(self, tables: ReadableTables, unanswered: set[tuple[str, int]]) -> None:
-        """Start from the stored clients; ``unanswered`` are commands whose answer is still to come."""
+        """Read the times of the clients from the table; ``unanswered`` are the commands that have no answer yet."""
         times = [row.log_time_ms for _, row in tables.table(CLIENT_TABLE).scan()]
         self._log_time_ms = max(times, default=0)
         self._oldest_ms = min(times, default=self._log_time_ms)
         self._unanswered = unanswered
 
     def is_repeat(self, command: SnapshotCommand, work: Work) -> bool:
-        """Whether a command was taken in before; if so, answer it as it then was."""
+        """Return whether a command was received before, and answer it if so.
+
+        The last number of a client gets its first answer again, a lower number OLD_REQUEST, an unanswered one nothing.
+        """
         if not command.client_id or not command.number:
             return False
         before = work.table(CLIENT_TABLE).get(command.client_id.encode())
@@ -50,7 +53,7 @@ class Answers:
         return True
 
     def received(self, command: SnapshotCommand, timestamp_ms: int, work: Work) -> None:
-        """Remember a command whose answer comes later."""
+        """Store the number of a command, without an answer."""
         self._log_time_ms = max(self._log_time_ms, timestamp_ms)
         if command.client_id and command.number:
             row = ClientRow(command.number, self._log_time_ms, _NOT_YET)
@@ -58,10 +61,10 @@ class Answers:
             self._unanswered.add((command.client_id, command.number))
 
     def answer(self, reply: SnapshotReply, work: Work) -> None:
-        """Answer a command that was taken in; nobody waits when it named no client."""
+        """Send and store the answer to a received command. A command without a client id gets no answer."""
         if not reply.client_id:
             return
-        encoded = codec(SnapshotReply).encode(reply)
+        encoded = codec(SnapshotReply).encode_message(reply)
         work.send_encoded(SNAPSHOTS_REPLIES, encoded)
         self._unanswered.discard((reply.client_id, reply.number))
         clients = work.table(CLIENT_TABLE)
@@ -70,7 +73,7 @@ class Answers:
             clients.put(reply.client_id.encode(), ClientRow(row.number, row.log_time_ms, encoded))
 
     def forget_old_clients(self, work: Work) -> None:
-        """Remove clients that were not heard of for an hour of log time; those who wait for an answer stay."""
+        """Delete the clients that sent nothing for ``remembered_client_ms`` of log time and have had their answer."""
         if self._log_time_ms - self._oldest_ms < 2 * self._remembered_client_ms:
             return
         table = work.table(CLIENT_TABLE)

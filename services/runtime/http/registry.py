@@ -1,0 +1,113 @@
+"""Released schemas over HTTP, in the form in which clients of Confluent's schema registry ask for them.
+
+So kcat, Kafka Connect and other stock consumers and producers use a plane's topics with the plane as their registry.
+Schemas come with releases of deepclean: a schema that is not released cannot be registered.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+
+from schemas import published
+from schemas.schema_files import JsonSchema, released_versions
+from schemas.topics import TOPICS
+from services.log.schema_topic import subject_of
+
+MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
+_NO_SUBJECT = (40401, "there is no such subject: a topic's schemas have <topic>-value")
+_NO_VERSION = (40402, "the subject has no such version")
+_NO_SCHEMA = (40403, "there is no such schema")
+_NOT_RELEASED = (42205, "schemas come with releases of deepclean: none can be registered")
+"""The registry's own codes, whose first three digits are the status."""
+
+
+@dataclass(frozen=True, slots=True)
+class SubjectVersion:
+    """One released version of a topic's schema."""
+
+    subject: str
+    version: int
+    id: int
+    schema: JsonSchema
+
+    def answer(self) -> dict[str, Any]:
+        """Return what the registry says of it."""
+        return {"subject": self.subject, "version": self.version, "id": self.id, "schema": json.dumps(self.schema)}
+
+
+@cache
+def subjects() -> dict[str, list[SubjectVersion]]:
+    """Return the versions of each topic's schema, by subject."""
+    return {
+        subject_of(topic): [
+            SubjectVersion(subject_of(topic), version, one.schema_id, one.schema)
+            for version, one in enumerate(released_versions(topic.record.__name__), start=1)
+        ]
+        for topic in TOPICS
+    }
+
+
+def routes() -> list[Route]:
+    """Return the routes of the registry."""
+    return [
+        Route("/subjects", lambda _: _answer(sorted(subjects()))),
+        Route("/subjects/{subject}", _find, methods=["POST"]),
+        Route("/subjects/{subject}/versions", _versions),
+        Route("/subjects/{subject}/versions", _find, methods=["POST"]),
+        Route("/subjects/{subject}/versions/{version}", _version),
+        Route("/schemas/ids/{schema_id:int}", _schema),
+    ]
+
+
+def _answer(content: Any) -> JSONResponse:
+    return JSONResponse(content, media_type=MEDIA_TYPE)
+
+
+def _refusal(reason: tuple[int, str]) -> JSONResponse:
+    code, message = reason
+    return JSONResponse({"error_code": code, "message": message}, code // 100, media_type=MEDIA_TYPE)
+
+
+def _versions(request: Request) -> JSONResponse:
+    found = subjects().get(request.path_params["subject"])
+    return _refusal(_NO_SUBJECT) if found is None else _answer([one.version for one in found])
+
+
+def _version(request: Request) -> JSONResponse:
+    found, version = subjects().get(request.path_params["subject"]), request.path_params["version"]
+    if found is None:
+        return _refusal(_NO_SUBJECT)
+    named = [one for one in found if version in (str(one.version), "latest")]
+    return _answer(named[-1].answer()) if named else _refusal(_NO_VERSION)
+
+
+async def _find(request: Request) -> JSONResponse:
+    """Look a schema up, which a producer asks for before its first message."""
+    found = subjects().get(request.path_params["subject"])
+    if found is None:
+        return _refusal(_NO_SUBJECT)
+    try:
+        wanted = json.loads((await request.json())["schema"])
+    except (ValueError, KeyError, TypeError):
+        return _refusal(_NO_SCHEMA)
+    named = [one for one in found if one.schema == wanted]
+    return _answer(named[-1].answer()) if named else _refusal(_NOT_RELEASED)
+
+
+async def _schema(request: Request) -> JSONResponse:
+    schema = await run_in_threadpool(_by_id, request.path_params["schema_id"])
+    return _refusal(_NO_SCHEMA) if schema is None else _answer({"schema": json.dumps(schema)})
+
+
+def _by_id(schema_id: int) -> JsonSchema | None:
+    """Return a released schema of a topic, or one that a newer program has published."""
+    known = (one.schema for versions in subjects().values() for one in versions if one.id == schema_id)
+    return next(known, None) or published.schema_of(schema_id)

@@ -1,0 +1,76 @@
+"""Homes that earlier releases have written open in this version, show the same, and carry on."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from schemas.records import (
+    CollectionState,
+    DeleteDirectory,
+    DeleteKeys,
+    DeleteSnapshot,
+    DeleteTag,
+    SetCollection,
+    Settle,
+)
+from services.client.kafka_plane import KafkaPlane
+from services.plane.stack.stack import Stack
+from services.plane.upkeep.backups import backups_directory, find_backup, restore_backup
+from tests.integration.test_stack import execute, request
+from tests.upgrade.kept_home import CLAIMED, FLAT, PAUSED, RELEASES, TREE, unpack
+from tests.upgrade.observed import differences, digest_of_stopped, observed
+from tests.upgrade.test_rolling_upgrade import one_round
+from tests.waiting import eventually
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
+VERSIONS = sorted(path.name for path in RELEASES.iterdir())
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_home_shows_the_same_and_carries_on(version: str, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    expected = unpack(version, home)
+    assert digest_of_stopped(home) == expected["digest"]
+    with Stack(home) as stack, stack.client() as plane:
+        eventually(lambda: plane.metadata(0).space(*CLAIMED).freed_bytes == 500)
+        found = observed(plane)
+        del found["buckets"]["/".join(CLAIMED)]
+        assert differences(expected["observed"], found) == []
+        one_round(plane, "carries-on")
+        free_all(plane)
+
+
+def free_all(plane: KafkaPlane) -> None:
+    """Delete all that the home has, and see each byte freed."""
+    request(plane, 0, DeleteTag(*TREE, "first", "audit"))
+    execute(plane, 0, SetCollection(*PAUSED, CollectionState.RUNNING, "no longer"))
+    execute(plane, 0, *(DeleteDirectory(*TREE, path) for path in ("2026", "moved")))
+    for place in (FLAT, PAUSED):
+        keys = tuple(entry.path for entry in plane.metadata(0).entries(*place) if not entry.is_directory)
+        execute(plane, 0, DeleteKeys(*place, keys))
+    for place in (TREE, FLAT, PAUSED):
+        for one in plane.snapshots(0).snapshots(*place):
+            request(plane, 0, DeleteSnapshot(*place, one.name))
+    request(plane, 0, Settle("all"))
+    for place in (TREE, FLAT, PAUSED):
+        space = plane.metadata(0).space(*place)
+        assert (space.live_bytes, space.held_bytes, space.pending_bytes, space.claimed_bytes) == (0, 0, 0, 0)
+    assert plane.scm(0).totals().inventory_bytes == 0
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_backup_is_restored_and_catches_up(version: str, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    expected = unpack(version, home)
+    backups, services = backups_directory(home), ("metadata", "snapshots")
+    for service in services:
+        shutil.rmtree(home / "data" / service)
+    restore_backup(home, backups, find_backup(backups), services)
+    with Stack(home) as stack, stack.client() as plane:
+        eventually(lambda: plane.metadata(0).space(*CLAIMED).freed_bytes == 500)
+        found = observed(plane)
+        del found["buckets"]["/".join(CLAIMED)]
+        assert differences(expected["observed"], found) == []

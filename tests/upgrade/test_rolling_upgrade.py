@@ -1,0 +1,171 @@
+"""Parts of a plane are upgraded one after the other, in any order, while clients of both versions write and delete."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from schemas.records import (
+    BucketLayout,
+    CreateBucket,
+    CreateSnapshot,
+    CreateVolume,
+    DeleteDirectory,
+    DeleteKey,
+    DeleteSnapshot,
+    PutKey,
+    RenameKey,
+    Settle,
+)
+from services.client.errors import UnreachableError
+from services.client.kafka_plane import KafkaPlane
+from services.plane.stack.settings import HTTP_PROCESSES
+from services.plane.stack.stack import Stack
+from tests.integration.test_stack import execute, request
+from tests.upgrade.later_version import environment, make_later_version
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(900)]
+ROUND_SECONDS = 120
+R = TypeVar("R")
+ROOT = Path(__file__).parents[2]
+LATER_CLIENT = """
+import sys
+from pathlib import Path
+from schemas.records import MetadataCommand
+from services.plane.stack.stack import running_client
+from tests.upgrade.test_rolling_upgrade import one_round
+assert MetadataCommand(0, "", 0, None).added_later == 0, "this is not the later version"
+with running_client(Path(sys.argv[1])) as plane:
+    one_round(plane, sys.argv[2])
+"""
+
+
+@pytest.fixture(scope="module")
+def later(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_later_version(tmp_path_factory.mktemp("later") / "version")
+
+
+def one_round(plane: KafkaPlane, volume: str) -> None:
+    """Write, snapshot and delete in a new volume; nothing that the snapshot holds is freed, and then all of it is."""
+    place = (volume, "tree")
+    blocks = execute(
+        plane, 0, CreateVolume(volume), CreateBucket(*place, BucketLayout.FILE_SYSTEM_OPTIMIZED),
+        *(PutKey(*place, f"a/b/{number}", 1_000) for number in range(10)), RenameKey(*place, "a/b/0", "a/b/renamed"),
+    )  # fmt: skip
+    request(plane, 0, CreateSnapshot(*place, "held"))
+    execute(plane, 0, *(DeleteKey(*place, f"a/b/{number}") for number in range(1, 6)))
+    execute(plane, 0, DeleteDirectory(*place, "a"))
+    request(plane, 0, Settle(f"held in {volume}"))
+    assert patiently(lambda: plane.scm(0).exist(blocks)) == [True] * 10
+    held = patiently(lambda: plane.snapshots(0).snapshot(*place, "held"))
+    entries = patiently(lambda: plane.metadata(0).entries(*place, snapshot_id=held.snapshot_id))
+    assert len([entry for entry in entries if not entry.is_directory]) == 10
+    request(plane, 0, DeleteSnapshot(*place, "held"))
+    request(plane, 0, Settle(f"freed in {volume}"))
+    assert patiently(lambda: plane.scm(0).exist(blocks)) == [False] * 10
+    space = patiently(lambda: plane.metadata(0).space(*place))
+    assert (space.live_bytes, space.deleted_bytes, space.freed_bytes) == (0, 0, 10_000)
+
+
+def patiently(ask: Callable[[], R]) -> R:
+    """Ask a service again while its process is restarted."""
+    deadline = time.monotonic() + ROUND_SECONDS
+    while True:
+        try:
+            return ask()
+        except UnreachableError:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+
+
+def patient_client(stack: Stack) -> KafkaPlane:
+    """Return a client that waits while processes are restarted."""
+    return KafkaPlane(stack.address, answer_seconds=ROUND_SECONDS)
+
+
+class Writer:
+    """Plays rounds, one after the other, by the client of this version, until it is stopped."""
+
+    def __init__(self, stack: Stack) -> None:
+        self._stack = stack
+        self._changed = threading.Condition()
+        self._is_stopping = False
+        self._rounds = 0
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="writer")
+
+    def __enter__(self) -> Writer:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_stopping = True
+        self._thread.join()
+
+    def await_rounds(self, more: int) -> None:
+        """Wait until so many more rounds are over."""
+        with self._changed:
+            wanted = self._rounds + more
+            is_over = self._changed.wait_for(lambda: self._error or self._rounds >= wanted, ROUND_SECONDS * more)
+        if self._error is not None:
+            raise self._error
+        assert is_over, "no round comes to its end"
+
+    def _run(self) -> None:
+        try:
+            with patient_client(self._stack) as plane:
+                for number in count():
+                    if self._is_stopping:
+                        return
+                    one_round(plane, f"round-{number}")
+                    with self._changed:
+                        self._rounds += 1
+                        self._changed.notify_all()
+        except BaseException as error:
+            with self._changed:
+                self._error = error
+                self._changed.notify_all()
+
+
+@pytest.fixture
+def stack(tmp_path: Path) -> Iterator[Stack]:
+    with Stack(tmp_path / "plane", settings={"DEEPCLEAN_KEY_DELETION_UNDO_WINDOW_MS": "0"}) as started:
+        yield started
+
+
+def restart(stack: Stack, name: str, folder: Path | None) -> None:
+    """Start a process again, of another version; None is this version."""
+    child = stack.child(name)
+    child.ask_to_stop()
+    child.stop()
+    child.start({} if folder is None else environment(folder))
+    child.await_ready(stack.require_running)
+
+
+def test_parts_are_upgraded_in_any_order_and_taken_back(stack: Stack, later: Path) -> None:
+    """Of any two parts each is the first one once: up in one order, back, and up again in the reverse order."""
+    steps = [
+        *((name, later) for name in HTTP_PROCESSES),
+        *((name, None) for name in HTTP_PROCESSES),
+        *((name, later) for name in reversed(HTTP_PROCESSES)),
+    ]
+    with Writer(stack) as writer:
+        writer.await_rounds(1)
+        for name, folder in steps:
+            restart(stack, name, folder)
+            writer.await_rounds(2)  # the first may have been almost over
+        command = [sys.executable, "-c", LATER_CLIENT, str(stack.home), "later-client"]
+        subprocess.run(command, env={**os.environ, **environment(later, ROOT)}, check=True, timeout=ROUND_SECONDS)
+        writer.await_rounds(1)
+    with stack.client() as plane:
+        assert list(plane.snapshots(0).dead_letter_counts()) == []
+        assert plane.scm(0).totals().inventory_bytes == 0
