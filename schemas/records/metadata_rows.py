@@ -426,7 +426,7 @@ class SnapshotCountRow:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotListRow:
-    """snapshotListTable, snapshotIdTable: one snapshot of a bucket."""
+    """snapshotListTable: one snapshot of a bucket, by its ordinal and by its id."""
 
     snapshot_id: str
     """Id of the snapshot."""

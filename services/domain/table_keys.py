@@ -112,8 +112,13 @@ def end_of_name_key(key: bytes) -> tuple[int, int]:
 
 
 def snapshot_list_key(bucket_id: int, ordinal: int) -> bytes:
-    """snapshotListTable."""
+    """snapshotListTable: a live snapshot of a bucket."""
     return b"/%d/%016x" % (bucket_id, ordinal)
+
+
+def snapshot_id_key(snapshot_id: str) -> bytes:
+    """snapshotListTable: a snapshot by its id, also when it is dropped. These keys are before those of all buckets."""
+    return b"#" + snapshot_id.encode()
 
 
 def changed_key(bucket_id: int, ordinal: int, table: bytes = b"", key: bytes = b"") -> bytes:

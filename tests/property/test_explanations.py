@@ -81,7 +81,7 @@ class _ExplainedBucket(_UndoBucket):
     def check_names(self) -> None:
         """deletedNameTable has what it must have, and nothing that points to no row."""
         tables = self.tables
-        live = [row.txn for _, row in tables.table(SNAPSHOT_LIST_TABLE).scan() if row.is_live]
+        live = [row.txn for _, row in tables.table(SNAPSHOT_LIST_TABLE).scan(b"/", b"0") if row.is_live]
         held: set[bytes] = set()
         may_have: set[bytes] = set()
         for _, row in tables.table(DELETED_TABLE).scan():

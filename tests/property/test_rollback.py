@@ -186,7 +186,7 @@ class _Bucket:
         return [row for _, row in self.tables.table(SNAPSHOT_RENAMED_TABLE).scan()]
 
     def txn(self, snapshot_id: str) -> int:
-        rows = self.tables.table(SNAPSHOT_LIST_TABLE).scan()
+        rows = self.tables.table(SNAPSHOT_LIST_TABLE).scan(b"/", b"0")
         return next(row.txn for _, row in rows if row.snapshot_id == snapshot_id)
 
     def check_figures(self) -> None:
@@ -196,7 +196,7 @@ class _Bucket:
         directories = list(tables.table(DIRECTORY_TABLE).scan())
         assert row.used_bytes == sum(key.size_bytes for key in live)
         assert row.used_namespace == len(live) + len(directories)
-        snapshots = [one for _, one in tables.table(SNAPSHOT_LIST_TABLE).scan() if one.is_live]
+        snapshots = [one for _, one in tables.table(SNAPSHOT_LIST_TABLE).scan(b"/", b"0") if one.is_live]
         txns = [one.txn for one in snapshots]
         cells: Counter[tuple[int, int, str]] = Counter()
         for key, deleted in tables.table(DELETED_TABLE).scan():

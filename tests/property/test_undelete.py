@@ -121,7 +121,7 @@ class _UndoBucket(_Bucket):
         tables = self.tables
         keys = self._reachable(tables)
         assert len({object_id for object_id, _ in keys}) == len(keys)
-        for _, snapshot in tables.table(SNAPSHOT_LIST_TABLE).scan():
+        for _, snapshot in tables.table(SNAPSHOT_LIST_TABLE).scan(b"/", b"0"):
             if snapshot.is_live:
                 listed = self._reachable(TablesReader(self.store.open_checkpoint(snapshot.snapshot_id)))
                 assert {one for one in keys if one[1] <= snapshot.txn} <= listed

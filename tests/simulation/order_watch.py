@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from schemas import records
 from schemas.topics import DELETED_ENTRIES, METADATA_PROGRESS, SNAPSHOT_CHAIN
-from services.domain.table_keys import snapshot_list_key
+from services.domain.table_keys import snapshot_id_key, snapshot_list_key
 from services.metadata.state.tables import (
-    SNAPSHOT_ID_TABLE,
     SNAPSHOT_LIST_TABLE,
     TRANSACTION_INFO_KEY,
     TRANSACTION_INFO_TABLE,
@@ -65,7 +64,7 @@ class OrderWatch:
             if incarnation.rollback is None:
                 continue
             snapshot_id = incarnation.rollback[1].snapshot_id
-            captured = tables.table(SNAPSHOT_ID_TABLE).get(snapshot_id.encode())
+            captured = tables.table(SNAPSHOT_LIST_TABLE).get(snapshot_id_key(snapshot_id))
             row = captured and tables.table(SNAPSHOT_LIST_TABLE).get(
                 snapshot_list_key(captured.bucket_id, captured.ordinal)
             )

@@ -34,7 +34,7 @@ POLICY = RetentionPolicy(num_retained_min=1, time_retained_ms=7 * DAY_MS)
 
 
 def live_snapshots(plane: InMemoryPlane) -> int:
-    rows = TablesReader(plane.processes["metadata", 0].store).table(SNAPSHOT_LIST_TABLE).scan(b"", b"\xff")
+    rows = TablesReader(plane.processes["metadata", 0].store).table(SNAPSHOT_LIST_TABLE).scan(b"/", b"0")
     return sum(row.is_live for _, row in rows)
 
 

@@ -21,7 +21,7 @@ from services.domain.errors import InvalidMessageError
 from services.domain.full_chain import in_parts
 from services.domain.names import is_snapshot_id
 from services.domain.refusals import CommandError
-from services.domain.table_keys import bucket_id_key, volume_key
+from services.domain.table_keys import bucket_id_key, snapshot_id_key, volume_key
 from services.metadata.checkpoints.rollback import is_rolled_back_to
 from services.metadata.namespace.access import require_manager
 from services.metadata.namespace.buckets import find_bucket
@@ -30,7 +30,6 @@ from services.metadata.state.reclaim_clocks import note_drop
 from services.metadata.state.tables import (
     BUCKET_ID_TABLE,
     SNAPSHOT_COUNT_TABLE,
-    SNAPSHOT_ID_TABLE,
     SNAPSHOT_LIST_TABLE,
     VOLUME_TABLE,
 )
@@ -169,5 +168,5 @@ def remove_unused_checkpoints(store: Store) -> list[str]:
 
 
 def _is_live(tables: TablesReader, snapshot_id: str) -> bool:
-    row = tables.table(SNAPSHOT_ID_TABLE).get(snapshot_id.encode())
+    row = tables.table(SNAPSHOT_LIST_TABLE).get(snapshot_id_key(snapshot_id))
     return row is not None and row.is_live

@@ -23,10 +23,10 @@ from services.domain.snapshot_diff import (
     place,
     reachable,
 )
-from services.domain.table_keys import flat_key, tree_key
+from services.domain.table_keys import flat_key, snapshot_id_key, tree_key
 from services.metadata.reads import queries
 from services.metadata.state.changed_rows import ChangedKey, changed_rows
-from services.metadata.state.tables import DIRECTORY_TABLE, FILE_TABLE, KEY_TABLE, SNAPSHOT_ID_TABLE
+from services.metadata.state.tables import DIRECTORY_TABLE, FILE_TABLE, KEY_TABLE, SNAPSHOT_LIST_TABLE
 from services.storage.store import Store, prefix_end
 from services.storage.tables import TablesReader
 
@@ -232,7 +232,7 @@ def _ordinal(tables: TablesReader, bucket: BucketRow, snapshot_id: str) -> int:
     """Return the ordinal of a snapshot; for the active namespace ``AFTER_ALL``."""
     if not snapshot_id:
         return AFTER_ALL
-    captured = tables.table(SNAPSHOT_ID_TABLE).get(snapshot_id.encode())
+    captured = tables.table(SNAPSHOT_LIST_TABLE).get(snapshot_id_key(snapshot_id))
     if captured is None or captured.bucket_id != bucket.object_id:
         name = f"{bucket.volume}/{bucket.bucket}"
         raise CommandError(ErrorCode.FILE_NOT_FOUND, f"there is no snapshot with the id {snapshot_id} of {name}")

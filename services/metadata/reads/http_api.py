@@ -12,11 +12,11 @@ from schemas.answers import BucketSpace, CollectionStatus, ListedDeletion, Liste
 from schemas.error_codes import ErrorCode
 from schemas.records import BucketRow, KeyRow, ShardState, VolumeRow
 from services.domain.refusals import CommandError
-from services.domain.table_keys import volume_key
+from services.domain.table_keys import snapshot_id_key, volume_key
 from services.metadata.reads import queries, space_api
 from services.metadata.reads.collection_queries import collection_status
 from services.metadata.reads.deleted_queries import list_deleted
-from services.metadata.state.tables import SNAPSHOT_ID_TABLE, VOLUME_TABLE
+from services.metadata.state.tables import SNAPSHOT_LIST_TABLE, VOLUME_TABLE
 from services.runtime.http.reads import Question, ReadError, Stores, closing_reader, read_route
 from services.storage.tables import TablesReader
 
@@ -70,7 +70,7 @@ def _bucket_row(question: Question, tables: TablesReader) -> BucketRow:
     row = queries.get_bucket(tables, question.text("volume"), question.text("bucket"))
     snapshot_id = question.text("snapshot_id", "")
     if snapshot_id:
-        captured = TablesReader(question.store).table(SNAPSHOT_ID_TABLE).get(snapshot_id.encode())
+        captured = TablesReader(question.store).table(SNAPSHOT_LIST_TABLE).get(snapshot_id_key(snapshot_id))
         if captured is None or captured.bucket_id != row.object_id:
             raise ReadError(
                 "FILE_NOT_FOUND", f"there is no snapshot with the id {snapshot_id} of {row.volume}/{row.bucket}"

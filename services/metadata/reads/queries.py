@@ -35,6 +35,7 @@ from services.domain.table_keys import (
     bucket_id_prefix,
     bucket_key,
     flat_key,
+    snapshot_id_key,
     snapshot_list_key,
     tree_key,
     volume_key,
@@ -49,7 +50,6 @@ from services.metadata.state.tables import (
     KEY_TABLE,
     SHADOW_TABLE,
     SNAPSHOT_COUNT_TABLE,
-    SNAPSHOT_ID_TABLE,
     SNAPSHOT_LIST_TABLE,
     SPACE_TABLE,
     TRANSACTION_INFO_KEY,
@@ -105,7 +105,7 @@ def get_bucket(tables: TablesReader, volume: str, bucket: str) -> BucketRow:
 
 def missing_snapshot(tables: TablesReader, snapshot_id: str) -> CommandError:
     """Return the error for a read of a snapshot without a checkpoint: it was dropped, or is unknown."""
-    captured = tables.table(SNAPSHOT_ID_TABLE).get(snapshot_id.encode())
+    captured = tables.table(SNAPSHOT_LIST_TABLE).get(snapshot_id_key(snapshot_id))
     if captured is None:
         return CommandError(ErrorCode.FILE_NOT_FOUND, f"there is no snapshot with the id {snapshot_id}")
     start = snapshot_list_key(captured.bucket_id, captured.ordinal + 1)

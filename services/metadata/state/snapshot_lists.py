@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 from schemas.records import SnapshotCountRow, SnapshotListRow
 from services.domain.errors import InvariantError
-from services.domain.table_keys import bucket_id_key, bucket_id_prefix, snapshot_list_key
-from services.metadata.state.tables import SNAPSHOT_COUNT_TABLE, SNAPSHOT_ID_TABLE, SNAPSHOT_LIST_TABLE
+from services.domain.table_keys import bucket_id_key, bucket_id_prefix, snapshot_id_key, snapshot_list_key
+from services.metadata.state.tables import SNAPSHOT_COUNT_TABLE, SNAPSHOT_LIST_TABLE
 from services.runtime.loop.service import Work
 from services.storage.store import prefix_end
 from services.storage.tables import TablesReader
@@ -99,7 +99,7 @@ class SnapshotLists:
     def append(self, work: Work, row: SnapshotListRow) -> None:
         """Add the newest snapshot of a bucket."""
         before, count = self.of(work, row.bucket_id), SnapshotCountRow(row.ordinal, row.txn)
-        work.table(SNAPSHOT_ID_TABLE).put(row.snapshot_id.encode(), row)
+        work.table(SNAPSHOT_LIST_TABLE).put(snapshot_id_key(row.snapshot_id), row)
         work.table(SNAPSHOT_LIST_TABLE).put(snapshot_list_key(row.bucket_id, row.ordinal), row)
         work.table(SNAPSHOT_COUNT_TABLE).put(bucket_id_key(row.bucket_id), count)
         self._lists[row.bucket_id] = SnapshotList.of((*before.rows, row), count)
@@ -117,7 +117,7 @@ class SnapshotLists:
 
     def find(self, work: Work, snapshot_id: str) -> SnapshotListRow | None:
         """Return a snapshot by its id, or None if it is unknown. It may be dropped."""
-        captured = work.table(SNAPSHOT_ID_TABLE).get(snapshot_id.encode())
+        captured = work.table(SNAPSHOT_LIST_TABLE).get(snapshot_id_key(snapshot_id))
         if captured is None or not captured.is_live:
             return captured
         listed = self.of(work, captured.bucket_id)
@@ -128,7 +128,7 @@ class SnapshotLists:
         before = self.of(work, row.bucket_id)
         place = before.place(row.txn)
         dropped = replace(row, is_live=False, dropped_chain_version=chain_version)
-        work.table(SNAPSHOT_ID_TABLE).put(row.snapshot_id.encode(), dropped)
+        work.table(SNAPSHOT_LIST_TABLE).put(snapshot_id_key(row.snapshot_id), dropped)
         work.table(SNAPSHOT_LIST_TABLE).delete(snapshot_list_key(row.bucket_id, row.ordinal))
         self._lists[row.bucket_id] = replace(
             before,

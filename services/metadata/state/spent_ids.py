@@ -13,7 +13,8 @@ hold more than necessary, and would be listed as ``unknown_here``.
 from __future__ import annotations
 
 from schemas.records import CaptureSnapshot, CountRow
-from services.metadata.state.tables import DROPPED_ID_TABLE, SNAPSHOT_ID_TABLE, UNCAPTURED_TABLE
+from services.domain.table_keys import snapshot_id_key
+from services.metadata.state.tables import DROPPED_ID_TABLE, SNAPSHOT_LIST_TABLE, UNCAPTURED_TABLE
 from services.metadata.state.transaction import Transaction
 
 DAY_MS = 24 * 3_600_000
@@ -59,9 +60,9 @@ def forget_some(transaction: Transaction) -> None:
         if len(over) == FORGOTTEN_AT_ONCE:
             break
     for key in over:
-        snapshot_id = key[_TIME_DIGITS + 1 :]
+        snapshot_id = key[_TIME_DIGITS + 1 :].decode()
         work.table(DROPPED_ID_TABLE).delete(key)
-        work.table(UNCAPTURED_TABLE).delete(snapshot_id)
-        captured = work.table(SNAPSHOT_ID_TABLE).get(snapshot_id)
+        work.table(UNCAPTURED_TABLE).delete(snapshot_id.encode())
+        captured = work.table(SNAPSHOT_LIST_TABLE).get(snapshot_id_key(snapshot_id))
         if captured is not None and not captured.is_live:
-            work.table(SNAPSHOT_ID_TABLE).delete(snapshot_id)
+            work.table(SNAPSHOT_LIST_TABLE).delete(snapshot_id_key(snapshot_id))

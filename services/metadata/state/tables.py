@@ -17,7 +17,7 @@ deletedNameTable     /bucketId/n/parentId/name 0 death/objectId death of a direc
 reclaimTable         /volumeId/bucketId/death/objectId         version that is claimed, until SCM confirmed it
 changedTable         /bucketId/ordinal/table/key               rows that changed after a snapshot and before the next
 snapshotListTable    /bucketId/ordinal                         live snapshots
-snapshotIdTable      snapshot id                               the same row as it was when captured, or dropped
+                     #snapshot id                              the same row as it was when captured, or dropped
 snapshotCountTable   /bucketId                                 number of snapshots a bucket ever had, and its newest
 uncapturedTable      snapshot id                               txn of its drop, when it was dropped before its capture
 droppedIdTable       log time/snapshot id                      txn of a drop: the id is forgotten some time after it
@@ -70,7 +70,6 @@ DELETED_NAME_TABLE = TableDefinition("deletedNameTable", records.DeletedNameRow)
 RECLAIM_TABLE = _swept("reclaimTable", records.ClaimedRow)
 CHANGED_TABLE = TableDefinition("changedTable", records.ChangedRow)
 SNAPSHOT_LIST_TABLE = TableDefinition("snapshotListTable", records.SnapshotListRow)
-SNAPSHOT_ID_TABLE = TableDefinition("snapshotIdTable", records.SnapshotListRow)
 SNAPSHOT_COUNT_TABLE = TableDefinition("snapshotCountTable", records.SnapshotCountRow)
 UNCAPTURED_TABLE = TableDefinition("uncapturedTable", records.CountRow)
 DROPPED_ID_TABLE = TableDefinition("droppedIdTable", records.CountRow)
@@ -105,7 +104,6 @@ TABLES: tuple[TableDefinition[Any], ...] = (
     RECLAIM_TABLE,
     CHANGED_TABLE,
     SNAPSHOT_LIST_TABLE,
-    SNAPSHOT_ID_TABLE,
     SNAPSHOT_COUNT_TABLE,
     UNCAPTURED_TABLE,
     DROPPED_ID_TABLE,
