@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast faults chaos fuzz campaign up down status bench figures lint lock reference
+.PHONY: help setup run test test-fast upgrade-test faults chaos fuzz campaign up down status bench figures lint lock reference
 
 INSTALLED := .venv/.installed
 JARS := .deepclean/jars/.complete
@@ -27,6 +27,9 @@ test: setup ## All tests; SEED=… replays a simulated or chaotic run
 test-fast: setup ## The quick unit, contract and property tests, without broker, Spark and planes: about a minute
 	.venv/bin/pytest --numprocesses=auto --maxprocesses=4 -m "not broker and not spark" \
 	  $(SLOW_PROPERTIES:%=--ignore=tests/property/test_%.py) tests/unit tests/contract tests/property
+
+upgrade-test: setup ## Open the homes of earlier releases, and upgrade their planes part by part (also within make test)
+	.venv/bin/pytest --numprocesses=auto --maxprocesses=4 tests/upgrade
 
 faults: setup ## Insert each known defect and check that its test fails
 	.venv/bin/pytest --numprocesses=auto --faults

@@ -2,7 +2,7 @@
 
 An identity is a name in ``Topic.producers`` or ``Topic.consumers``: a service, the Spark job, or ``clients``. An
 identity that a topic does not name can neither read nor write the topic, nor see that it exists. All identities read
-the topic of schemas. Clients do not write it, because services decode newer messages by its content.
+the topic of schemas. Only the administrator writes it, because services decode newer messages by its content.
 """
 
 from __future__ import annotations
@@ -40,8 +40,7 @@ def rights() -> frozenset[Right]:
     writers = {Right(name, WRITE, topic.name) for topic in TOPICS for name in topic.producers}
     looks_back = {Right(name, READ, topic.name) for topic in NUMBERED for name in topic.producers if name == _METADATA}
     schemas = {Right(name, READ, SCHEMAS) for name in identities()}
-    publishers = {Right(name, WRITE, SCHEMAS) for name in identities() if name != CLIENTS}
-    return frozenset(readers | writers | looks_back | schemas | publishers)
+    return frozenset(readers | writers | looks_back | schemas)
 
 
 def group_prefix(identity: str) -> str:

@@ -25,6 +25,7 @@ Fields = dict[str, Any]
 
 FRAME_BYTES = 5
 """What a message has before its body."""
+MAX_SCHEMA_ID = 2**32 - 1
 _MAGIC = 0
 _PRIMITIVES: dict[str, type[Kind]] = {"long": Long, "string": String, "boolean": Boolean, "bytes": Bytes}
 
@@ -132,7 +133,10 @@ class Codec(Generic[R]):
                 raise DecodeError(f"nobody has published a schema with the id {schema_id}, which a {name} names")
             if schema.get("name") != name:
                 raise DecodeError(f"the schema with the id {schema_id} is of a {schema.get('name')}, not of a {name}")
-            self._writers[schema_id] = parse_schema(schema)
+            try:
+                self._writers[schema_id] = parse_schema(schema)
+            except Exception as error:  # fastavro raises many kinds
+                raise DecodeError(f"the published schema with the id {schema_id} is none: {error}") from error
         return self._writers[schema_id]
 
     def rewritten(self, body: bytes, writer: Any) -> bytes:

@@ -14,7 +14,7 @@ from typing import Any
 from schemas import records
 
 CLIENTS = "clients"
-SCHEMAS = "schemas"
+SCHEMAS = "deepclean.schemas"
 """Topic of the schemas of all others: compacted, of one partition, in JSON (``services.log.schema_topic``)."""
 
 

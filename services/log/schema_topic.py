@@ -1,4 +1,7 @@
-"""The topic of schemas: whatever writes messages publishes its schemas first; a reader of newer messages finds them.
+"""The topic of schemas: readers of a newer program's messages find the schemas there.
+
+``deepclean up`` and ``deepclean upgrade prepare`` publish the schemas of their program, as the administrator. Services
+and clients only read the topic: services decode commands by what it says.
 
 The topic is compacted and has one partition. Keys and values are JSON in the form in which Confluent's schema registry
 keeps its own topic: the version of a subject, and the id and the text of its schema. A subject is ``<topic>-value``.
@@ -9,11 +12,15 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
+
+from fastavro.schema import parse_schema
 
 from schemas import published
-from schemas.schema_files import released_versions
+from schemas.codec import MAX_SCHEMA_ID
+from schemas.schema_files import JsonSchema, released_versions
 from schemas.topics import SCHEMAS, Topic
+from services.domain.errors import InvariantError
 from services.log.port import Log
 from services.log.reads import records_between
 
@@ -27,7 +34,8 @@ class SchemaTopic:
         self._log = log
         self._lock = threading.Lock()
         self._next_offset = 0
-        self._keys: set[bytes] = set()
+        self._found: dict[bytes, tuple[int, JsonSchema] | None] = {}
+        """The id and schema of each key; None for a key without a schema."""
 
     def read(self) -> None:
         """Learn the schemas that were published since the last call.
@@ -36,35 +44,59 @@ class SchemaTopic:
             RetryableError: the broker did not answer.
         """
         with self._lock:
-            end = self._log.end_offset(SCHEMAS, _PARTITION)
-            if end <= self._next_offset:
-                return
-            first = max(self._next_offset, self._log.first_offset(SCHEMAS, _PARTITION))
-            for record in records_between(self._log, SCHEMAS, _PARTITION, first, end):
-                self._keys.add(record.key)
-                if (found := _schema_in(record.value)) is not None:
+            end, first = self._log.end_offset(SCHEMAS, _PARTITION), self._log.first_offset(SCHEMAS, _PARTITION)
+            if end < self._next_offset:  # the topic was recreated, or has lost its tail
+                self._next_offset = 0
+                self._found.clear()
+            for record in records_between(self._log, SCHEMAS, _PARTITION, max(self._next_offset, first), end):
+                self._found[record.key] = found = _schema_in(record.value)
+                if found is not None:
                     published.learn(*found)
             self._next_offset = end
 
-    def publish(self, topics: Iterable[Topic]) -> None:
-        """Publish each released schema of the topics that is missing, and return when the broker has it.
+    def publish(self, topics: Iterable[Topic]) -> int:
+        """Publish each released schema of the topics that is missing; return their number once the broker has them.
 
         Raises:
             RetryableError: the broker did not answer.
-            InvariantError: the broker does not allow it.
+            InvariantError: the broker does not allow it, or the topic has another schema in the place of one.
         """
         self.read()
-        rows = dict(row for topic in topics for row in rows_of(topic))
-        missing = {key: value for key, value in rows.items() if key not in self._keys}
-        if not missing:
+        rows = [row for topic in topics for row in _rows_of(topic)]
+        for row in rows:
+            if (found := self._found.get(row.key)) and found != (row.schema_id, row.schema):
+                raise InvariantError(
+                    f"{row.key.decode()} on the topic {SCHEMAS} is another schema than this program has: another "
+                    f"plane, or a program that was never released, uses the topic; give this plane a broker of its own"
+                )
+        missing = [row for row in rows if not self._found.get(row.key)]
+        if missing:
+            sink = self._log.open_sink()
+            try:
+                for row in missing:
+                    sink.send(SCHEMAS, _PARTITION, row.value, row.key)
+                sink.flush()
+            finally:
+                sink.close()
+        return len(missing)
+
+    def require(self, topics: Iterable[Topic]) -> None:
+        """Check that the schemas that this program writes are published. Every program knows first versions.
+
+        Raises:
+            RetryableError: the broker did not answer.
+            InvariantError: a schema is not published.
+        """
+        later = [rows[-1] for topic in topics if len(rows := _rows_of(topic)) > 1]
+        if not later:
             return
-        sink = self._log.open_sink()
-        try:
-            for key, value in missing.items():
-                sink.send(SCHEMAS, _PARTITION, value, key)
-            sink.flush()
-        finally:
-            sink.close()
+        self.read()
+        for row in later:
+            if not self._found.get(row.key):
+                raise InvariantError(
+                    f"{row.key.decode()} is not published, so other processes could not read the messages of this "
+                    f"program: run deepclean upgrade prepare with this version first"
+                )
 
 
 def follow_schemas(log: Log) -> SchemaTopic:
@@ -79,25 +111,36 @@ def subject_of(topic: Topic) -> str:
     return f"{topic.name}-value"
 
 
-def rows_of(topic: Topic) -> Iterable[tuple[bytes, bytes]]:
-    """Yield the key and the value of each released version of a topic's schema."""
-    subject = subject_of(topic)
-    for version, released in enumerate(released_versions(topic.record.__name__), start=1):
+class _Row(NamedTuple):
+    """One released version of a topic's schema, as the topic of schemas has it."""
+
+    key: bytes
+    value: bytes
+    schema_id: int
+    schema: JsonSchema
+
+
+def _rows_of(topic: Topic) -> list[_Row]:
+    """Return each released version of a topic's schema, oldest first."""
+    subject, rows = subject_of(topic), []
+    for version, (schema_id, schema) in enumerate(released_versions(topic.record.__name__), start=1):
         key = {"keytype": "SCHEMA", "subject": subject, "version": version, "magic": 1}
-        schema = _text(released.schema)
-        value = {"subject": subject, "version": version, "id": released.schema_id, "schema": schema, "deleted": False}
-        yield _text(key).encode(), _text(value).encode()
+        value = {"subject": subject, "version": version, "id": schema_id, "schema": _text(schema), "deleted": False}
+        rows.append(_Row(_text(key).encode(), _text(value).encode(), schema_id, schema))
+    return rows
 
 
 def _text(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-def _schema_in(value: bytes) -> tuple[int, dict[str, Any]] | None:
-    """Return the id and the schema in a value; None for one that has none, such as a tombstone."""
+def _schema_in(value: bytes) -> tuple[int, JsonSchema] | None:
+    """Return the id and the schema in a value; None for a value without a usable one, such as a tombstone."""
     try:
         row = json.loads(value)
         schema_id, schema = row["id"], json.loads(row["schema"])
-    except (ValueError, KeyError, TypeError):
+        parse_schema(schema)
+    except Exception:  # fastavro raises many kinds; what cannot be used must not stop a reader
         return None
-    return (schema_id, schema) if isinstance(schema_id, int) and isinstance(schema, dict) else None
+    is_id = isinstance(schema_id, int) and 0 <= schema_id <= MAX_SCHEMA_ID
+    return (schema_id, schema) if is_id and isinstance(schema, dict) else None

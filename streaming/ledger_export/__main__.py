@@ -8,9 +8,10 @@ state. The finish txn identifies a message. The finish txns of a shard only rise
 the mark of the batch before it. Spark repeats an interrupted batch with the same number and the same messages; the
 repeated batch replaces the directory of that number.
 
-The job decodes a message with the schema that its frame names: one of the released schemas, or one that a newer
-metadata has published. A message that matches none is dead-lettered: the job writes it to a directory beside the rows,
-counts it, and exports the messages after it.
+The job decodes a message with the schema that its frame names: one of the released schemas, or one that is published.
+A message that does not match its schema is dead-lettered: the job writes it to a directory beside the rows, counts it,
+and exports the messages after it. A message whose schema is not published ends the run before any row of its batch is
+written, since nothing of the ledger may be left out because a schema is missing.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from pyspark.sql.functions import arrays_zip, coalesce, col, element_at, explode
 from pyspark.sql.functions import max as greatest_of
 
 from schemas.access import group_prefix
+from schemas.codec import schema_id_of
 from schemas.credentials import CredentialsError, KafkaCredentials, credentials_of, login_file_of
 from schemas.records import LedgerRows
 from schemas.topics import CLIENTS, LEDGER
@@ -136,7 +138,7 @@ class _Batches:
         """Write one batch: first its rows, then its marks. A repeated batch writes the same files.
 
         Raises:
-            InvariantError: the marks of the batch before cannot be read.
+            InvariantError: a schema is not published, or the marks of the batch before cannot be read.
             RetryableError: the broker did not answer.
         """
         try:
@@ -152,6 +154,7 @@ class _Batches:
         read = read_messages(batch, self._messages).persist()
         rows = new_rows(read, marks).persist()
         try:
+            self._require_schemas(read)
             ends = rows.groupBy("shard").agg(greatest_of("finish_txn").alias("finish_txn")).collect()
             if ends:
                 rows.coalesce(1).write.mode("overwrite").parquet(self._target(ROWS_DIRECTORY, number))
@@ -163,6 +166,20 @@ class _Batches:
         marks |= {str(end["shard"]): end["finish_txn"] for end in ends}
         self._save(number, marks)
         say(batch=number, rows=self.rows, unreadable=self.unreadable)
+
+    def _require_schemas(self, read: DataFrame) -> None:
+        """Check that the schema of each framed message is known.
+
+        Raises:
+            InvariantError: a schema is not published.
+        """
+        unknown = read.filter(self._messages.has_unknown_schema(col("value"))).orderBy("shard", "offset").head()
+        if unknown is not None:
+            raise InvariantError(
+                f"Message {unknown['offset']} of shard {unknown['shard']} of {LEDGER.name} has the schema "
+                f"{schema_id_of(bytes(unknown['value']))}, which is not published: publish it with the version that "
+                f"has it (deepclean upgrade prepare), then export again; nothing was passed over."
+            )
 
     def _dead_letter(self, unreadable: DataFrame, number: int) -> None:
         count = unreadable.count()

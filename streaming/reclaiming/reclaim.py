@@ -38,7 +38,7 @@ from services.log.kafka import KafkaLog
 from services.log.schema_topic import follow_schemas
 from streaming.reclaiming.barriers import BarrierSender
 from streaming.reclaiming.batch_plans import BatchPlans
-from streaming.reclaiming.chain import ChainReader
+from streaming.reclaiming.chain import RETURN_SECONDS, ChainReader
 from streaming.reclaiming.inputs import recreated
 from streaming.reclaiming.metrics import ReclaimMetrics
 from streaming.reclaiming.outcome import BatchOutcome, PrematureMessage, Stretch
@@ -125,7 +125,7 @@ class ReclaimJob:
         """
         self._waiting = saved(self._options.checkpoint)
         self._metrics.waiting(self._waiting, len(self._chain.chains))
-        self._schemas.publish(OUTPUTS)
+        self._schemas.require(OUTPUTS)
         self._follow_chain()
         self._query = self._new_query()
         self._retries.start()
@@ -286,7 +286,7 @@ class ReclaimJob:
 
     def _judge_what_waits(self) -> None:
         """Follow the chain, then judge some of the passed-over messages and the premature messages that are due."""
-        self._schemas.read()  # metadata has published each schema before the first message of it
+        self._read_schemas()
         self._plans.learn_published()
         self._follow_chain()
         versions = self._versions()
@@ -302,6 +302,21 @@ class ReclaimJob:
             self._catch_up(self._judge(messages, versions, is_patient=False))
             self._waiting.settled(due)
             self._save()
+
+    def _read_schemas(self) -> None:
+        """Learn all published schemas: each was published before the first message of it.
+
+        Raises:
+            RetryableError: the broker did not answer within ``RETURN_SECONDS``.
+        """
+        deadline = time.monotonic() + RETURN_SECONDS
+        while True:
+            try:
+                return self._schemas.read()
+            except RetryableError:
+                if time.monotonic() > deadline:
+                    raise
+            self._pause.wait(RETRY_SECONDS)
 
     def _catch_up(self, outcome: BatchOutcome) -> None:
         """Publish the barriers before the caller drops the judged messages: no Spark batch repeats these messages."""

@@ -59,6 +59,11 @@ class WrittenMessages:
             choice = choice.when(of_message == lit(known), from_avro(marked, other, options))
         return choice
 
+    def has_unknown_schema(self, value: Column) -> Column:
+        """Return whether a message has a frame, and no known schema has its id."""
+        is_framed = (functions.length(value) >= FRAME_BYTES) & (functions.substring(value, 1, 1) == lit(b"\0"))
+        return is_framed & ~frame_of(value).isin(*map(lit, self._schemas))
+
     def is_exact(self, decoded: Column) -> Column:
         """Return whether a message was decoded and no bytes follow it."""
         return functions.coalesce(decoded["mark"] == lit(self._mark), lit(False))

@@ -170,8 +170,8 @@ class TestEveryDocument:
 
     def test_commands_exist(self, document: Path) -> None:
         text = document.read_text("utf-8")
-        targets = set(re.findall(r"^([a-z]+):", _text("Makefile"), re.MULTILINE))
-        assert set(re.findall(r"(?:^|`)make ([a-z]+)", text, re.MULTILINE)) <= targets
+        targets = set(re.findall(r"^([a-z-]+):", _text("Makefile"), re.MULTILINE))
+        assert set(re.findall(r"(?:^|`)make ([a-z-]+)", text, re.MULTILINE)) <= targets
         lines = [line for block in _blocks(text, "(?:bash|console|sh)") for line in block.splitlines()]
         lines += re.findall(r"`((?:\.venv/bin/)?(?:deepclean|python -m bench) [^`]+)`", text)
         for line in lines:

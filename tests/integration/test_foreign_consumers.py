@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
@@ -79,6 +80,11 @@ def messages(stack: Stack, topic: str) -> Iterator[Any]:
         consumer.close()
 
 
+def plain(record: Any) -> Any:
+    """A record as JSON has it: without a difference between lists and tuples."""
+    return json.loads(json.dumps(record, default=bytes.hex))
+
+
 @pytest.mark.parametrize("topic", TOPICS, ids=lambda topic: topic.name)
 def test_a_stock_deserializer_reads_every_topic(stack: Stack, registry: SchemaRegistryClient, topic: Any) -> None:
     deserialize = AvroDeserializer(registry)
@@ -88,10 +94,9 @@ def test_a_stock_deserializer_reads_every_topic(stack: Stack, registry: SchemaRe
         if message.value() == b"no message":
             continue
         record = codec(topic.record).decode_message(message.value())
-        read: Any = deserialize(message.value(), context)
-        assert {name: value for name, value in read.items() if isinstance(value, int | bytes)} == {
-            name: getattr(record, name) for name, value in read.items() if isinstance(value, int | bytes)
-        }
+        assert plain(deserialize(message.value(), context)) == plain(
+            msgspec.to_builtins(record, builtin_types=(bytes,))
+        )
         count += 1
     assert count, "the workload has sent nothing here"
 
@@ -140,9 +145,7 @@ def test_what_is_not_released_is_not_registered(registry: SchemaRegistryClient) 
 
 def test_the_topic_of_schemas_has_what_the_registry_says(stack: Stack) -> None:
     rows = [json.loads(message.value()) for message in messages(stack, SCHEMAS)]
-    assert {row["subject"] for row in rows} >= {
-        subject_of(topic) for topic in TOPICS if topic.producers != ("clients",)
-    }
+    assert {row["subject"] for row in rows} == set(map(subject_of, TOPICS))
     for row in rows:
         answer = httpx.get(f"{stack.url('metadata')}/schemas/ids/{row['id']}", trust_env=False).json()
         assert json.loads(answer["schema"]) == json.loads(row["schema"])

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
 from schemas import published
 from schemas.codec import DecodeError, codec, frame
 from schemas.records import Settle, SnapshotInfo
-from schemas.schema_files import released_versions, resolved_schema
+from schemas.schema_files import Released, released_versions, resolved_schema
 from schemas.topics import SCHEMAS, SNAPSHOTS_INFO, TOPICS
-from services.domain.errors import RetryableError
+from services.domain.errors import InvariantError, RetryableError
 from services.log.clock import VirtualClock
 from services.log.memory import MemoryLog
 from services.log.port import LogAround
@@ -31,16 +32,50 @@ def log() -> MemoryLog:
 
 
 def test_each_schema_is_published_once(log: MemoryLog) -> None:
-    SchemaTopic(log).publish([SNAPSHOTS_INFO])
+    assert SchemaTopic(log).publish([SNAPSHOTS_INFO]) == 1
     (row,) = log.records(SCHEMAS, 0)
     assert json.loads(row.key) == {"keytype": "SCHEMA", "subject": "snapshots.info-value", "version": 1, "magic": 1}
     value = json.loads(row.value)
     assert json.loads(value.pop("schema")) == resolved_schema(SnapshotInfo.__name__)
     schema_id = released_versions(SnapshotInfo.__name__)[0].schema_id
     assert value == {"subject": "snapshots.info-value", "version": 1, "id": schema_id, "deleted": False}
-    SchemaTopic(log).publish(TOPICS)
-    SchemaTopic(log).publish(TOPICS)
+    assert SchemaTopic(log).publish(TOPICS) == len(TOPICS) - 1
+    assert SchemaTopic(log).publish(TOPICS) == 0
     assert len({record.key for record in log.records(SCHEMAS, 0)}) == len(log.records(SCHEMAS, 0)) == len(TOPICS)
+
+
+def test_a_row_that_was_removed_is_published_again_and_another_schema_in_its_place_is_refused(log: MemoryLog) -> None:
+    SchemaTopic(log).publish([SNAPSHOTS_INFO])
+    (row,) = log.records(SCHEMAS, 0)
+    log.append(SCHEMAS, 0, b"", row.key)
+    assert SchemaTopic(log).publish([SNAPSHOTS_INFO]) == 1
+    log.append(SCHEMAS, 0, json.dumps({"id": 7, "schema": json.dumps(LATER)}).encode(), row.key)
+    with pytest.raises(InvariantError, match="another schema than this program has"):
+        SchemaTopic(log).publish([SNAPSHOTS_INFO])
+
+
+def test_a_program_does_not_write_before_its_schemas_are_published(
+    log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    SchemaTopic(log).require(TOPICS)
+    versions = [Released(1, resolved_schema("SnapshotInfo")), Released(2, LATER)]
+    monkeypatch.setattr("services.log.schema_topic.released_versions", lambda _: versions)
+    with pytest.raises(InvariantError, match="run deepclean upgrade prepare"):
+        SchemaTopic(log).require([SNAPSHOTS_INFO])
+    SchemaTopic(log).publish([SNAPSHOTS_INFO])
+    SchemaTopic(log).require([SNAPSHOTS_INFO])
+
+
+def test_a_topic_that_is_shorter_than_it_was_is_read_from_its_beginning(log: MemoryLog) -> None:
+    topic = SchemaTopic(log)
+    for schema_id in (1, 2):
+        publish(log, schema_id)
+    topic.read()
+    log.partitions[SCHEMAS, 0].clear()
+    topic.read()
+    publish(log, 3)
+    topic.read()
+    assert set(published.known()) == {1, 2, 3}
 
 
 def test_a_message_of_a_newer_program_is_read_once_its_schema_is_there(log: MemoryLog) -> None:
@@ -62,9 +97,19 @@ def test_the_topic_is_read_on_from_where_it_was_read_to(log: MemoryLog) -> None:
     SchemaTopic(log).read()
 
 
-@pytest.mark.parametrize(
-    "value", [b"", b"null", b"\xff", b"{}", b'{"id": "7", "schema": "{}"}', b'{"id": 7, "schema": "x"}']
-)
+NO_SCHEMAS: list[Any] = [
+    {"id": "7", "schema": json.dumps(LATER)},
+    {"id": -1, "schema": json.dumps(LATER)},
+    {"id": 2**32, "schema": json.dumps(LATER)},
+    {"id": 7, "schema": "x"},
+    {"id": 7, "schema": "{}"},
+    {"id": 7, "schema": '"long"'},
+    {"id": 7, "schema": json.dumps({**LATER, "fields": [{"name": "x", "type": "no such type"}]})},
+    {"id": 7, "schema": "[" * 100_000},
+]
+
+
+@pytest.mark.parametrize("value", [b"", b"null", b"\xff", b"{}", *(json.dumps(row).encode() for row in NO_SCHEMAS)])
 def test_what_is_no_schema_is_passed_over(log: MemoryLog, value: bytes) -> None:
     log.append(SCHEMAS, 0, value, b"any")
     SchemaTopic(log).read()

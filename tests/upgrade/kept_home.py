@@ -7,9 +7,13 @@ a plane showed of it, and the wheel of the release. It is made once, at the rele
 from __future__ import annotations
 
 import json
+import os
+import re
+import subprocess
 import sys
 import tarfile
 import tempfile
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -44,17 +48,24 @@ from tests.integration.test_stack import execute, request
 from tests.upgrade.observed import digest_of_stopped, observed
 from tests.waiting import eventually
 
+ROOT = Path(__file__).parents[2]
 RELEASES = Path(__file__).parent / "releases"
 HOME, EXPECTED = "home.tar.xz", "expected.json"
-KEPT = ("broker", "data", "backups")
+VERSIONS = sorted(path.name for path in RELEASES.iterdir() if path.is_dir())
+KEPT = ("broker/records", "data", "backups")
 """The parts of a home that are its state."""
+ROCKSDB_LOG = re.compile(r"LOG(\.old\.\d+)?")
+"""The text that RocksDB writes about its work; it names places of the machine."""
 TREE, FLAT, PAUSED, CLAIMED = ("kept", "tree"), ("kept", "flat"), ("kept", "paused"), ("claimed", "bucket")
 
 
 def make(version: str) -> Path:
-    """Make the home of a release by this program, and return its directory."""
+    """Make the wheel and the home of a release by this program, and return their directory."""
     target = RELEASES / version
     target.mkdir(parents=True)
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "--quiet", "--no-index", "--no-deps"]
+    command = [*pip, "--no-build-isolation", "-w", str(target), str(ROOT)]
+    subprocess.run(command, env={**os.environ, "CC": "none"}, check=True)  # for every machine: not compiled
     with tempfile.TemporaryDirectory() as scratch:
         home = Path(scratch) / "home"
         with Stack(home) as stack, stack.client() as plane:
@@ -66,8 +77,23 @@ def make(version: str) -> Path:
         (target / EXPECTED).write_text(json.dumps(expected, indent=1, sort_keys=True) + "\n", "utf-8")
         with tarfile.open(target / HOME, "w:xz") as archive:
             for name in KEPT:
-                archive.add(home / name, name)
+                archive.add(home / name, name, filter=_without_logs)
     return target
+
+
+def _without_logs(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    """Leave out logs, and who has written a file."""
+    member.uid = member.gid = 0
+    member.uname = member.gname = ""
+    return None if ROCKSDB_LOG.fullmatch(Path(member.name).name) else member
+
+
+def unpack_program(version: str, folder: Path) -> Path:
+    """Unpack the wheel of a release into a new folder, and return it."""
+    (wheel,) = (RELEASES / version).glob("*.whl")
+    with zipfile.ZipFile(wheel) as files:
+        files.extractall(folder)  # noqa: S202  a wheel of our own
+    return folder
 
 
 def unpack(version: str, home: Path) -> Any:

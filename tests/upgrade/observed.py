@@ -49,7 +49,7 @@ def _bucket(plane: KafkaPlane, place: tuple[str, str]) -> dict[str, Any]:
         "listings": {name: reads.entries(*place, snapshot_id=name) for name in states},
         "diffs": {
             f"{older} to {newer or 'active'}": diff(reads, *place, from_snapshot_id=older, to_snapshot_id=newer)
-            for older, newer in zip(ids, [*ids[1:], ""], strict=True)
+            for older, newer in zip(ids, [*ids[1:], ""], strict=False)
         },
         "deleted": [(one.path, one.object_id, one.death) for one in reads.deleted(*place)],
         "space": reads.space(*place),

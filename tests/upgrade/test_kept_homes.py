@@ -20,13 +20,12 @@ from services.client.kafka_plane import KafkaPlane
 from services.plane.stack.stack import Stack
 from services.plane.upkeep.backups import backups_directory, find_backup, restore_backup
 from tests.integration.test_stack import execute, request
-from tests.upgrade.kept_home import CLAIMED, FLAT, PAUSED, RELEASES, TREE, unpack
+from tests.upgrade.kept_home import CLAIMED, FLAT, PAUSED, TREE, VERSIONS, unpack
 from tests.upgrade.observed import differences, digest_of_stopped, observed
 from tests.upgrade.test_rolling_upgrade import one_round
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
-VERSIONS = sorted(path.name for path in RELEASES.iterdir())
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -74,3 +73,11 @@ def test_a_backup_is_restored_and_catches_up(version: str, tmp_path: Path) -> No
         found = observed(plane)
         del found["buckets"]["/".join(CLAIMED)]
         assert differences(expected["observed"], found) == []
+
+
+def test_what_differs_is_found_at_any_depth() -> None:
+    expected = {"a": [{"b": 1, "c": "x"}], "d": {}}
+    assert differences(expected, {"a": [{"b": 1, "c": "x", "later": 0}], "d": {}}) == []
+    assert differences(expected, {"a": [{"b": 2, "c": "x"}], "d": {}}) == ["/a/0/b: 1 became 2"]
+    assert differences(expected, {"a": [{"b": 1}]}) == ["/d is missing", "/a/0/c is missing"]
+    assert differences(expected, {"a": [], "d": {}}) == ["/a: [{'b': 1, 'c': 'x'}] became []"]

@@ -1,4 +1,4 @@
-"""Parts of a plane are upgraded one after the other, in any order, while clients of both versions write and delete."""
+"""Parts of a plane of an earlier release are upgraded one after the other, while clients of both versions write."""
 
 from __future__ import annotations
 
@@ -28,9 +28,11 @@ from schemas.records import (
 )
 from services.client.errors import UnreachableError
 from services.client.kafka_plane import KafkaPlane
+from services.plane.machine.errors import StackError
 from services.plane.stack.settings import HTTP_PROCESSES
 from services.plane.stack.stack import Stack
 from tests.integration.test_stack import execute, request
+from tests.upgrade.kept_home import VERSIONS, unpack_program
 from tests.upgrade.later_version import environment, make_later_version
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(900)]
@@ -46,6 +48,13 @@ from tests.upgrade.test_rolling_upgrade import one_round
 assert MetadataCommand(0, "", 0, None).added_later == 0, "this is not the later version"
 with running_client(Path(sys.argv[1])) as plane:
     one_round(plane, sys.argv[2])
+"""
+
+
+PREPARE = """
+import sys
+from services.plane.broker.topics import publish_schemas
+assert publish_schemas(sys.argv[1]) == 17, "each topic has a later schema"
 """
 
 
@@ -136,19 +145,28 @@ class Writer:
                 self._changed.notify_all()
 
 
-@pytest.fixture
-def stack(tmp_path: Path) -> Iterator[Stack]:
-    with Stack(tmp_path / "plane", settings={"DEEPCLEAN_KEY_DELETION_UNDO_WINDOW_MS": "0"}) as started:
+@pytest.fixture(params=[*VERSIONS, "this version"])
+def stack(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stack]:
+    """A plane of an earlier release, or of this version."""
+    is_release = request.param in VERSIONS
+    settings = environment(unpack_program(request.param, tmp_path / "earlier")) if is_release else {}
+    with Stack(tmp_path / "plane", settings=settings) as started:
         yield started
 
 
 def restart(stack: Stack, name: str, folder: Path | None) -> None:
-    """Start a process again, of another version; None is this version."""
+    """Start a process again, of another version; None is the earlier release."""
     child = stack.child(name)
     child.ask_to_stop()
     child.stop()
     child.start({} if folder is None else environment(folder))
     child.await_ready(stack.require_running)
+
+
+def run_later(later: Path, program: str, *arguments: str) -> None:
+    """Run a program of the later version."""
+    command = [sys.executable, "-c", program, *arguments]
+    subprocess.run(command, env={**os.environ, **environment(later, ROOT)}, check=True, timeout=ROUND_SECONDS)
 
 
 def test_parts_are_upgraded_in_any_order_and_taken_back(stack: Stack, later: Path) -> None:
@@ -160,11 +178,14 @@ def test_parts_are_upgraded_in_any_order_and_taken_back(stack: Stack, later: Pat
     ]
     with Writer(stack) as writer:
         writer.await_rounds(1)
+        with pytest.raises(StackError, match=r"is not published.*run deepclean upgrade prepare"):
+            restart(stack, "mock_scm", later)
+        restart(stack, "mock_scm", None)
+        run_later(later, PREPARE, stack.address.bootstrap_servers)
         for name, folder in steps:
             restart(stack, name, folder)
             writer.await_rounds(2)  # the first may have been almost over
-        command = [sys.executable, "-c", LATER_CLIENT, str(stack.home), "later-client"]
-        subprocess.run(command, env={**os.environ, **environment(later, ROOT)}, check=True, timeout=ROUND_SECONDS)
+        run_later(later, LATER_CLIENT, str(stack.home), "later-client")
         writer.await_rounds(1)
     with stack.client() as plane:
         assert list(plane.snapshots(0).dead_letter_counts()) == []

@@ -6,10 +6,12 @@ from typing import Annotated
 
 import typer
 
-from services.cli.output import print_json, print_table
+from services.cli.output import counted, print_json, print_table
 from services.cli.session import JsonOption, made_session
 from services.cli.terminal import say
+from services.plane.broker.topics import publish_schemas
 from services.plane.stack.plane_file import running_plane
+from services.plane.stack.secrets import administrator
 from services.plane.upkeep.upgrades import UpgradeStatus, finish_upgrade, upgrade_status
 
 app = typer.Typer(no_args_is_help=True, help="Show which programs a plane runs, and make an upgrade final.")
@@ -28,6 +30,14 @@ def status(context: typer.Context, as_json: JsonOption = False) -> None:
         numbers=["KNOWS LEVEL"],
     )
     say("", *_lines(found))
+
+
+@app.command()
+def prepare(context: typer.Context) -> None:
+    """Publish the schemas of this program on a running plane, before its first process is upgraded."""
+    home = made_session(context).home
+    count = publish_schemas(running_plane(home).bootstrap_servers, administrator(home))
+    say(f"{counted(count, 'schema')} published: processes of this version can be started beside the older ones.")
 
 
 @app.command()

@@ -12,24 +12,24 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 from uuid import uuid4
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
+from schemas import published
 from schemas.codec import DecodeError, codec
 from schemas.credentials import KafkaCredentials
 from schemas.records import MessageHeader, MetadataCommand, MetadataReply, Settle, SnapshotCommand, SnapshotReply
-from schemas.schema_files import released_versions
 from schemas.topics import METADATA_COMMANDS, METADATA_REPLIES, SNAPSHOTS_COMMANDS, SNAPSHOTS_REPLIES, Topic
 from services.client.errors import NotDeliveredError, PlaneError, PlaneTimeoutError, UnreachableError
 from services.client.plane import SENDERS, NamespaceCommand, SnapshotRequest
 from services.client.wire.answers import Answers
-from services.domain.errors import DeepcleanError, RetryableError
+from services.domain.errors import DeepcleanError
 from services.log.clock import SystemClock
 from services.log.kafka import LEADERLESS, KafkaLog, consumer_configuration, producer_configuration
-from services.log.schema_topic import follow_schemas
+from services.log.schema_topic import SchemaTopic
 from services.log.signing import Signer, signed_command
 
 CONNECT_SECONDS = 15.0
@@ -113,21 +113,23 @@ class KafkaCommands:
         self._producer = self._new_producer()
         self._retired: Producer | None = None
         """The previous producer. It is closed late, because waiting threads may still use it."""
+        published.read_from(self._learn_schemas)
         try:
+            self._schemas.require(_COMMANDS)
             self._consumer = self._assigned_consumer()
-        except UnreachableError:
+        except DeepcleanError:
             self._producer.close()
             raise
-        self._publish_later_schemas()
         self._reader = threading.Thread(target=self._read_replies, name="replies", daemon=True)
         self._reader.start()
 
-    def _publish_later_schemas(self) -> None:
-        """Publish schemas of commands that the plane may not know; it knows the first version of each."""
-        schemas = follow_schemas(KafkaLog(self._bootstrap_servers, self._name, credentials=self._credentials))
-        later = [topic for topic in _COMMANDS if len(released_versions(topic.record.__name__)) > 1]
-        if later:
-            schemas.publish(later)
+    def _learn_schemas(self) -> None:
+        self._schemas.read()
+
+    @cached_property
+    def _schemas(self) -> SchemaTopic:
+        """The topic of schemas: most clients need no connection to it."""
+        return SchemaTopic(KafkaLog(self._bootstrap_servers, self._name, credentials=self._credentials))
 
     def _new_producer(self) -> Producer:
         settings = _producer_settings(self._bootstrap_servers, self._name, self._credentials)
@@ -410,7 +412,7 @@ def _decode(message: Message) -> MetadataReply | SnapshotReply | None:
     record = codec(MetadataReply) if message.topic() == METADATA_REPLIES.name else codec(SnapshotReply)
     try:
         return record.decode_message(message.value() or b"")
-    except (DecodeError, RetryableError):  # of a newer schema that cannot be looked up now: the answer is late, too
+    except DecodeError:
         return None
 
 

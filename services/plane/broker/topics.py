@@ -11,7 +11,10 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from schemas.credentials import KafkaCredentials
 from schemas.topics import CHANGELOGS, DEAD_LETTERS, SCHEMAS, TOPICS
+from services.domain.errors import DeepcleanError
+from services.log.kafka import KafkaLog
 from services.log.port import MAX_CHANGE_MESSAGE_BYTES, MAX_LETTER_MESSAGE_BYTES, MAX_MESSAGE_BYTES
+from services.log.schema_topic import SchemaTopic
 from services.plane.broker.embedded import quiet_admin
 from services.plane.machine.errors import StackError
 
@@ -30,13 +33,30 @@ PLANE_TOPICS = {topic.name: TOPIC_SETTINGS for topic in TOPICS} | {
         for topic in CHANGELOGS.values()
     },
 }
-SCHEMAS_SETTINGS = {"cleanup.policy": "compact"}
+SCHEMAS_SETTINGS = {**TOPIC_SETTINGS, "cleanup.policy": "compact"}
 
 
 def create_plane_topics(bootstrap_servers: str, shards: int, credentials: KafkaCredentials | None = None) -> None:
-    """Create the topics of a plane that are missing; raise as ``create_topics`` does."""
+    """Create the topics of a plane that are missing, and publish the schemas of this program.
+
+    Raises:
+        StackError: the broker did not do it.
+    """
     create_topics(bootstrap_servers, PLANE_TOPICS, shards, credentials)
     create_topics(bootstrap_servers, {SCHEMAS: SCHEMAS_SETTINGS}, 1, credentials)
+    publish_schemas(bootstrap_servers, credentials)
+
+
+def publish_schemas(bootstrap_servers: str, credentials: KafkaCredentials | None = None) -> int:
+    """Publish the schemas of this program that are missing; return their number.
+
+    Raises:
+        StackError: the broker did not do it, or the topic has other schemas.
+    """
+    try:
+        return SchemaTopic(KafkaLog(bootstrap_servers, "deepclean.schemas", credentials=credentials)).publish(TOPICS)
+    except DeepcleanError as error:
+        raise StackError(f"The schemas could not be published: {error}") from error
 
 
 def create_topics(

@@ -13,6 +13,7 @@ from typing import IO, TypeVar
 
 from services.domain.errors import RetryableError
 from services.log.kafka import KafkaLog
+from services.log.schema_topic import follow_schemas
 from services.plane.broker.embedded import EmbeddedBroker
 from services.plane.broker.security import administrator_of
 from services.plane.machine.errors import StackError, disk_error
@@ -59,7 +60,9 @@ def log_of_stopped_plane(home: Path, bootstrap_servers: str = "") -> Iterator[Ka
         if not bootstrap_servers:
             broker = EmbeddedBroker(home / "broker", security=security)
             bootstrap_servers = started.enter_context(broker).bootstrap_servers
-        yield PatientLog(bootstrap_servers, "deepclean.recovery", credentials=administrator_of(security))
+        log = PatientLog(bootstrap_servers, "deepclean.recovery", credentials=administrator_of(security))
+        follow_schemas(log)
+        yield log
 
 
 class PatientLog(KafkaLog):

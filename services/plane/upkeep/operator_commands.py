@@ -13,6 +13,7 @@ from schemas.topics import METADATA_COMMANDS
 from services.log.clock import SystemClock
 from services.log.kafka import producer_configuration
 from services.log.signing import person_command
+from services.plane.broker.topics import publish_schemas
 from services.plane.machine.errors import StackError
 from services.plane.stack.plane_file import PlaneFile
 from services.plane.stack.secrets import administrator, person
@@ -27,6 +28,7 @@ def send_to_metadata(plane: PlaneFile, body: Any, shards: Iterable[int], client:
         StackError: the broker has not acknowledged the command.
     """
     home = Path(plane.home)
+    publish_schemas(plane.bootstrap_servers, administrator(home))  # metadata may run an older program
     producer = Producer(producer_configuration(plane.bootstrap_servers, client, administrator(home)))
     for shard in shards:
         command = MetadataCommand(shard, "", 0, body, wants_reply=False)

@@ -162,7 +162,7 @@ def read_route(
         return Route(f"/v1/shards/{{shard}}{path}", endpoint, methods=["GET"])
 
     async def endpoint_with_body(request: Request) -> Response:
-        body = await _body(request)
+        body = await body_of(request)
         if body is None:
             return refusal("INVALID_REQUEST", f"the body has more than {MAX_BODY_BYTES} bytes: ask in several pages")
         return await run_in_threadpool(ask, request.path_params["shard"], request.query_params, body)
@@ -170,7 +170,7 @@ def read_route(
     return Route(f"/v1/shards/{{shard}}{path}", endpoint_with_body, methods=[method])
 
 
-async def _body(request: Request) -> bytes | None:
+async def body_of(request: Request) -> bytes | None:
     """Return the body of a request; None when it is too large, without reading the rest."""
     body = bytearray()
     async for part in request.stream():

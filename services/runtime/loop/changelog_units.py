@@ -75,7 +75,7 @@ def runs_of(messages: Iterable[OutgoingMessage]) -> Iterator[OutboxRun]:
 def _size_bytes(one: RowChange | OutboxRun) -> int:
     if isinstance(one, RowChange):
         return _ITEM_BYTES + len(one.table) + len(one.key) + len(one.value)
-    return _ITEM_BYTES + len(one.topic) + sum(map(len, one.values))
+    return _ITEM_BYTES + len(one.topic) + sum(map(len, one.values)) + sum(map(len, one.keys))
 
 
 def parts_of(start: str, unit: Unit, rows: Iterable[RowChange], messages: Iterable[OutboxRun]) -> Iterator[StateChange]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby, islice, zip_longest
+from itertools import groupby, islice, repeat
 from operator import itemgetter
 
 from schemas.records import OutboxRow, OutboxRun
@@ -121,7 +121,7 @@ class Outbox:
 
     def _send(self, row: OutboxRow) -> None:
         for run in row.runs:
-            for value, key in zip_longest(run.values, run.keys, fillvalue=b""):
+            for value, key in zip(run.values, run.keys or repeat(b""), strict=bool(run.keys)):
                 self._sink.send(run.topic, self._shard, value, key)
                 self._probe(Point.MID_PUBLISH)
                 if run.topic == SNAPSHOT_CHAIN.name:

@@ -168,7 +168,7 @@ class HostedShard:
     def _open_runner(self) -> None:
         store = self._opened_store()
         after_write = self._parts.after_write
-        SchemaTopic(self._log).publish(topic for topic in TOPICS if self.service.name in topic.producers)
+        SchemaTopic(self._log).require(topic for topic in TOPICS if self.service.name in topic.producers)
         start = self._parts.start(self._log, self.shard, store)
         self._runner = Runner(
             self.service,
