@@ -15,7 +15,7 @@ from uuid import uuid4
 from bench.bulk import VOLUME, BulkProducer, CommandMaker, flat_deletes, flat_puts
 from bench.conditions import Conditions
 from bench.process_figures import session_cpu_seconds
-from schemas.records import BucketLayout, CreateBucket, CreateSnapshot, CreateVolume, MetadataCommand, Settle
+from schemas.records import BucketLayout, CreateBucket, CreateSnapshot, CreateVolume, Settle
 from schemas.topics import METADATA_COMMANDS
 from services.client.plane import NamespaceCommand
 from services.plane.machine.errors import StackError
@@ -128,7 +128,7 @@ class SharedPlane:
         deletes = list(self.maker.encoded(deletes_of(bucket, more + count)))
         before, cpu_before = self.deleted_blocks(), self.cpu_seconds()
         sending = threading.Thread(
-            target=self.producer.send, args=(METADATA_COMMANDS.name, MetadataCommand, deletes), daemon=True
+            target=self.producer.send, args=(METADATA_COMMANDS.name, deletes), daemon=True
         )
         started = time.perf_counter()
         sending.start()
