@@ -127,9 +127,7 @@ class SharedPlane:
         """
         deletes = list(self.maker.encoded(deletes_of(bucket, more + count)))
         before, cpu_before = self.deleted_blocks(), self.cpu_seconds()
-        sending = threading.Thread(
-            target=self.producer.send, args=(METADATA_COMMANDS.name, deletes), daemon=True
-        )
+        sending = threading.Thread(target=self.producer.send, args=(METADATA_COMMANDS.name, deletes), daemon=True)
         started = time.perf_counter()
         sending.start()
         try:
