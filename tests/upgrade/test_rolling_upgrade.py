@@ -108,7 +108,7 @@ class Writer:
         self._stack = stack
         self._changed = threading.Condition()
         self._is_stopping = False
-        self._rounds = 0
+        self._begun = self._ended = 0
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="writer")
 
@@ -120,11 +120,11 @@ class Writer:
         self._is_stopping = True
         self._thread.join()
 
-    def await_rounds(self, more: int) -> None:
-        """Wait until so many more rounds are over."""
+    def await_round(self) -> None:
+        """Wait until a round is over that has not begun yet."""
         with self._changed:
-            wanted = self._rounds + more
-            is_over = self._changed.wait_for(lambda: self._error or self._rounds >= wanted, ROUND_SECONDS * more)
+            wanted = self._begun + 1
+            is_over = self._changed.wait_for(lambda: self._error or self._ended >= wanted, 2 * ROUND_SECONDS)
         if self._error is not None:
             raise self._error
         assert is_over, "no round comes to its end"
@@ -135,9 +135,11 @@ class Writer:
                 for number in count():
                     if self._is_stopping:
                         return
+                    with self._changed:
+                        self._begun += 1
                     one_round(plane, f"round-{number}")
                     with self._changed:
-                        self._rounds += 1
+                        self._ended += 1
                         self._changed.notify_all()
         except BaseException as error:
             with self._changed:
@@ -171,22 +173,23 @@ def run_later(later: Path, program: str, *arguments: str) -> None:
 
 def test_parts_are_upgraded_in_any_order_and_taken_back(stack: Stack, later: Path) -> None:
     """Of any two parts each is the first one once: up in one order, back, and up again in the reverse order."""
-    steps = [
-        *((name, later) for name in HTTP_PROCESSES),
-        *((name, None) for name in HTTP_PROCESSES),
-        *((name, later) for name in reversed(HTTP_PROCESSES)),
-    ]
     with Writer(stack) as writer:
-        writer.await_rounds(1)
+        writer.await_round()
         with pytest.raises(StackError, match=r"is not published.*run deepclean upgrade prepare"):
             restart(stack, "mock_scm", later)
         restart(stack, "mock_scm", None)
         run_later(later, PREPARE, stack.address.bootstrap_servers)
-        for name, folder in steps:
-            restart(stack, name, folder)
-            writer.await_rounds(2)  # the first may have been almost over
+        for name in HTTP_PROCESSES:
+            restart(stack, name, later)
+            writer.await_round()
+        for name in HTTP_PROCESSES:
+            restart(stack, name, None)
+        writer.await_round()
+        for name in reversed(HTTP_PROCESSES):
+            restart(stack, name, later)
+            writer.await_round()
         run_later(later, LATER_CLIENT, str(stack.home), "later-client")
-        writer.await_rounds(1)
+        writer.await_round()
     with stack.client() as plane:
         assert list(plane.snapshots(0).dead_letter_counts()) == []
         assert plane.scm(0).totals().inventory_bytes == 0
