@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from xdist.scheduler import LoadScopeScheduling
 
@@ -36,8 +37,18 @@ def _group_of(file: str) -> str:
     return shared or (file if is_starting else "")
 
 
+LONGEST = "tests/upgrade/test_rolling_upgrade.py"
+"""A single test that takes minutes: it would begin last, and all processes but one would wait for it."""
+
+
 class FilesOfPlanesTogether(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types here
     """Each test alone, but for those of files that start something together: the more of them, the earlier."""
 
     def _split_scope(self, nodeid: str) -> str:
         return scope_of(nodeid)
+
+    def _assign_work_unit(self, node: Any) -> None:
+        """Begin with the longest test."""
+        if LONGEST in self.workqueue:
+            self.workqueue.move_to_end(LONGEST, last=False)
+        super()._assign_work_unit(node)
