@@ -1,4 +1,4 @@
-"""Schemas of newer programs: whatever writes to a topic publishes its schemas first, and readers look them up.
+"""Schemas of newer programs: they are published before the first message of them is sent, and readers look them up.
 
 The topic is read by ``services.log.schema_topic``; this module has what was read, since a schema is the same for every
 reader in the process.

@@ -44,7 +44,10 @@ class SchemaTopic:
             RetryableError: the broker did not answer.
         """
         with self._lock:
-            end, first = self._log.end_offset(SCHEMAS, _PARTITION), self._log.first_offset(SCHEMAS, _PARTITION)
+            end = self._log.end_offset(SCHEMAS, _PARTITION)
+            if end == self._next_offset:
+                return
+            first = self._log.first_offset(SCHEMAS, _PARTITION)
             if end < self._next_offset:  # the topic was recreated, or has lost its tail
                 self._next_offset = 0
                 self._found.clear()
@@ -62,7 +65,7 @@ class SchemaTopic:
             InvariantError: the broker does not allow it, or the topic has another schema in the place of one.
         """
         self.read()
-        rows = [row for topic in topics for row in _rows_of(topic)]
+        rows = [row for topic in topics for row in versions_of(topic)]
         for row in rows:
             if (found := self._found.get(row.key)) and found != (row.schema_id, row.schema):
                 raise InvariantError(
@@ -87,7 +90,7 @@ class SchemaTopic:
             RetryableError: the broker did not answer.
             InvariantError: a schema is not published.
         """
-        later = [rows[-1] for topic in topics if len(rows := _rows_of(topic)) > 1]
+        later = [rows[-1] for topic in topics if len(rows := versions_of(topic)) > 1]
         if not later:
             return
         self.read()
@@ -111,23 +114,34 @@ def subject_of(topic: Topic) -> str:
     return f"{topic.name}-value"
 
 
-class _Row(NamedTuple):
-    """One released version of a topic's schema, as the topic of schemas has it."""
+class SubjectVersion(NamedTuple):
+    """One released version of a topic's schema, as a schema registry has it."""
 
-    key: bytes
-    value: bytes
+    subject: str
+    version: int
     schema_id: int
     schema: JsonSchema
 
+    def described(self) -> dict[str, Any]:
+        """Return what a registry says of it."""
+        schema = _text(self.schema)
+        return {"subject": self.subject, "version": self.version, "id": self.schema_id, "schema": schema}
 
-def _rows_of(topic: Topic) -> list[_Row]:
+    @property
+    def key(self) -> bytes:
+        """The key of its row on the topic of schemas."""
+        return _text({"keytype": "SCHEMA", "subject": self.subject, "version": self.version, "magic": 1}).encode()
+
+    @property
+    def value(self) -> bytes:
+        """The value of its row."""
+        return _text({**self.described(), "deleted": False}).encode()
+
+
+def versions_of(topic: Topic) -> list[SubjectVersion]:
     """Return each released version of a topic's schema, oldest first."""
-    subject, rows = subject_of(topic), []
-    for version, (schema_id, schema) in enumerate(released_versions(topic.record.__name__), start=1):
-        key = {"keytype": "SCHEMA", "subject": subject, "version": version, "magic": 1}
-        value = {"subject": subject, "version": version, "id": schema_id, "schema": _text(schema), "deleted": False}
-        rows.append(_Row(_text(key).encode(), _text(value).encode(), schema_id, schema))
-    return rows
+    released = enumerate(released_versions(topic.record.__name__), start=1)
+    return [SubjectVersion(subject_of(topic), version, *one) for version, one in released]
 
 
 def _text(value: Any) -> str:

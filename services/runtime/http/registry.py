@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import threading
 import time
-from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
@@ -20,10 +19,10 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from schemas import published
-from schemas.schema_files import JsonSchema, released_versions
+from schemas.schema_files import JsonSchema
 from schemas.topics import TOPICS
 from services.domain.errors import RetryableError
-from services.log.schema_topic import subject_of
+from services.log.schema_topic import SubjectVersion, subject_of, versions_of
 from services.runtime.http.reads import body_of
 
 MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
@@ -37,30 +36,10 @@ _NOT_RELEASED = (42205, "schemas come with releases of deepclean: none can be re
 """The registry's own codes, whose first three digits are the status."""
 
 
-@dataclass(frozen=True, slots=True)
-class SubjectVersion:
-    """One released version of a topic's schema."""
-
-    subject: str
-    version: int
-    id: int
-    schema: JsonSchema
-
-    def answer(self) -> dict[str, Any]:
-        """Return what the registry says of it."""
-        return {"subject": self.subject, "version": self.version, "id": self.id, "schema": json.dumps(self.schema)}
-
-
 @cache
 def subjects() -> dict[str, list[SubjectVersion]]:
     """Return the versions of each topic's schema, by subject."""
-    return {
-        subject_of(topic): [
-            SubjectVersion(subject_of(topic), version, one.schema_id, one.schema)
-            for version, one in enumerate(released_versions(topic.record.__name__), start=1)
-        ]
-        for topic in TOPICS
-    }
+    return {subject_of(topic): versions_of(topic) for topic in TOPICS}
 
 
 def routes() -> list[Route]:
@@ -94,7 +73,7 @@ def _version(request: Request) -> JSONResponse:
     if found is None:
         return _refusal(_NO_SUBJECT)
     named = [one for one in found if version in (str(one.version), "latest")]
-    return _answer(named[-1].answer()) if named else _refusal(_NO_VERSION)
+    return _answer(named[-1].described()) if named else _refusal(_NO_VERSION)
 
 
 async def _find(request: Request, otherwise: tuple[int, str]) -> JSONResponse:
@@ -107,7 +86,7 @@ async def _find(request: Request, otherwise: tuple[int, str]) -> JSONResponse:
     except Exception:  # fastavro raises many kinds for what is no schema
         return _refusal(otherwise)
     named = [one for one in found if _canonical(one.schema) == wanted]
-    return _answer(named[-1].answer()) if named else _refusal(otherwise)
+    return _answer(named[-1].described()) if named else _refusal(otherwise)
 
 
 def _canonical(schema: JsonSchema) -> str:
@@ -126,7 +105,7 @@ async def _schema(request: Request) -> JSONResponse:
 
 def _by_id(schema_id: int) -> JsonSchema | None:
     """Return a released schema of a topic, or one that a newer program has published."""
-    known = (one.schema for versions in subjects().values() for one in versions if one.id == schema_id)
+    known = (one.schema for versions in subjects().values() for one in versions if one.schema_id == schema_id)
     found = next(known, None) or published.known().get(schema_id)
     return found or (published.schema_of(schema_id) if _reads.is_due() else None)
 
