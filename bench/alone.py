@@ -107,14 +107,22 @@ class ServiceAlone:
     def watch(self, topic: str, until: int, on_sample: Callable[[float], None], shard: int = 0) -> list[Sample]:
         """Return samples taken until ``until`` messages of a topic are applied.
 
+        A small load may all be applied before the service answers. Then the last unanswered request is the first
+        sample: without it no time would have passed.
+
         Raises:
             StackError: the service makes no progress.
         """
         pause, samples = threading.Event(), list[Sample]()
-        moved = time.monotonic()
+        moved, unanswered_at = time.monotonic(), time.perf_counter()
         while not samples or samples[-1].count < until:
+            asked_at = time.perf_counter()
             sample = self.applied(topic, shard)
-            if sample is not None:
+            if sample is None:
+                unanswered_at = asked_at
+            else:
+                if not samples and sample.count >= until:
+                    samples.append(Sample(unanswered_at, 0.0, 0.0))
                 if not samples or sample.count > samples[-1].count:
                     moved = time.monotonic()
                 samples.append(sample)

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from bench import bulk, small
 from bench import compare as comparing
 from bench.__main__ import app
-from bench.alone import Sample, parse_metrics, reached
+from bench.alone import Sample, ServiceAlone, parse_metrics, reached
 from bench.ceilings import put_rate
 from bench.conditions import Benchmark, Conditions
 from bench.figures import (
@@ -46,6 +46,7 @@ from bench.sustained import backlog_figure, offered_rate
 from bench.tree_delete import tree_figures
 from schemas.codec import codec
 from schemas.records import BucketLayout, DeleteKey, MetadataCommand, PutKey
+from schemas.topics import METADATA_COMMANDS
 from services.log.clock import VirtualClock
 from services.plane.machine.errors import StackError
 
@@ -386,6 +387,25 @@ def test_processes_are_compared_while_they_are_together_at_work() -> None:
     assert rate_together([early, late], 1_000) == pytest.approx(200.0)
     apart = [Sample(100.0, 0, 0.0), Sample(110.0, 1_000, 1.0)]
     assert rate_together([early, apart], 1_000) == pytest.approx(1_950 / 109.5)
+
+
+class Asked(ServiceAlone):
+    """A service that gives prepared answers."""
+
+    def __init__(self, *answers: Sample | None) -> None:
+        self.name = "metadata"
+        self._answers = list(answers)
+
+    def applied(self, topic: str, shard: int = 0) -> Sample | None:  # noqa: ARG002
+        return self._answers.pop(0)
+
+
+def test_a_load_that_is_applied_before_the_first_answer_has_taken_time() -> None:
+    samples = Asked(None, Sample(1e9, 400, 0.5)).watch(METADATA_COMMANDS.name, 400, lambda _: None)
+    assert [sample.count for sample in samples] == [0.0, 400]
+    assert rate_together([samples], 400) > 0
+    partly = Asked(None, Sample(10.0, 100, 0.5), Sample(11.0, 400, 0.6))
+    assert [sample.count for sample in partly.watch(METADATA_COMMANDS.name, 400, lambda _: None)] == [100, 400]
 
 
 def test_the_model_takes_the_busiest_process_of_one_thread() -> None:
