@@ -396,7 +396,7 @@ class Asked(ServiceAlone):
         self.name = "metadata"
         self._answers = list(answers)
 
-    def applied(self, topic: str, shard: int = 0) -> Sample | None:  # noqa: ARG002
+    def applied(self, topic: str, shard: int = 0) -> Sample | None:
         return self._answers.pop(0)
 
 
