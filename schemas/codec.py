@@ -53,6 +53,8 @@ class Codec(Generic[R]):
         self._writers: dict[int, Any] = {one.schema_id: parse_schema(one.schema) for one in versions}
         self.frame = frame(versions[-1].schema_id) if versions else b""
         """The five bytes before each body in a message; none for a record that is not released."""
+        self.first_frame = frame(versions[0].schema_id) if versions else b""
+        """The same of the first version of the schema."""
 
     def encode(self, record: R) -> bytes:
         """Return the Avro binary of a record, written with the newest schema."""
@@ -122,6 +124,10 @@ class Codec(Generic[R]):
             return self.decode(message, FRAME_BYTES)
         return self.decode(self.rewritten(message[FRAME_BYTES:], self._writer(message)))
 
+    def knows(self, schema_id: int) -> bool:
+        """Return whether messages by a schema can be read without looking it up."""
+        return schema_id in self._writers
+
     def _writer(self, message: bytes) -> Any:
         """Return the schema that has written a message, parsed. Raise as ``decode_message`` does."""
         name, schema_id = self.record_class.__name__, schema_id_of(message)
@@ -139,18 +145,30 @@ class Codec(Generic[R]):
                 raise DecodeError(f"the published schema with the id {schema_id} is none: {error}") from error
         return self._writers[schema_id]
 
+    def first_message(self, record: R) -> bytes:
+        """Return the message of a record by the first version of its schema, which every program reads.
+
+        What that version has no field for is left out.
+        """
+        if self.frame == self.first_frame:
+            return self.encode_message(record)
+        first = self._writers[int.from_bytes(self.first_frame[1:], "big")]
+        return self.first_frame + self._resolved(self.encode(record), parse_schema(self.schema), first)
+
     def rewritten(self, body: bytes, writer: Any) -> bytes:
         """The bytes of an older schema as the newest one writes them, by Avro's rules of resolution.
 
         Raises:
             DecodeError: the bytes are not a record of the older schema.
         """
-        newest = parse_schema(self.schema)
+        return self._resolved(body, writer, parse_schema(self.schema))
+
+    def _resolved(self, body: bytes, writer: Any, reader: Any) -> bytes:
         # Without a byte behind it a string that is cut short would be read as one that ends in NULs.
         source, target = io.BytesIO(body + b"\0"), io.BytesIO()
         try:
-            fields: Any = fastavro.schemaless_reader(source, writer, newest, return_record_name=True)
-            fastavro.schemaless_writer(target, newest, fields)
+            fields: Any = fastavro.schemaless_reader(source, writer, reader, return_record_name=True)
+            fastavro.schemaless_writer(target, reader, fields)
         except (MemoryError, OSError):
             raise  # not caused by the bytes
         except Exception as error:  # fastavro raises many kinds for broken bytes

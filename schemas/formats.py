@@ -26,7 +26,8 @@ FAMILY = "formatTable"
 FORMAT_KEY = b"format"
 FILE = "format"
 """Name of the file that holds the format in a directory that is not a database."""
-_SCHEMA = b"schema/"
+SCHEMAS_OF_ROWS = b"schema/"
+"""How the keys of rows with schemas begin."""
 
 
 class FormatError(Exception):
@@ -60,9 +61,24 @@ def check_rows(rows: Iterable[tuple[bytes, bytes]], what: str) -> None:
     number = found.pop(FORMAT_KEY, None)
     check(None if number is None else int(number), what)
     for key, schema in found.items():
-        if key.startswith(_SCHEMA):
-            record, _, version = key.removeprefix(_SCHEMA).decode().partition("/")
-            learn(record, int(version), json.loads(schema))
+        learn_row(key, schema)
+
+
+def learn_row(key: bytes, schema: bytes) -> None:
+    """Register the schema in a row of ``formatTable``; a row of another kind is ignored."""
+    if key.startswith(SCHEMAS_OF_ROWS):
+        record, version = _record_and_version(key)
+        learn(record, version, json.loads(schema))
+
+
+def is_first(key: bytes) -> bool:
+    """Return whether a row of ``formatTable`` has the first version of a schema, which every program knows."""
+    return _record_and_version(key)[1] == 1
+
+
+def _record_and_version(key: bytes) -> tuple[str, int]:
+    record, _, version = key.removeprefix(SCHEMAS_OF_ROWS).decode().partition("/")
+    return record, int(version)
 
 
 def rows_of(records: Iterable[type[object]]) -> Mapping[bytes, bytes]:
@@ -70,7 +86,7 @@ def rows_of(records: Iterable[type[object]]) -> Mapping[bytes, bytes]:
     rows = {FORMAT_KEY: b"%d" % FORMAT}
     for name in sorted({one.__name__ for record in records for one in (record, *EMBEDDED.get(record, ()))}):
         for version, schema in enumerate(released_schemas(name), start=1):
-            rows[_SCHEMA + f"{name}/{version}".encode()] = json.dumps(schema, separators=(",", ":")).encode()
+            rows[SCHEMAS_OF_ROWS + f"{name}/{version}".encode()] = json.dumps(schema, separators=(",", ":")).encode()
     return rows
 
 

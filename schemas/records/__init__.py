@@ -14,6 +14,7 @@ from schemas.records.chain import (
 )
 from schemas.records.commands import (
     AcceptLostTail,
+    AnnounceSchema,
     BreakerLimits,
     CaptureSnapshot,
     ClaimRows,
@@ -188,6 +189,7 @@ from schemas.records.space import SnapshotSize, SpaceCellValue, SpaceUpdate
 __all__ = [
     "AcceptLostTail",
     "AccountRow",
+    "AnnounceSchema",
     "Barrier",
     "BlockGroups",
     "BlockRun",

@@ -45,6 +45,16 @@ class AcceptLostTail:
 
 
 @dataclass(frozen=True, slots=True)
+class AnnounceSchema:
+    """Allow commands by newer schemas from here on. A command by a schema that was not announced before it is
+    dead-lettered, now and in each rebuild. Sent by an operator just before the schemas are published.
+    """
+
+    schema_id: int
+    """Id of the newest schema of commands."""
+
+
+@dataclass(frozen=True, slots=True)
 class BreakerLimits:
     """How much of a bucket may be claimed within an hour of log time: a share of the bucket's size at the hour's
     beginning, or the floor, whichever is larger.
@@ -544,6 +554,7 @@ class MetadataCommand:
         | ResetBreaker
         | DeleteKeys
         | SetFeatureLevel
+        | AnnounceSchema
     )
     """The command."""
     sender: str = ""

@@ -412,6 +412,8 @@ class ShardState:
     """Rows that two judges passed and that metadata kept because a live snapshot holds them, ever: must stay 0."""
     feature_level: int = 1
     """Feature level of the shard."""
+    announced_schema_id: int = 0
+    """Newest schema of commands that an operator has announced; 0 while none but the first is allowed."""
 
 
 @dataclass(frozen=True, slots=True)

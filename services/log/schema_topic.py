@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from fastavro.schema import parse_schema
@@ -19,7 +19,7 @@ from fastavro.schema import parse_schema
 from schemas import published
 from schemas.codec import MAX_SCHEMA_ID
 from schemas.schema_files import JsonSchema, released_versions
-from schemas.topics import SCHEMAS, Topic
+from schemas.topics import METADATA_COMMANDS, SCHEMAS, Topic
 from services.domain.errors import InvariantError
 from services.log.port import Log
 from services.log.reads import records_between
@@ -57,8 +57,11 @@ class SchemaTopic:
                     published.learn(*found)
             self._next_offset = end
 
-    def publish(self, topics: Iterable[Topic]) -> int:
+    def publish(self, topics: Iterable[Topic], announce: Callable[[int], None]) -> int:
         """Publish each released schema of the topics that is missing; return their number once the broker has them.
+
+        ``announce`` is called before, with the id of a new schema of metadata's commands: no such command comes
+        before its announcement then, and an end between the two is made good by the next call.
 
         Raises:
             RetryableError: the broker did not answer.
@@ -73,6 +76,9 @@ class SchemaTopic:
                     f"plane, or a program that was never released, uses the topic; give this plane a broker of its own"
                 )
         missing = [row for row in rows if not self._found.get(row.key)]
+        commands = [row for row in missing if row.subject == subject_of(METADATA_COMMANDS) and row.version > 1]
+        if commands:
+            announce(commands[-1].schema_id)
         if missing:
             sink = self._log.open_sink()
             try:

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from schemas.codec import codec
 from schemas.credentials import CredentialsError, read_secret
-from schemas.records import MetadataCommand, SnapshotCommand
+from schemas.records import AnnounceSchema, MetadataCommand, SnapshotCommand
 from schemas.signatures import SHORTEST_SECRET, sign
 from schemas.topics import METADATA_COMMANDS, SNAPSHOTS_COMMANDS, Topic
 from services.log.port import Log, LogAround, Sink
@@ -40,6 +40,16 @@ def signed_command(topic: Topic, command: Command, signer: Signer | None, now_ms
         return encoder.encode_message(command)
     value = encoder.encode_message(replace(command, user=signer.user, issued_at_ms=now_ms, signature=""))
     return sign(signer.secret, topic.name, value)
+
+
+def announcement(schema_id: int, shard: int, signer: Signer | None, now_ms: int) -> bytes:
+    """Return the message that announces a schema of commands to a shard: by the first schema, which needs none."""
+    command = MetadataCommand(shard, "", 0, AnnounceSchema(schema_id), wants_reply=False)
+    encoder = codec(MetadataCommand)
+    if signer is None:
+        return encoder.first_message(command)
+    named = replace(command, client_id=signer.client_id(), number=1, user=signer.user, issued_at_ms=now_ms)
+    return sign(signer.secret, METADATA_COMMANDS.name, encoder.first_message(named))
 
 
 def person_command(command: MetadataCommand, signer: Signer | None, now_ms: int) -> bytes:

@@ -28,6 +28,7 @@ from services.domain.refusals import CommandError, NotDone
 from services.metadata.checkpoints import capture_drop, lost_tail, rollback
 from services.metadata.collecting import breaker, claims, collection_commands, expansion, orphans, sweeps, undelete
 from services.metadata.namespace import access, buckets, keys, tree
+from services.metadata.state.announced_schemas import announce_schema, check_announced, require_announced
 from services.metadata.state.changed_rows import UnneededChanges, unneeded_changes
 from services.metadata.state.feature_level import check_known, set_feature_level
 from services.metadata.state.reclaim_clocks import FreedVersions
@@ -79,6 +80,7 @@ _CONTROL_SENDERS: Mapping[type[Any], tuple[str, ...]] = {
     records.PublishFullChain: (_PERSON,),
     records.AcceptLostTail: (_PERSON,),
     records.SetFeatureLevel: (_PERSON,),
+    records.AnnounceSchema: (_PERSON,),
 }
 _Refusal = CommandError | InvalidNameError
 _ALONE = frozenset({records.CaptureSnapshot, records.DropSnapshot, records.AcceptLostTail})
@@ -107,6 +109,7 @@ class MetadataService:
         """Load the state that is kept in memory from the tables."""
         self._transaction.restore(tables)
         check_known(self._transaction.counters)
+        require_announced(self._transaction.counters)
         self._batch = None
         self._must_send_collection_states = True
         self._dropped.clear()
@@ -124,6 +127,7 @@ class MetadataService:
         command: MetadataCommand = message.record
         kind = type(command.body)
         transaction = self._transaction
+        check_announced(transaction.counters, message.value)
         log_time_ms = max(message.timestamp_ms, transaction.counters.log_time_ms)
         if work is not self._batch:
             self._begin_batch(work)
@@ -297,6 +301,8 @@ class MetadataService:
             self._send_collection_states(transaction.work)
         elif isinstance(body, records.SetFeatureLevel):
             set_feature_level(transaction.counters, body)
+        elif isinstance(body, records.AnnounceSchema):
+            announce_schema(transaction.counters, body)
         else:
             capture_drop.publish_full_chain(transaction)
 

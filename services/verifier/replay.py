@@ -56,6 +56,7 @@ _STEERING: Mapping[type[Any], tuple[str, ...]] = {
     records.PublishFullChain: (_PERSON,),
     records.AcceptLostTail: (_PERSON,),
     records.SetFeatureLevel: (_PERSON,),
+    records.AnnounceSchema: (_PERSON,),
 }
 """Commands that control the shard itself, with their allowed senders."""
 
@@ -120,7 +121,7 @@ class LogReplay:
         self._shard = shard
         self._rollback_ends = rollback_ends
         self._log_time_ms = self._epoch = self._chain_version = self._container_id = 0
-        self._stored_bytes = 0
+        self._stored_bytes = self._announced_schema_id = 0
         self._secrets = Secrets()
         self._volumes: dict[str, int] = {}
         self._buckets: dict[tuple[str, str], _Bucket] = {}
@@ -169,6 +170,8 @@ class LogReplay:
         self.commands += 1
         if signed is None or self.lost_tail_offset is not None:
             return
+        if signed.later_schema_id > self._announced_schema_id:
+            return  # metadata has dead-lettered it
         before_ms, self._time_ms = self._log_time_ms, max(self._log_time_ms, signed.timestamp_ms)
         self._now = Moment(offset, self.txn + 1)
         self._objects = 0
@@ -244,6 +247,8 @@ class LogReplay:
             self._container_id = max(self._container_id, body.container_id)
         elif isinstance(body, records.StopClaims):
             self.txn = self._now.txn
+        elif isinstance(body, records.AnnounceSchema):
+            self._announced_schema_id = max(self._announced_schema_id, body.schema_id)
         elif isinstance(body, records.AcceptLostTail):
             # The effects of the lost commands are in metadata's database but in no log, so the replay ends here.
             self.lost_tail_offset = self._now.offset

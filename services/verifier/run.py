@@ -18,8 +18,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from schemas.codec import DecodeError, codec
-from schemas.records import MetadataProgress, MetadataReply, RollbackOutcome, RollbackPage, RollbackPageDone
+from schemas.codec import DecodeError, codec, schema_id_of
+from schemas.records import (
+    MetadataCommand,
+    MetadataProgress,
+    MetadataReply,
+    RollbackOutcome,
+    RollbackPage,
+    RollbackPageDone,
+)
 from schemas.topics import LEDGER, METADATA_COMMANDS, METADATA_PROGRESS, METADATA_REPLIES, Topic
 from services.domain.errors import DeepcleanError
 from services.log.port import Log, LogRecord
@@ -31,6 +38,7 @@ from services.verifier.unauthorized_commands import Signed
 from services.verifier.verify import Verification
 
 RECORDS_PER_REPORT = 20_000
+_FIRST = codec(MetadataCommand).first_frame
 
 
 class VerifyError(DeepcleanError):
@@ -140,7 +148,7 @@ def _replay(
     with closing(_Answers(log, report.shard)) as answers:
         replay = LogReplay(report.shard, history, rollback_ends, answers.at, report.add)
         for record, command in _messages(log, METADATA_COMMANDS, report.shard, 0, end):
-            signed = None if command is None else Signed(command, record.timestamp_ms, record.value)
+            signed = None if command is None else _signed(command, record)
             try:
                 replay.apply(record.offset, signed)
             except UnknownCommandError as error:
@@ -177,6 +185,11 @@ def _rollback_ends(log: Log, shard: int, progress: _Progress) -> dict[str, int]:
             last_pages[page.rollback_id] = max(page.page, last_pages.get(page.rollback_id, 0))
     unanswered = {one: page for one, page in last_pages.items() if page != progress.went_on.get(one)}
     return unanswered | progress.ended
+
+
+def _signed(command: MetadataCommand, record: LogRecord) -> Signed:
+    is_first = record.value.startswith(_FIRST)
+    return Signed(command, record.timestamp_ms, record.value, 0 if is_first else schema_id_of(record.value) or 0)
 
 
 def _messages(log: Log, topic: Topic, shard: int, first: int, end: int) -> Generator[tuple[LogRecord, Any]]:

@@ -28,6 +28,8 @@ class Signed:
     timestamp_ms: int
     """Time at which the broker appended the record."""
     value: bytes
+    later_schema_id: int = 0
+    """Schema that has written the command; 0 for the first one, which need not be announced."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from schemas import formats
 from schemas.codec import codec
 from schemas.records import (
     BucketLayout,
@@ -19,6 +21,7 @@ from schemas.records import (
     CreateTag,
     CreateVolume,
     DeleteSnapshot,
+    PositionRow,
     PutKey,
     RetentionPolicy,
     RollBackBucket,
@@ -30,7 +33,7 @@ from schemas.records import (
     SnapshotReply,
     StateChange,
 )
-from schemas.stored_rows import row_codec
+from schemas.stored_rows import NewerRowError, row_codec
 from schemas.topics import SNAPSHOTS_CHANGELOG, SNAPSHOTS_COMMANDS, SNAPSHOTS_REPLIES, TOPICS
 from services.domain.errors import PositionError, RetryableError
 from services.log.clock import VirtualClock
@@ -51,6 +54,7 @@ from services.snapshots.service import SnapshotsService
 from services.storage.memory import MemoryStore
 from services.storage.store import Batch, Store, StoreError
 from services.storage.tables import TablesReader
+from tests.unit.test_stored_rows import with_field, written
 
 TOPIC = SNAPSHOTS_CHANGELOG.name
 FAMILIES = [table.name for table in (*SnapshotsService.tables, *RUNTIME_TABLES)]
@@ -285,6 +289,25 @@ def test_a_beginning_that_comes_behind_a_later_one_is_left_out() -> None:
     for copy in (*copies, store):
         _run(copy, log, ())
         assert _rows(copy) == expected
+
+
+def test_an_older_copy_learns_the_schemas_of_what_a_newer_program_has_changed() -> None:
+    log, store = MemoryLog(VirtualClock()), MemoryStore()
+    _run(store, log, range(1, 3))
+    copy = store.clone()
+    newer = with_field("later", type="long", default=0)
+    schemas = {b"schema/PositionRow/1": b"{}", b"schema/PositionRow/8": json.dumps(newer).encode()}
+    store.write({formats.FAMILY: schemas})
+    _run(store, log, range(3, 6))
+    changes = [codec(StateChange).decode_message(record.value) for record in log.records(TOPIC, 0)]
+    sent = [row.key for change in changes for row in change.rows if row.table == formats.FAMILY]
+    assert sent == [b"schema/PositionRow/8"], "once a start, without what every program knows"
+    row = written(8, newer, topic="gc.space", topic_id="id", next_offset=7, later=5)
+    with pytest.raises(NewerRowError):
+        row_codec(PositionRow).decode(row)
+    _run(copy, log, ())
+    assert copy.get(formats.FAMILY, sent[0]) == schemas[sent[0]]
+    assert row_codec(PositionRow).decode(row) == PositionRow("gc.space", "id", 7)
 
 
 def test_a_start_that_another_has_come_before_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:

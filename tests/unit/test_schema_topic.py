@@ -26,32 +26,36 @@ def publish(log: MemoryLog, schema_id: int, schema: object = LATER) -> None:
     log.append(SCHEMAS, 0, json.dumps(row).encode(), b"%d" % schema_id)
 
 
+def no_announcement(schema_id: int) -> None:
+    pytest.fail(f"only later schemas of commands are announced, not {schema_id}")
+
+
 @pytest.fixture
 def log() -> MemoryLog:
     return MemoryLog(VirtualClock())
 
 
 def test_each_schema_is_published_once(log: MemoryLog) -> None:
-    assert SchemaTopic(log).publish([SNAPSHOTS_INFO]) == 1
+    assert SchemaTopic(log).publish([SNAPSHOTS_INFO], no_announcement) == 1
     (row,) = log.records(SCHEMAS, 0)
     assert json.loads(row.key) == {"keytype": "SCHEMA", "subject": "snapshots.info-value", "version": 1, "magic": 1}
     value = json.loads(row.value)
     assert json.loads(value.pop("schema")) == resolved_schema(SnapshotInfo.__name__)
     schema_id = released_versions(SnapshotInfo.__name__)[0].schema_id
     assert value == {"subject": "snapshots.info-value", "version": 1, "id": schema_id, "deleted": False}
-    assert SchemaTopic(log).publish(TOPICS) == len(TOPICS) - 1
-    assert SchemaTopic(log).publish(TOPICS) == 0
+    assert SchemaTopic(log).publish(TOPICS, no_announcement) == len(TOPICS) - 1
+    assert SchemaTopic(log).publish(TOPICS, no_announcement) == 0
     assert len({record.key for record in log.records(SCHEMAS, 0)}) == len(log.records(SCHEMAS, 0)) == len(TOPICS)
 
 
 def test_a_row_that_was_removed_is_published_again_and_another_schema_in_its_place_is_refused(log: MemoryLog) -> None:
-    SchemaTopic(log).publish([SNAPSHOTS_INFO])
+    SchemaTopic(log).publish([SNAPSHOTS_INFO], no_announcement)
     (row,) = log.records(SCHEMAS, 0)
     log.append(SCHEMAS, 0, b"", row.key)
-    assert SchemaTopic(log).publish([SNAPSHOTS_INFO]) == 1
+    assert SchemaTopic(log).publish([SNAPSHOTS_INFO], no_announcement) == 1
     log.append(SCHEMAS, 0, json.dumps({"id": 7, "schema": json.dumps(LATER)}).encode(), row.key)
     with pytest.raises(InvariantError, match="another schema than this program has"):
-        SchemaTopic(log).publish([SNAPSHOTS_INFO])
+        SchemaTopic(log).publish([SNAPSHOTS_INFO], no_announcement)
 
 
 def test_a_program_does_not_write_before_its_schemas_are_published(
@@ -62,7 +66,7 @@ def test_a_program_does_not_write_before_its_schemas_are_published(
     monkeypatch.setattr("services.log.schema_topic.released_versions", lambda _: versions)
     with pytest.raises(InvariantError, match="run deepclean upgrade prepare"):
         SchemaTopic(log).require([SNAPSHOTS_INFO])
-    SchemaTopic(log).publish([SNAPSHOTS_INFO])
+    SchemaTopic(log).publish([SNAPSHOTS_INFO], no_announcement)
     SchemaTopic(log).require([SNAPSHOTS_INFO])
 
 

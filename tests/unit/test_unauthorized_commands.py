@@ -61,6 +61,7 @@ METADATA_TABLE: dict[type[Any], frozenset[str]] = {
     records.PublishFullChain: PERSON,
     records.AcceptLostTail: PERSON,
     records.SetFeatureLevel: PERSON,
+    records.AnnounceSchema: PERSON,
     records.StopClaims: PERSON | {"snapshots"},
     records.DeleteVolume: OWNERS,
     records.CreateBucket: OWNERS,

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
+from typer.testing import CliRunner
 
 from schemas.records import (
     BucketLayout,
@@ -26,6 +27,7 @@ from schemas.records import (
     RenameKey,
     Settle,
 )
+from services.cli.main import app
 from services.client.errors import UnreachableError
 from services.client.kafka_plane import KafkaPlane
 from services.plane.machine.errors import StackError
@@ -53,8 +55,8 @@ with running_client(Path(sys.argv[1])) as plane:
 
 PREPARE = """
 import sys
-from services.plane.broker.topics import publish_schemas
-assert publish_schemas(sys.argv[1]) == 17, "each topic has a later schema"
+from services.cli.main import app
+app(["--home", sys.argv[1], "upgrade", "prepare"])
 """
 
 
@@ -149,10 +151,10 @@ class Writer:
 
 @pytest.fixture(params=[*VERSIONS, "this version"])
 def stack(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stack]:
-    """A plane of an earlier release, or of this version."""
+    """A plane of an earlier release, or of this version; each command on it is signed."""
     is_release = request.param in VERSIONS
     settings = environment(unpack_program(request.param, tmp_path / "earlier")) if is_release else {}
-    with Stack(tmp_path / "plane", settings=settings) as started:
+    with Stack(tmp_path / "plane", settings=settings, is_secured=True) as started:
         yield started
 
 
@@ -178,7 +180,7 @@ def test_parts_are_upgraded_in_any_order_and_taken_back(stack: Stack, later: Pat
         with pytest.raises(StackError, match=r"is not published.*run deepclean upgrade prepare"):
             restart(stack, "mock_scm", later)
         restart(stack, "mock_scm", None)
-        run_later(later, PREPARE, stack.address.bootstrap_servers)
+        run_later(later, PREPARE, str(stack.home))
         for name in HTTP_PROCESSES:
             restart(stack, name, later)
             writer.await_round()
@@ -193,3 +195,6 @@ def test_parts_are_upgraded_in_any_order_and_taken_back(stack: Stack, later: Pat
     with stack.client() as plane:
         assert list(plane.snapshots(0).dead_letter_counts()) == []
         assert plane.scm(0).totals().inventory_bytes == 0
+    verified = CliRunner().invoke(app, ["--home", str(stack.home), "verify"])
+    assert not verified.exit_code, "this version replays the log, with the commands of the later one"
+    assert "from the beginning of the log" in verified.output

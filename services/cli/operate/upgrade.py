@@ -11,7 +11,7 @@ from services.cli.session import JsonOption, made_session
 from services.cli.terminal import say
 from services.plane.broker.topics import publish_schemas
 from services.plane.stack.plane_file import running_plane
-from services.plane.stack.secrets import administrator
+from services.plane.stack.secrets import administrator, person
 from services.plane.upkeep.upgrades import UpgradeStatus, finish_upgrade, upgrade_status
 
 app = typer.Typer(no_args_is_help=True, help="Show which programs a plane runs, and make an upgrade final.")
@@ -36,7 +36,8 @@ def status(context: typer.Context, as_json: JsonOption = False) -> None:
 def prepare(context: typer.Context) -> None:
     """Publish the schemas of this program on a running plane, before its first process is upgraded."""
     home = made_session(context).home
-    count = publish_schemas(running_plane(home).bootstrap_servers, administrator(home))
+    plane = running_plane(home)
+    count = publish_schemas(plane.bootstrap_servers, plane.shards, administrator(home), person(home))
     say(f"{counted(count, 'schema')} published: processes of this version can be started beside the older ones.")
 
 

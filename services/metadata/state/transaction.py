@@ -41,6 +41,7 @@ class ShardCounters:
     claims_stopped_ms: int = -1
     refused_rows: int = 0
     feature_level: int = 1
+    announced_schema_id: int = 0
 
     @classmethod
     def of(cls, state: ShardState | None) -> ShardCounters:
@@ -59,6 +60,7 @@ class ShardCounters:
             state.claims_stopped_ms,
             state.refused_rows,
             state.feature_level,
+            state.announced_schema_id,
         )
 
     def state(self) -> ShardState:
@@ -75,6 +77,7 @@ class ShardCounters:
             self.claims_stopped_ms,
             self.refused_rows,
             self.feature_level,
+            self.announced_schema_id,
         )
 
 

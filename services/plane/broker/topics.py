@@ -10,11 +10,13 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from schemas.credentials import KafkaCredentials
-from schemas.topics import CHANGELOGS, DEAD_LETTERS, SCHEMAS, TOPICS
+from schemas.topics import CHANGELOGS, DEAD_LETTERS, METADATA_COMMANDS, SCHEMAS, TOPICS
 from services.domain.errors import DeepcleanError
+from services.log.clock import SystemClock
 from services.log.kafka import KafkaLog
 from services.log.port import MAX_CHANGE_MESSAGE_BYTES, MAX_LETTER_MESSAGE_BYTES, MAX_MESSAGE_BYTES
 from services.log.schema_topic import SchemaTopic
+from services.log.signing import Signer, announcement
 from services.plane.broker.embedded import quiet_admin
 from services.plane.machine.errors import StackError
 
@@ -36,25 +38,42 @@ PLANE_TOPICS = {topic.name: TOPIC_SETTINGS for topic in TOPICS} | {
 SCHEMAS_SETTINGS = {**TOPIC_SETTINGS, "cleanup.policy": "compact"}
 
 
-def create_plane_topics(bootstrap_servers: str, shards: int, credentials: KafkaCredentials | None = None) -> None:
+def create_plane_topics(
+    bootstrap_servers: str, shards: int, credentials: KafkaCredentials | None = None, signer: Signer | None = None
+) -> None:
     """Create the topics of a plane that are missing, and publish the schemas of this program.
+
+    ``signer`` is the administrator, for a plane that requires signatures.
 
     Raises:
         StackError: the broker did not do it.
     """
     create_topics(bootstrap_servers, PLANE_TOPICS, shards, credentials)
     create_topics(bootstrap_servers, {SCHEMAS: SCHEMAS_SETTINGS}, 1, credentials)
-    publish_schemas(bootstrap_servers, credentials)
+    publish_schemas(bootstrap_servers, shards, credentials, signer)
 
 
-def publish_schemas(bootstrap_servers: str, credentials: KafkaCredentials | None = None) -> int:
-    """Publish the schemas of this program that are missing; return their number.
+def publish_schemas(
+    bootstrap_servers: str, shards: int, credentials: KafkaCredentials | None = None, signer: Signer | None = None
+) -> int:
+    """Publish the schemas of this program that are missing, and announce those of commands; return their number.
 
     Raises:
         StackError: the broker did not do it, or the topic has other schemas.
     """
+    log = KafkaLog(bootstrap_servers, "deepclean.schemas", credentials=credentials)
+
+    def announce(schema_id: int) -> None:
+        sink, now_ms = log.open_sink(), SystemClock().now_ms()
+        try:
+            for shard in range(shards):
+                sink.send(METADATA_COMMANDS.name, shard, announcement(schema_id, shard, signer, now_ms))
+            sink.flush()
+        finally:
+            sink.close()
+
     try:
-        return SchemaTopic(KafkaLog(bootstrap_servers, "deepclean.schemas", credentials=credentials)).publish(TOPICS)
+        return SchemaTopic(log).publish(TOPICS, announce)
     except DeepcleanError as error:
         raise StackError(f"The schemas could not be published: {error}") from error
 

@@ -38,7 +38,7 @@ from services.plane.stack.plane_file import (
     write_plane_file,
 )
 from services.plane.stack.plane_lock import acquire_plane_lock
-from services.plane.stack.secrets import client_secrets, plane_security, token_header
+from services.plane.stack.secrets import client_secrets, person, plane_security, token_header
 from services.plane.stack.settings import (
     BROKER,
     HTTP_PROCESSES,
@@ -192,7 +192,7 @@ class Stack:
         self._broker.start()
         self._write(PlaneState.STARTING)
         address, administrator = self._broker.bootstrap_servers, administrator_of(self._security)
-        create_plane_topics(address, self.shards, administrator)
+        create_plane_topics(address, self.shards, administrator, person(self.home))
         if self._security is not None:
             with quiet_admin(address, administrator) as admin:
                 self._security.admit(admin)

@@ -27,12 +27,13 @@ def send_to_metadata(plane: PlaneFile, body: Any, shards: Iterable[int], client:
     Raises:
         StackError: the broker has not acknowledged the command.
     """
-    home = Path(plane.home)
-    publish_schemas(plane.bootstrap_servers, administrator(home))  # metadata may run an older program
+    home, signer = Path(plane.home), person(Path(plane.home))
+    # metadata may run an older program
+    publish_schemas(plane.bootstrap_servers, plane.shards, administrator(home), signer)
     producer = Producer(producer_configuration(plane.bootstrap_servers, client, administrator(home)))
     for shard in shards:
         command = MetadataCommand(shard, "", 0, body, wants_reply=False)
-        signed = person_command(command, person(home), SystemClock().now_ms())
+        signed = person_command(command, signer, SystemClock().now_ms())
         producer.produce(METADATA_COMMANDS.name, signed, partition=shard)
     if producer.flush(FLUSH_SECONDS):
         raise StackError(f"The broker on {plane.bootstrap_servers} did not accept the command: check that it runs.")

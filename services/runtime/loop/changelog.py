@@ -44,6 +44,7 @@ from services.runtime.loop.changelog_units import (
     decoded,
     digest_of,
     in_force,
+    later_schemas,
     parts_of,
     row_changes,
     runs_of,
@@ -97,6 +98,9 @@ class Changelog:
         self._topic_id = log.topic_ids([topic.name])[topic.name]
         self._start = str(uuid4())
         self._base = Base()
+        self._first_number = 0
+        """Number of the first unit of this start. It holds the schemas by which the start writes its rows: after going
+        back to an older program, an older copy of the database learns them with the rows."""
 
     # ---- writing
 
@@ -111,7 +115,8 @@ class Changelog:
         if number - self._base.number > UNITS_BETWEEN_BASES:
             self._base = Base(self._log.end_offset(self.topic.name, self._shard), number - 1, self._start)
         unit = Unit(number, before.digest if before else b"")
-        parts = list(parts_of(self._start, unit, row_changes(work), runs_of(work.messages)))
+        schemas = later_schemas(work.store) if number == self._first_number else ()
+        parts = list(parts_of(self._start, unit, chain(schemas, row_changes(work)), runs_of(work.messages)))
         messages = [self._message(part) for part in parts]
         digest = digest_of(message.value for message in messages)
         table.put(CHANGELOG_KEY, self._row_at(number, digest))
@@ -151,6 +156,7 @@ class Changelog:
                 writer.add(unit)
         end = self._log.end_offset(self.topic.name, self._shard)
         self._base = Base(end, max(number, writer.number), self._start)
+        self._first_number = self._base.number + 1
         if writer.count:
             writer.finish(self._base)
             logger.info("brought up to date by the changelog", who=self._who, units=writer.count, number=writer.number)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from schemas import formats
 from schemas.records import ChangelogRow, OutboxRow
 from schemas.stored_rows import row_codec
 from services.runtime.loop.changelog_units import Base, Unit
@@ -42,6 +43,8 @@ class ChangelogWriter:
         for change in unit.rows:
             self._batch.setdefault(change.table, {})[change.key] = None if change.is_removed else change.value
             self._size_bytes += len(change.key) + len(change.value)
+            if change.table == formats.FAMILY:
+                formats.learn_row(change.key, change.value)
         self._last = unit
         self.count += 1
 

@@ -12,11 +12,13 @@ from itertools import chain
 
 import structlog
 
+from schemas import formats
 from schemas.codec import DecodeError, codec
 from schemas.records import OutboxRun, RowChange, StateChange
 from services.domain.errors import RetryableError
 from services.log.port import LogRecord
 from services.runtime.loop.service import OutgoingMessage, Work
+from services.storage.store import BEYOND, Store
 
 PART_BYTES = 1024 * 1024
 BEGINNING = -1
@@ -64,6 +66,13 @@ def row_changes(work: Work) -> Iterator[RowChange]:
     for table, rows in work.encoded().items():
         for key, value in rows.items():
             yield RowChange(table, key, value is None, value or b"")
+
+
+def later_schemas(store: Store) -> Iterator[RowChange]:
+    """Yield the rows of a database with schemas that not every program knows."""
+    for key, schema in store.scan(formats.FAMILY, formats.SCHEMAS_OF_ROWS, BEYOND):
+        if not formats.is_first(key):
+            yield RowChange(formats.FAMILY, key, False, schema)
 
 
 def runs_of(messages: Iterable[OutgoingMessage]) -> Iterator[OutboxRun]:
