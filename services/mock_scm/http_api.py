@@ -18,10 +18,8 @@ from schemas.records import BlockRun
 from services.mock_scm import queries
 from services.mock_scm.settings import MockScmSwitches
 from services.runtime.copies.audit_copies import audit_routes
-from services.runtime.http.reads import MAX_LIMIT, Question, ReadError, Stores, closing_reader, read_route, refusal
+from services.runtime.http.reads import MAX_LIMIT, Asked, ReadRoute, Stores, closing_reader, reason_of, refusal
 from services.storage.rocks import RocksStore
-
-_RUNS = TypeAdapter(Annotated[list[BlockRun], Field(max_length=MAX_LIMIT)])
 
 
 @dataclass(frozen=True, slots=True, config={"extra": "forbid"})
@@ -49,14 +47,14 @@ def routes(stores: Stores, switches: MockScmSwitches) -> list[Route]:
         try:
             wanted = _SWITCHES.validate_json(await request.body())
         except ValidationError as error:
-            return refusal("INVALID_REQUEST", _first_reason(error))
+            return refusal("INVALID_REQUEST", reason_of(error))
         for field in fields(MockScmSwitches):
             setattr(switches, field.name, getattr(wanted, field.name))
         return await run_in_threadpool(get_switches, request)
 
     return [
-        read_route("/exist", stores, _exist, list[bool], method="POST"),
-        read_route("/totals", stores, _totals, ScmTotals),
+        ReadRoute("/exist", stores, exist, method="POST"),
+        ReadRoute("/totals", stores, totals),
         Route("/v1/switches", get_switches, methods=["GET"]),
         Route("/v1/switches", put_switches, methods=["PUT"]),
         *audit_routes(stores, make_copy),
@@ -69,21 +67,13 @@ def make_copy(store: RocksStore, directory: Path) -> AuditCopy:
         return AuditCopy(str(directory), queries.totals(tables).mark_txn)
 
 
-def _exist(question: Question) -> list[bool]:
-    try:
-        runs = _RUNS.validate_json(question.body)
-    except ValidationError as error:
-        raise ReadError("INVALID_REQUEST", _first_reason(error)) from error
-    with closing_reader(question.store.reading()) as tables:
-        return queries.exist(tables, runs)
+def exist(asked: Asked, body: Annotated[list[BlockRun], Field(max_length=MAX_LIMIT)]) -> list[bool]:
+    """For each run of blocks, whether it is in the store."""
+    with asked.rows() as tables:
+        return queries.exist(tables, body)
 
 
-def _totals(question: Question) -> ScmTotals:
-    with closing_reader(question.store.reading()) as tables:
+def totals(asked: Asked) -> ScmTotals:
+    """The blocks and bytes that the store has, and has deleted."""
+    with asked.rows() as tables:
         return queries.totals(tables)
-
-
-def _first_reason(error: ValidationError) -> str:
-    first = error.errors(include_url=False)[0]
-    place = ".".join(map(str, first["loc"]))
-    return f"{place or 'body'}: {first['msg']}"

@@ -39,7 +39,8 @@ VISIBLE = range(0x21, 0x7F)
 PARAMETERS = (
     *("volume", "bucket", "path", "snapshot_id", "prefix", "start_after", "limit", "after", "name", "with_deleted"),
     *("now_ms", "local_id", "start", "job_id", "number", "since_ms", "service", "from_snapshot_id", "error", "topic"),
-    *("to_snapshot_id", "with_resolved", "wait_seconds", "audit_id", "kind", *snapshots_api.PREVIEWED),
+    *("to_snapshot_id", "with_resolved", "wait_seconds", "audit_id", "kind"),
+    *("num_retained_min", "num_retained_max", "time_retained_ms", "expire_limit", "consumer_expiration_ms"),
 )
 BODIES = (
     b"[]",

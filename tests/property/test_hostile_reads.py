@@ -45,7 +45,8 @@ ANSWERED = frozenset({200, 400, 404, 405, 409, 410})
 PARAMETERS = (
     *("volume", "bucket", "path", "snapshot_id", "prefix", "start_after", "limit", "after", "name", "with_deleted"),
     *("now_ms", "local_id", "start", "job_id", "number", "since_ms", "service", "from_snapshot_id", "error", "topic"),
-    *("to_snapshot_id", "with_resolved", *snapshots_api.PREVIEWED),
+    *("to_snapshot_id", "with_resolved"),
+    *("num_retained_min", "num_retained_max", "time_retained_ms", "expire_limit", "consumer_expiration_ms"),
 )
 FIGURES = ("0", "1", "-1", "1e9", "nan", "²", "٣", "9" * 19, "9" * 30, "9" * 5_000, str(2**63 - 1), str(2**63))
 TEXTS = (

@@ -6,10 +6,11 @@ import shutil
 import tempfile
 import threading
 import weakref
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
 
+from pydantic import Field
 from starlette.routing import Route
 
 from schemas.answers import DiffJob
@@ -19,12 +20,12 @@ from services.metadata.diffs.jobs import DiffJobs
 from services.metadata.metrics import SnapshotDiffMetrics
 from services.metadata.reads import queries
 from services.metadata.settings import MetadataSettings
-from services.runtime.http.reads import Question, ReadError, Stores, closing_reader, read_route
+from services.runtime.http.reads import DEFAULT_LIMIT, Asked, Limit, Number, ReadRoute, Stores
 from services.storage.rocks import RocksStore
 from services.storage.store import Store
-from services.storage.tables import TablesReader
 
 LONGEST_WAIT_SECONDS = 10
+WaitSeconds = Annotated[Number, Field(le=LONGEST_WAIT_SECONDS)]
 
 
 @dataclass
@@ -57,46 +58,34 @@ class DiffJobsOfShards:
 def diff_routes(stores: Stores, jobs: DiffJobsOfShards) -> list[Route]:
     """Return the routes of diffs for the shards that this process serves."""
 
-    def applied_txn(tables: TablesReader) -> int:
-        return queries.shard_state(tables).txn
+    def listed(asked: Asked, volume: str, bucket: str) -> list[DiffJob]:
+        """The diffs of a bucket, oldest first."""
+        with asked.rows() as tables:
+            row = queries.get_bucket(tables, volume, bucket)
+        return jobs.of(asked.shard, asked.store).jobs(row.volume, row.bucket)
 
-    def asked(answer: Callable[[DiffJobs, Question], DiffJob]) -> Callable[[Question], DiffJob]:
-        return lambda question: answer(jobs.of(question.shard, question.store), question)
+    def requested(
+        asked: Asked, volume: str, bucket: str, from_snapshot_id: str = "", to_snapshot_id: str = ""
+    ) -> DiffJob:
+        """Request a diff of two snapshots; an empty id is the active namespace."""
+        return jobs.of(asked.shard, asked.store).ask(volume, bucket, from_snapshot_id, to_snapshot_id)
 
-    def listed(question: Question) -> list[DiffJob]:
-        with closing_reader(question.store.reading()) as tables:
-            row = queries.get_bucket(tables, question.text("volume"), question.text("bucket"))
-        return jobs.of(question.shard, question.store).jobs(row.volume, row.bucket)
+    def job(asked: Asked, job_id: str, wait_seconds: WaitSeconds = 0) -> DiffJob:
+        """A diff, as soon as it has ended or the wait is over."""
+        return jobs.of(asked.shard, asked.store).job(job_id, wait_seconds)
 
-    def entries(question: Question) -> list[DiffEntry]:
-        of_shard = jobs.of(question.shard, question.store)
-        start_after = question.whole_number("start_after", 0)
-        return of_shard.entries(question.text("job_id"), start_after, question.limit())
+    def cancelled(asked: Asked, job_id: str) -> DiffJob:
+        """Stop a diff that waits or is being made."""
+        return jobs.of(asked.shard, asked.store).cancel(job_id)
+
+    def entries(asked: Asked, job_id: str, start_after: Number = 0, limit: Limit = DEFAULT_LIMIT) -> list[DiffEntry]:
+        """The entries of a diff that is done, from a number on."""
+        return jobs.of(asked.shard, asked.store).entries(job_id, start_after, limit)
 
     return [
-        read_route("/diffs", stores, listed, list[DiffJob]),
-        read_route("/diffs", stores, asked(_ask), DiffJob, applied_txn=applied_txn, method="POST"),
-        read_route("/diff", stores, asked(_job), DiffJob),
-        read_route("/diff", stores, asked(_cancel), DiffJob, method="DELETE"),
-        read_route("/diff/entries", stores, entries, list[DiffEntry]),
+        ReadRoute("/diffs", stores, listed),
+        ReadRoute("/diffs", stores, requested, applied_txn=queries.applied_txn, method="POST"),
+        ReadRoute("/diff", stores, job),
+        ReadRoute("/diff", stores, cancelled, method="DELETE"),
+        ReadRoute("/diff/entries", stores, entries),
     ]
-
-
-def _ask(jobs: DiffJobs, question: Question) -> DiffJob:
-    return jobs.ask(
-        question.text("volume"),
-        question.text("bucket"),
-        question.text("from_snapshot_id", ""),
-        question.text("to_snapshot_id", ""),
-    )
-
-
-def _job(jobs: DiffJobs, question: Question) -> DiffJob:
-    wait_seconds = question.whole_number("wait_seconds", 0)
-    if wait_seconds > LONGEST_WAIT_SECONDS:
-        raise ReadError("INVALID_REQUEST", f"wait_seconds is {wait_seconds}; the maximum is {LONGEST_WAIT_SECONDS}")
-    return jobs.job(question.text("job_id"), wait_seconds)
-
-
-def _cancel(jobs: DiffJobs, question: Question) -> DiffJob:
-    return jobs.cancel(question.text("job_id"))

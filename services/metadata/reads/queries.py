@@ -71,6 +71,11 @@ def shard_state(tables: TablesReader) -> ShardState:
     return state or ShardState(0, 0, 0, 0, 0, "")
 
 
+def applied_txn(tables: TablesReader) -> int:
+    """Return the txn up to which the shard's tables are complete."""
+    return shard_state(tables).txn
+
+
 def list_volumes(tables: TablesReader, after: str = "", limit: int = 1_000) -> list[VolumeRow]:
     """Return a page of volumes by name."""
     volumes = []

@@ -5,16 +5,17 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Annotated
 
+from pydantic import Field
 from starlette.routing import Route
 
 from schemas.answers import AuditCopy
 from services.runtime.copies.kept_copies import AUDITS, DAY_SECONDS, KeptCopies
-from services.runtime.http.reads import Question, ReadError, Stores, read_route
+from services.runtime.http.reads import Asked, ReadError, ReadRoute, Stores
 from services.storage.rocks import RocksStore
 from services.storage.store import StoreError
 
@@ -22,7 +23,7 @@ MAX_AUDITS = 4
 """Most audits of one shard that have copies at a time: each copy keeps files that compaction has replaced."""
 MAX_COPIES = 4
 """Most copies of one audit in one service: an audit needs two of the inventory."""
-_NAME = re.compile(r"[a-z0-9-]{1,64}")
+Name = Annotated[str, Field(pattern=r"^[a-z0-9-]{1,64}$")]
 
 MakeCopy = Callable[[RocksStore, Path], AuditCopy]
 """Makes a copy below a directory and returns its description."""
@@ -31,9 +32,9 @@ MakeCopy = Callable[[RocksStore, Path], AuditCopy]
 def audit_routes(stores: Stores, make: MakeCopy) -> list[Route]:
     """Return the routes that make the copy ``name`` of an audit and that remove all copies of an audit."""
 
-    def made(question: Question) -> AuditCopy:
-        store = _rocks(question)
-        audit_id, name = _name(question, "audit_id"), _name(question, "name")
+    def made(asked: Asked, audit_id: Name, name: Name) -> AuditCopy:
+        """Make a copy of the database for an audit."""
+        store = _rocks(asked)
         directory = _directory_of(store) / audit_id / name
         if directory.exists():
             raise ReadError("INVALID_REQUEST", f"audit {audit_id} has a copy {name} already")
@@ -44,12 +45,13 @@ def audit_routes(stores: Stores, make: MakeCopy) -> list[Route]:
             shutil.rmtree(directory, ignore_errors=True)
             raise
 
-    def given_back(question: Question) -> bool:
-        return _kept(_directory_of(_rocks(question))).remove(_name(question, "audit_id"))
+    def given_back(asked: Asked, audit_id: Name) -> bool:
+        """Remove all copies of an audit; false when it has none."""
+        return _kept(_directory_of(_rocks(asked))).remove(audit_id)
 
     return [
-        read_route("/audit-copies", stores, made, AuditCopy, method="POST"),
-        read_route("/audit-copies", stores, given_back, bool, method="DELETE"),
+        ReadRoute("/audit-copies", stores, made, method="POST"),
+        ReadRoute("/audit-copies", stores, given_back, method="DELETE"),
     ]
 
 
@@ -57,19 +59,10 @@ def _directory_of(store: RocksStore) -> Path:
     return store.path.parent / AUDITS
 
 
-def _rocks(question: Question) -> RocksStore:
-    if not isinstance(question.store, RocksStore):
+def _rocks(asked: Asked) -> RocksStore:
+    if not isinstance(asked.store, RocksStore):
         raise ReadError("INVALID_REQUEST", "this shard is kept in memory: there are no files to be copied")
-    return question.store
-
-
-def _name(question: Question, parameter: str) -> str:
-    text = question.text(parameter)
-    if not _NAME.fullmatch(text):
-        raise ReadError(
-            "INVALID_REQUEST", f"{parameter} is {text!r}; small letters, digits and - are allowed, up to 64"
-        )
-    return text
+    return asked.store
 
 
 def _kept(directory: Path) -> KeptCopies:

@@ -12,9 +12,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from inspect import signature
+from typing import Annotated, Any, Generic, TypeVar
 
-from pydantic import TypeAdapter
+from pydantic import BaseModel, BeforeValidator, Field, TypeAdapter, ValidationError, create_model
+from pydantic_core import PydanticCustomError
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
@@ -34,6 +36,7 @@ MAX_BODY_BYTES = 16 * 1024 * 1024
 MAX_NUMBER = 2**63 - 1
 MAX_DIGITS = 19
 QUOTED_CHARACTERS = 100
+BODY = "body"
 
 T = TypeVar("T")
 Stores = Mapping[int, Store]
@@ -51,60 +54,110 @@ class ReadError(DeepcleanError):
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """One request to one shard."""
+class Asked:
+    """The shard that a request is for, and its database."""
 
     shard: int
     store: Store
-    parameters: Mapping[str, str]
-    body: bytes = b""
 
-    def text(self, name: str, default: str | None = None) -> str:
-        """Return a parameter; it is required when there is no default."""
-        value = self.parameters.get(name, default)
-        if value is None:
-            raise ReadError("INVALID_REQUEST", f"parameter {name} is missing")
-        return value
+    @contextmanager
+    def rows(self) -> Iterator[TablesReader]:
+        """Open the committed rows of one moment."""
+        with closing_reader(self.store.reading()) as tables:
+            yield tables
 
-    def whole_number(self, name: str, default: int) -> int:
-        """Return a parameter that is a whole number."""
-        value = self.parameters.get(name)
-        return default if value is None else _number(name, value)
 
-    def limit(self) -> int:
-        """Return the most rows of one page."""
-        limit = self.whole_number("limit", DEFAULT_LIMIT)
-        if not 1 <= limit <= MAX_LIMIT:
-            raise ReadError("INVALID_REQUEST", f"limit is {limit}; 1 to {MAX_LIMIT} are allowed")
-        return limit
+def _whole_number(text: object) -> int:
+    if not (
+        isinstance(text, str)
+        and text.isascii()
+        and text.isdigit()
+        and len(text) <= MAX_DIGITS
+        and int(text) <= MAX_NUMBER
+    ):
+        raise PydanticCustomError("number", "a whole number from 0 to 2^63-1 is allowed")
+    return int(text)
 
-    def flag(self, name: str) -> bool:
-        """Return a parameter that is true or false; False when it is missing."""
-        value = self.parameters.get(name, "false")
-        if value not in ("true", "false"):
-            raise ReadError("INVALID_REQUEST", f"{name} is {value!r}; true and false are allowed")
-        return value == "true"
 
-    def after_txn(self) -> int:
-        """Return the txn of this shard that must be applied, from ``after=<shard>:<txn>``; 0 for none."""
-        text = self.parameters.get("after", "")
-        if not text:
-            return 0
-        shard, separator, txn = text.partition(":")
-        if not separator:
-            raise ReadError("INVALID_REQUEST", f"after is {_beginning(text)!r}; write after=<shard>:<txn>")
-        if _number("the shard of after", shard) != self.shard:
-            raise ReadError("WRONG_SHARD", f"after names shard {shard}, but the path names shard {self.shard}")
-        return _number("the txn of after", txn)
+def _flag(text: object) -> bool:
+    if text not in ("true", "false"):
+        raise PydanticCustomError("flag", "true and false are allowed")
+    return text == "true"
+
+
+Number = Annotated[int, Field(ge=0, le=MAX_NUMBER), BeforeValidator(_whole_number)]
+"""A parameter that is a whole number."""
+Limit = Annotated[int, Field(ge=1, le=MAX_LIMIT), BeforeValidator(_whole_number)]
+"""The parameter with the most rows of one page."""
+Flag = Annotated[bool, BeforeValidator(_flag)]
+"""A parameter that is true or false."""
+
+
+class Operation(Generic[T]):
+    """One kind of read: the parameters and the body that a function takes, and the type that it returns.
+
+    The first argument of the function is ``Asked``. ``body`` is the request's body; all others are parameters of the
+    request, required unless they have a default.
+    """
+
+    def __init__(self, answer: Callable[..., T], *, waits: bool) -> None:
+        declared = signature(answer, eval_str=True)
+        taken = list(declared.parameters.values())[1:]
+        fields: Any = {
+            one.name: (one.annotation, ... if one.default is one.empty else one.default)
+            for one in taken
+            if one.name != BODY
+        }
+        self.answer = answer
+        self.waits = waits
+        """Whether ``after`` is a parameter."""
+        self.parameters: type[BaseModel] = create_model(f"{answer.__name__}_parameters", **fields)
+        self.body: TypeAdapter[Any] | None = next(
+            (TypeAdapter(one.annotation) for one in taken if one.name == BODY), None
+        )
+        self.result: TypeAdapter[T] = TypeAdapter(declared.return_annotation)
+
+    def answered(self, asked: Asked, parameters: Mapping[str, str], body: bytes) -> bytes:
+        """Return the answer to a request as JSON.
+
+        Raises:
+            ReadError: INVALID_REQUEST, for a parameter or a body; or a refusal of the function.
+        """
+        try:
+            taken = dict(self.parameters.model_validate(dict(parameters)))
+            if self.body is not None:
+                taken[BODY] = self.body.validate_json(body)
+        except ValidationError as error:
+            raise ReadError("INVALID_REQUEST", reason_of(error)) from error
+        return self.result.dump_json(self.answer(asked, **taken))
+
+
+def reason_of(error: ValidationError) -> str:
+    """Return the first reason why a request is refused."""
+    first = error.errors(include_url=False)[0]
+    place = ".".join(map(str, first["loc"])) or "the body"
+    if first["type"] == "missing":
+        return f"{place} is missing"
+    return f"{place} is {_beginning(repr(first['input']))}: {first['msg']}"
+
+
+def _awaited_txn(shard: int, text: str) -> int:
+    """Return the txn of this shard that must be applied, from ``after=<shard>:<txn>``; 0 for none."""
+    if not text:
+        return 0
+    named, separator, txn = text.partition(":")
+    if not separator:
+        raise ReadError("INVALID_REQUEST", f"after is {_beginning(text)!r}; write after=<shard>:<txn>")
+    if _number("the shard of after", named) != shard:
+        raise ReadError("WRONG_SHARD", f"after names shard {named}, but the path names shard {shard}")
+    return _number("the txn of after", txn)
 
 
 def _number(name: str, text: str) -> int:
-    """Return the whole number in a parameter: ASCII digits, at most 2^63-1."""
-    if not (text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS and int(text) <= MAX_NUMBER):
-        raise ReadError(
-            "INVALID_REQUEST", f"{name} is {_beginning(text)!r}, which is not a whole number from 0 to 2^63-1"
-        )
-    return int(text)
+    try:
+        return _whole_number(text)
+    except PydanticCustomError as error:
+        raise ReadError("INVALID_REQUEST", f"{name} is {_beginning(text)!r}: {error.message()}") from None
 
 
 def _beginning(text: str) -> str:
@@ -128,46 +181,51 @@ def closing_reader(reader: Reader) -> Iterator[TablesReader]:
         reader.close()
 
 
-def read_route(
-    path: str,
-    stores: Stores,
-    answer: Callable[[Question], T],
-    answer_type: Any,
-    *,
-    applied_txn: AppliedTxn | None = None,
-    method: str = "GET",
-) -> Route:
-    """Return a route below ``/v1/shards/{shard}`` that answers with the JSON of ``answer_type``."""
-    adapter: TypeAdapter[T] = TypeAdapter(answer_type)
+class ReadRoute(Route):
+    """A route below ``/v1/shards/{shard}`` that answers with JSON."""
 
-    def ask(shard_name: str, parameters: Mapping[str, str], body: bytes) -> Response:
-        try:
-            shard = _number("the shard", shard_name)
-            question = Question(shard, _store_of(shard, stores), parameters, body)
-            if applied_txn is not None:
-                _await_txn(question, applied_txn)
-            return Response(adapter.dump_json(answer(question)), media_type="application/json")
-        except StoreError as error:
-            return refusal("UNAVAILABLE", str(error))
-        except DeepcleanError as error:
-            return refusal(
-                str(getattr(error, "code", "INTERNAL_ERROR")), str(error), getattr(error, "next_snapshot", None)
-            )
+    def __init__(
+        self,
+        path: str,
+        stores: Stores,
+        answer: Callable[..., Any],
+        *,
+        applied_txn: AppliedTxn | None = None,
+        method: str = "GET",
+    ) -> None:
+        """``answer`` is described at ``Operation``. With ``applied_txn`` a request can wait for a txn (``after``)."""
+        operation = Operation(answer, waits=applied_txn is not None)
 
-    if method == "GET":
+        def ask(request: Request, body: bytes) -> Response:
+            try:
+                shard = _number("the shard", request.path_params["shard"])
+                asked = Asked(shard, _store_of(shard, stores))
+                if applied_txn is not None:
+                    _await_txn(asked, _awaited_txn(shard, request.query_params.get("after", "")), applied_txn)
+                return Response(operation.answered(asked, request.query_params, body), media_type="application/json")
+            except StoreError as error:
+                return refusal("UNAVAILABLE", str(error))
+            except DeepcleanError as error:
+                code, following = getattr(error, "code", "INTERNAL_ERROR"), getattr(error, "next_snapshot", None)
+                return refusal(str(code), str(error), following)
+
         # Not a coroutine: so a read of the disk runs in a thread of its own, and delays no other request.
         def endpoint(request: Request) -> Response:
-            return ask(request.path_params["shard"], request.query_params, b"")
+            return ask(request, b"")
 
-        return Route(f"/v1/shards/{{shard}}{path}", endpoint, methods=["GET"])
+        async def endpoint_with_body(request: Request) -> Response:
+            body = await body_of(request)
+            if body is None:
+                return refusal(
+                    "INVALID_REQUEST", f"the body has more than {MAX_BODY_BYTES} bytes: ask in several pages"
+                )
+            return await run_in_threadpool(ask, request, body)
 
-    async def endpoint_with_body(request: Request) -> Response:
-        body = await body_of(request)
-        if body is None:
-            return refusal("INVALID_REQUEST", f"the body has more than {MAX_BODY_BYTES} bytes: ask in several pages")
-        return await run_in_threadpool(ask, request.path_params["shard"], request.query_params, body)
-
-    return Route(f"/v1/shards/{{shard}}{path}", endpoint_with_body, methods=[method])
+        super().__init__(
+            f"/v1/shards/{{shard}}{path}", endpoint if method == "GET" else endpoint_with_body, methods=[method]
+        )
+        self.operation = operation
+        self.method = method
 
 
 async def body_of(request: Request) -> bytes | None:
@@ -199,19 +257,17 @@ def _store_of(shard: int, stores: Stores) -> Store:
     return store
 
 
-def _await_txn(question: Question, applied_txn: AppliedTxn) -> None:
+def _await_txn(asked: Asked, wanted: int, applied_txn: AppliedTxn) -> None:
     """Wait until a txn is applied. Commands are answered after the write, so this hardly ever waits."""
-    wanted = question.after_txn()
     if not wanted:
         return
-    tables = TablesReader(question.store)
+    tables = TablesReader(asked.store)
     deadline = time.monotonic() + AFTER_SECONDS
     pause = threading.Event()
     while (applied := applied_txn(tables)) < wanted:
         if time.monotonic() > deadline:
             raise ReadError(
-                "NOT_YET_APPLIED",
-                f"shard {question.shard} has applied txn {applied}, not yet {wanted}: ask again later",
+                "NOT_YET_APPLIED", f"shard {asked.shard} has applied txn {applied}, not yet {wanted}: ask again later"
             )
         pause.wait(AFTER_POLL_SECONDS)
 

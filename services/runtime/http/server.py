@@ -20,6 +20,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from schemas.http_token import UNAUTHORIZED, is_authorized
 from services.domain.errors import DeepcleanError
+from services.runtime.http.openapi import document
 
 START_SECONDS = 10.0
 STOP_SECONDS = 5.0
@@ -43,15 +44,19 @@ def http_app(
     """Return the application of one process. Every request must carry the token; "" requires none.
 
     ``/healthz`` fails when a loop is stuck: restart the process. ``/readyz`` fails while the process is behind or lacks
-    something: wait, or read the reasons.
+    something: wait, or read the reasons. ``/openapi.json`` describes the reads.
     """
 
     def metrics(_: Request) -> Response:
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
+    def openapi(_: Request) -> Response:
+        return JSONResponse(document(routes))
+
     return Starlette(
         routes=[
             Route("/metrics", metrics),
+            Route("/openapi.json", openapi),
             Route("/healthz", _answer(why_unhealthy)),
             Route("/readyz", _answer(why_unready)),
             *routes,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import islice
 from typing import Any
@@ -12,72 +13,85 @@ from schemas.answers import DeadLetterBytes, DeadLetterCount, RetentionPreview, 
 from schemas.records import DeadLetterRow, RetentionPolicy, RetentionRow, SnapshotInfo
 from services.domain.refusals import CommandError
 from services.log.clock import Clock, SystemClock
-from services.runtime.http.reads import Question, Stores, closing_reader, read_route
+from services.runtime.http.reads import DEFAULT_LIMIT, Asked, Flag, Limit, Number, ReadRoute, Stores
 from services.snapshots.reads import dead_letter_queries, queries, retention_queries
 from services.snapshots.reads.dead_letter_queries import Wanted
 from services.snapshots.state.rows import is_active
 from services.snapshots.state.tables import ReadableTables
-
-PREVIEWED = (
-    "num_retained_min",
-    "num_retained_max",
-    "time_retained_ms",
-    "expire_limit",
-    "consumer_expiration_ms",
-)
-"""Fields of a policy for which a request for a preview may give other values."""
 
 
 def routes(stores: Stores, clock: Clock | None = None) -> list[Route]:
     """Return the routes of all reads of the shards that this process serves."""
     clock_or_system = clock or SystemClock()
 
-    def _preview(question: Question) -> RetentionPreview:
-        now_ms = question.whole_number("now_ms", clock_or_system.now_ms())
-        with closing_reader(question.store.reading()) as tables:
-            volume, bucket = question.text("volume"), question.text("bucket")
-            policy = _previewed_policy(question, tables, volume, bucket)
-            return retention_queries.preview(tables, volume, bucket, now_ms, policy)
+    def preview(
+        asked: Asked,
+        volume: str,
+        bucket: str,
+        now_ms: Number | None = None,
+        num_retained_min: Number | None = None,
+        num_retained_max: Number | None = None,
+        time_retained_ms: Number | None = None,
+        expire_limit: Number | None = None,
+        consumer_expiration_ms: Number | None = None,
+    ) -> RetentionPreview:
+        """What retention would drop now, by the bucket's policy with the values that are given here in its place."""
+        other = {
+            "num_retained_min": num_retained_min,
+            "num_retained_max": num_retained_max,
+            "time_retained_ms": time_retained_ms,
+            "expire_limit": expire_limit,
+            "consumer_expiration_ms": consumer_expiration_ms,
+        }
+        given = {name: value for name, value in other.items() if value is not None}
+        at_ms = clock_or_system.now_ms() if now_ms is None else now_ms
+        with asked.rows() as tables:
+            policy = _policy_with(given, tables, volume, bucket) if given else None
+            return retention_queries.preview(tables, volume, bucket, at_ms, policy)
 
     figures = queries.space_complete_until
     return [
-        read_route("/snapshots", stores, _snapshots, list[SnapshotInfo], applied_txn=figures),
-        read_route("/snapshot", stores, _snapshot, SnapshotInfo, applied_txn=figures),
-        read_route("/retention", stores, _retention, RetentionRow),
-        read_route("/retention/preview", stores, _preview, RetentionPreview, applied_txn=figures),
-        read_route("/tags", stores, _tags, list[SnapshotTag]),
-        read_route("/consumers", stores, _consumers, list[SnapshotConsumer]),
-        read_route("/dead-letters", stores, _dead_letters, list[DeadLetterRow]),
-        read_route("/dead-letters/counts", stores, _dead_letter_counts, list[DeadLetterCount]),
-        read_route("/dead-letter", stores, _dead_letter, DeadLetterBytes),
+        ReadRoute("/snapshots", stores, snapshots, applied_txn=figures),
+        ReadRoute("/snapshot", stores, snapshot, applied_txn=figures),
+        ReadRoute("/retention", stores, retention),
+        ReadRoute("/retention/preview", stores, preview, applied_txn=figures),
+        ReadRoute("/tags", stores, tags),
+        ReadRoute("/consumers", stores, consumers),
+        ReadRoute("/dead-letters", stores, dead_letters),
+        ReadRoute("/dead-letters/counts", stores, dead_letter_counts),
+        ReadRoute("/dead-letter", stores, dead_letter),
     ]
 
 
-def _snapshots(question: Question) -> list[SnapshotInfo]:
-    """Return a page of a bucket's chain: the snapshots captured after the txn ``start_after``."""
-    start_after = question.whole_number("start_after", 0)
-    is_deleted_shown = question.flag("with_deleted")
-    with closing_reader(question.store.reading()) as tables:
-        chain = queries.snapshot_chain(tables, question.text("volume"), question.text("bucket"))
-    shown = (row for row in chain if row.create_txn > start_after and (is_deleted_shown or is_active(row)))
-    return list(islice(shown, question.limit()))
+def snapshots(
+    asked: Asked,
+    volume: str,
+    bucket: str,
+    start_after: Number = 0,
+    with_deleted: Flag = False,
+    limit: Limit = DEFAULT_LIMIT,
+) -> list[SnapshotInfo]:
+    """A page of a bucket's chain: the snapshots captured after the txn ``start_after``."""
+    with asked.rows() as tables:
+        chain = queries.snapshot_chain(tables, volume, bucket)
+    shown = (row for row in chain if row.create_txn > start_after and (with_deleted or is_active(row)))
+    return list(islice(shown, limit))
 
 
-def _snapshot(question: Question) -> SnapshotInfo:
-    with closing_reader(question.store.reading()) as tables:
-        return queries.snapshot_info(tables, question.text("volume"), question.text("bucket"), question.text("name"))
+def snapshot(asked: Asked, volume: str, bucket: str, name: str) -> SnapshotInfo:
+    """One snapshot of a bucket."""
+    with asked.rows() as tables:
+        return queries.snapshot_info(tables, volume, bucket, name)
 
 
-def _retention(question: Question) -> RetentionRow:
-    with closing_reader(question.store.reading()) as tables:
-        return retention_queries.retention_of(tables, question.text("volume"), question.text("bucket"))
+def retention(asked: Asked, volume: str, bucket: str) -> RetentionRow:
+    """The retention policy of a bucket."""
+    with asked.rows() as tables:
+        return retention_queries.retention_of(tables, volume, bucket)
 
 
-def _previewed_policy(question: Question, tables: ReadableTables, volume: str, bucket: str) -> RetentionPolicy | None:
-    """Return the bucket's policy with the values that the request replaces; None if it replaces none."""
-    given: dict[str, Any] = {name: question.whole_number(name, 0) for name in PREVIEWED if name in question.parameters}
-    if not given:
-        return None
+def _policy_with(given: Mapping[str, Any], tables: ReadableTables, volume: str, bucket: str) -> RetentionPolicy:
+    """Return the bucket's policy, or the default one, with the values that a request replaces."""
     try:
         base = retention_queries.retention_of(tables, volume, bucket).policy
     except CommandError:
@@ -85,45 +99,54 @@ def _previewed_policy(question: Question, tables: ReadableTables, volume: str, b
     return replace(base, **given)
 
 
-def _tags(question: Question) -> list[SnapshotTag]:
-    """Return a page of a bucket's tags: those whose name is greater than ``start_after``."""
-    start_after = question.text("start_after", "")
-    with closing_reader(question.store.reading()) as tables:
-        tags = retention_queries.list_tags(tables, question.text("volume"), question.text("bucket"))
-    return list(islice((tag for tag in tags if tag.tag > start_after), question.limit()))
+def tags(
+    asked: Asked, volume: str, bucket: str, start_after: str = "", limit: Limit = DEFAULT_LIMIT
+) -> list[SnapshotTag]:
+    """A page of a bucket's tags: those whose name is greater than ``start_after``."""
+    with asked.rows() as tables:
+        found = retention_queries.list_tags(tables, volume, bucket)
+    return list(islice((tag for tag in found if tag.tag > start_after), limit))
 
 
-def _consumers(question: Question) -> list[SnapshotConsumer]:
-    """Return a page of a bucket's consumers: those whose name is greater than ``start_after``."""
-    start_after = question.text("start_after", "")
-    with closing_reader(question.store.reading()) as tables:
-        consumers = retention_queries.list_consumers(tables, question.text("volume"), question.text("bucket"))
-    return list(islice((one for one in consumers if one.consumer > start_after), question.limit()))
+def consumers(
+    asked: Asked, volume: str, bucket: str, start_after: str = "", limit: Limit = DEFAULT_LIMIT
+) -> list[SnapshotConsumer]:
+    """A page of a bucket's consumers: those whose name is greater than ``start_after``."""
+    with asked.rows() as tables:
+        found = retention_queries.list_consumers(tables, volume, bucket)
+    return list(islice((one for one in found if one.consumer > start_after), limit))
 
 
-def _wanted(question: Question) -> Wanted:
-    return Wanted(
-        question.text("service", ""),
-        question.text("topic", ""),
-        question.text("error", ""),
-        question.whole_number("since_ms", 0),
-        question.flag("with_resolved"),
-    )
+def dead_letters(
+    asked: Asked,
+    service: str = "",
+    topic: str = "",
+    error: str = "",
+    since_ms: Number = 0,
+    with_resolved: Flag = False,
+    start_after: Number | None = None,
+    limit: Limit = DEFAULT_LIMIT,
+) -> list[DeadLetterRow]:
+    """A page of dead letters, newest first, older than the one numbered ``start_after``."""
+    with asked.rows() as tables:
+        wanted = Wanted(service, topic, error, since_ms, with_resolved)
+        return dead_letter_queries.list_letters(tables, wanted, start_after, limit)
 
 
-def _dead_letters(question: Question) -> list[DeadLetterRow]:
-    """Return a page of dead letters, newest first, older than the one numbered ``start_after``."""
-    start_after = question.whole_number("start_after", 0) if "start_after" in question.parameters else None
-    with closing_reader(question.store.reading()) as tables:
-        return dead_letter_queries.list_letters(tables, _wanted(question), start_after, question.limit())
+def dead_letter_counts(
+    asked: Asked,
+    service: str = "",
+    topic: str = "",
+    error: str = "",
+    since_ms: Number = 0,
+    with_resolved: Flag = False,
+) -> list[DeadLetterCount]:
+    """The number of dead letters by service, topic and error."""
+    with asked.rows() as tables:
+        return dead_letter_queries.count_letters(tables, Wanted(service, topic, error, since_ms, with_resolved))
 
 
-def _dead_letter_counts(question: Question) -> list[DeadLetterCount]:
-    with closing_reader(question.store.reading()) as tables:
-        return dead_letter_queries.count_letters(tables, _wanted(question))
-
-
-def _dead_letter(question: Question) -> DeadLetterBytes:
-    question.text("number")
-    with closing_reader(question.store.reading()) as tables:
-        return dead_letter_queries.letter_bytes(tables, question.whole_number("number", 0))
+def dead_letter(asked: Asked, number: Number) -> DeadLetterBytes:
+    """The message of one dead letter, in hexadecimal digits."""
+    with asked.rows() as tables:
+        return dead_letter_queries.letter_bytes(tables, number)
