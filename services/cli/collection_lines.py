@@ -41,11 +41,10 @@ def shards_of(session: Session, volume: str) -> Sequence[int]:
 
 def collection_lines(session: Session, bucket: str) -> list[CollectionStatus]:
     """Return the collection status of all shards, or of the shard that has the bucket."""
-    plane = session.connected()
     if bucket:
         volume, name = bucket_path(bucket)
-        return plane.metadata(session.volumes().shard_of(volume)).collection(volume, name)
-    return [line for shard in range(plane.shards) for line in plane.metadata(shard).collection()]
+        return session.metadata(volume).collection(volume, name)
+    return [line for shard in session.shards(None) for line in session.connected().metadata(shard).collection()]
 
 
 def scope(line: CollectionStatus) -> str:
