@@ -1,8 +1,7 @@
 """The model by hand: what each operation does, and with which code it is refused."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from schemas.records import BucketLayout
 from services.workloads.judge.namespace_model import NamespaceModel, OperationRefusedError, is_valid_snapshot_name

@@ -22,6 +22,7 @@ from services.workloads.workload import (
     DeleteSnapshot,
     ExpireSnapshots,
     Explain,
+    InBucket,
     MakeDirectory,
     MoveConsumer,
     Observe,
@@ -247,8 +248,8 @@ class NamespaceModel:
                 self._delete_bucket(volume, bucket)
             case Settle() | Observe() | WhatIf() | Plan() | Explain():
                 pass  # they change nothing
-            case _:
-                return self._apply_in_bucket(self._bucket(operation.volume, operation.bucket), number, operation)
+            case InBucket(volume, bucket):
+                return self._apply_in_bucket(self._bucket(volume, bucket), number, operation)
         return {}
 
     def _apply_in_bucket(self, bucket: _Bucket, number: int, operation: Operation) -> dict[str, object]:
