@@ -21,11 +21,11 @@ from services.plane.in_memory.plane import InMemoryPlane
 from services.plane.stack.stack import Stack
 from services.plane.upkeep.audits import Auditor
 from services.workloads import workload
-from services.workloads.judge.namespace_model import NamespaceModel
 from services.workloads.replay import Replay, physical_names
 from tests.chaos.injector import Injector
 from tests.chaos.keeper import Keeper
 from tests.chaos.schedule import Schedule
+from tests.model_lines import lines_of
 
 ANSWER_SECONDS, SETTLE_SECONDS = 240.0, 400.0
 ATTEMPTS = 20
@@ -39,14 +39,13 @@ class ChaosError(AssertionError):
 
 def expected_lines(schedule: Schedule) -> list[Any]:
     """What the same workload writes without faults, on which the plane in memory and the model of plain sets agree."""
-    replay, found, model = Replay(InMemoryClient(InMemoryPlane(shards=2))), list[Any](), NamespaceModel()
+    replay, found = Replay(InMemoryClient(InMemoryPlane(shards=2))), list[Any]()
     for number, operation in schedule.operations:
         hold(replay, schedule, number, is_alone=True)
         found += replay.execute(number, operation)
     found += replay.collect()
     lines = json.loads(json.dumps(found))
-    modelled = [line for number, operation in schedule.operations for line in model.lines(number, operation)]
-    modelled = json.loads(json.dumps(modelled))
+    modelled = lines_of(schedule.operations)
     if lines != modelled:
         raise ChaosError(f"without any fault the plane differs from the model: {_first_difference(lines, modelled)}")
     return list(lines)
