@@ -43,40 +43,31 @@ class _KnownTree:
         self._root = _Directory()
 
     def add_file(self, key: str) -> None:
-        directory = self._root
-        *parents, name = key.split("/")
-        directory.file_count += 1
-        for part in parents:
-            child = directory.children.get(part)
-            if child is None:
-                child = directory.children[part] = _Directory()
-            directory = child
+        above = self._above(key)
+        for directory in above:
             directory.file_count += 1
-        directory.children[name] = None
+        above[-1].children[key.rpartition("/")[2]] = None
 
     def remove_file(self, key: str) -> None:
-        directory = self._root
-        *parents, name = key.split("/")
-        directory.file_count -= 1
-        for part in parents:
-            child = directory.children[part]
-            assert child is not None  # noqa: S101 - add_file added all directories above the file
-            directory = child
+        above = self._above(key)
+        for directory in above:
             directory.file_count -= 1
-        del directory.children[name]
+        del above[-1].children[key.rpartition("/")[2]]
 
     def has_file(self, key: str) -> bool:
+        parent, _, name = key.rpartition("/")
+        directory = self.directory(parent)
+        return directory is not None and name in directory.children and directory.children[name] is None
+
+    def directory(self, path: str) -> _Directory | None:
+        """Return the directory at a path, the root for an empty path."""
         directory = self._root
-        *parents, name = key.split("/")
-        for part in parents:
+        for part in path.split("/") if path else ():
             child = directory.children.get(part)
             if child is None:
-                return False
+                return None
             directory = child
-        return name in directory.children and directory.children[name] is None
-
-    def has_directory(self, path: str) -> bool:
-        return self._directory(path) is not None
+        return directory
 
     def is_free(self, key: str) -> bool:
         """Return whether a file can be created at ``key``, at most after removing a directory without files there."""
@@ -107,20 +98,21 @@ class _KnownTree:
     def remove_directory(self, path: str) -> bool:
         """Remove the directory at exactly this path; return whether there was one."""
         parent_path, _, name = path.rpartition("/")
-        parent = self._directory(parent_path) if parent_path else self._root
+        parent = self.directory(parent_path)
         if parent is None or parent.children.get(name) is None:
             return False
         del parent.children[name]
         return True
 
-    def _directory(self, path: str) -> _Directory | None:
-        directory = self._root
-        for part in path.split("/"):
-            child = directory.children.get(part)
+    def _above(self, key: str) -> list[_Directory]:
+        """Return the directories above a file, from the root down; missing ones are added."""
+        above = [self._root]
+        for part in key.split("/")[:-1]:
+            child = above[-1].children.get(part)
             if child is None:
-                return None
-            directory = child
-        return directory
+                child = above[-1].children[part] = _Directory()
+            above.append(child)
+        return above
 
 
 @dataclass(slots=True)
@@ -256,7 +248,7 @@ class GitHistory:
                     continue
                 yield from self._clear(new, known)
                 parent = new.rpartition("/")[0]
-                if parent and not known.has_directory(parent):
+                if known.directory(parent) is None:
                     yield MakeDirectory(self.volume, self.bucket, parent)
                 known.remove_file(old)
                 known.add_file(new)

@@ -141,10 +141,10 @@ def reset(
     reason: Annotated[str, typer.Option(help="Reason, shown by gc status.")] = "",
     bucket_id: IdOption = 0,
 ) -> None:
-    """Resume claims where the breaker has tripped. A new hour starts, and the limits do not count what waits now.
+    """Resume claims where the breaker has tripped. A new hour starts, and what waits now may go beside its limits.
 
-    What a snapshot holds stays, and a pause, a shadow or a stop stays in force. On a secured plane only an
-    administrator may do this, except where the volume's owner has set the bucket's only limits: there the owner may.
+    What snapshots hold is kept; a pause, the shadow or a stop goes on. On a secured plane only an administrator may
+    do this; or the volume's owner, where limits of the owner alone have tripped the breaker of one bucket.
     """
     volume, name = bucket_path(bucket) if bucket else ("", "")
     with session_of(context) as session:
