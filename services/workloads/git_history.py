@@ -128,8 +128,7 @@ class GitHistory:
     """A repository's history as a workload; see WorkloadSource.
 
     ``every`` is the number of commits per snapshot; ``uses_tags`` creates a snapshot after each tagged commit instead.
-    ``max_commits`` limits the history to its first commits. Submodules and paths that are not UTF-8 are left out;
-    ``skipped_changes_count`` counts the changes of such paths.
+    ``max_commits`` limits the history to its first commits. Submodules and paths that are not UTF-8 are left out.
     """
 
     def __init__(
@@ -153,7 +152,6 @@ class GitHistory:
             raise GitError(f"{path} has no commits yet; name a repository with a history")
         self.snapshots: Sequence[SnapshotPoint] = self._tagged_points() if uses_tags else self._regular_points(every)
         self.commits_read_count = 0
-        self.skipped_changes_count = 0
 
     @property
     def commit_count(self) -> int:
@@ -167,14 +165,14 @@ class GitHistory:
 
     def operations(self) -> Iterator[Operation]:
         """Yield all operations, from the creation of the volume to the last commit."""
-        self.commits_read_count = self.skipped_changes_count = 0
+        self.commits_read_count = 0
         yield CreateVolume(self.volume)
         yield CreateBucket(self.volume, self.bucket, BucketLayout.FILE_SYSTEM_OPTIMIZED)
         known = _KnownTree()
         snapshot_names = {point.commit_number: point.name for point in self.snapshots}
         with self.repository.blob_sizes() as sizes:
             for commit_number, (_, changes) in enumerate(self.repository.changes(self._commits), start=1):
-                yield from self._play(self._plan(changes), known, sizes)
+                yield from self._play(_plan_of(changes), known, sizes)
                 self.commits_read_count = commit_number
                 if commit_number in snapshot_names:
                     yield CreateSnapshot(self.volume, self.bucket, snapshot_names[commit_number])
@@ -203,22 +201,6 @@ class GitHistory:
         return points
 
     # ---- one commit
-
-    def _plan(self, changes: Iterable[Change]) -> _CommitPlan:
-        plan = _CommitPlan()
-        for change in changes:
-            old = key_of(change.old_path) if change.old_blob else None
-            new = key_of(change.new_path) if change.new_blob else None
-            if (change.old_blob and old is None) or (change.new_blob and new is None):
-                self.skipped_changes_count += 1
-            if change.is_rename and old is not None and new is not None and change.old_blob is not None:
-                plan.renames.append((old, new, change.old_blob))
-            elif old is not None and new is None:
-                plan.deletes.append(old)
-            has_content = old is not None and change.old_blob == change.new_blob
-            if new is not None and change.new_blob is not None and not has_content:
-                plan.puts[new] = change.new_blob
-        return plan
 
     def _play(self, plan: _CommitPlan, known: _KnownTree, sizes: BlobSizes) -> Iterator[Operation]:
         left_behind = [*plan.deletes, *(old for old, _, _ in plan.renames)]
@@ -266,6 +248,21 @@ class GitHistory:
     def _clear(self, key: str, known: _KnownTree) -> Iterator[Operation]:
         if known.remove_directory(key):
             yield DeleteDirectory(self.volume, self.bucket, key)
+
+
+def _plan_of(changes: Iterable[Change]) -> _CommitPlan:
+    plan = _CommitPlan()
+    for change in changes:
+        old = key_of(change.old_path) if change.old_blob else None
+        new = key_of(change.new_path) if change.new_blob else None
+        if change.is_rename and old is not None and new is not None and change.old_blob is not None:
+            plan.renames.append((old, new, change.old_blob))
+        elif old is not None and new is None:
+            plan.deletes.append(old)
+        has_content = old is not None and change.old_blob == change.new_blob
+        if new is not None and change.new_blob is not None and not has_content:
+            plan.puts[new] = change.new_blob
+    return plan
 
 
 def _tag_snapshot_name(number: int, commit: Commit, tag: str) -> str:

@@ -14,13 +14,12 @@ from services.cli.collection_lines import (
     IdOption,
     collection_lines,
     order,
+    print_lines,
     scope,
-    shard_cell,
-    shard_heading,
     shards_of,
     trip_words,
 )
-from services.cli.output import amount_in_words, bytes_text, counted, print_json, print_table, time_text
+from services.cli.output import amount_in_words, bytes_text, counted, print_json, time_text
 from services.cli.session import BucketArgument, JsonOption, Session, bucket_path, execute, session_of
 from services.cli.terminal import say
 
@@ -107,20 +106,16 @@ def status(context: typer.Context, bucket: LimitedBucketArgument = "", as_json: 
     if as_json:
         print_json(lines)
         return
-    print_table(
-        [*shard_heading(lines), "WHAT", "LIMITS", "CLAIMED IN ITS HOUR", "WAITS", "VERSIONS", "TRIPPED"],
-        (
-            (
-                *shard_cell(lines, line),
-                scope(line),
-                _limits_words(line.limits) if line.limits else "none" if not line.bucket else "as all",
-                _hour_words(line),
-                bytes_text(line.pending_bytes),
-                line.pending_versions,
-                time_text(line.trip.at_ms) if line.trip else "no" if line.bucket else "",
-            )
-            for line in lines
-            if bucket or not line.bucket or line.limits or line.trip
+    print_lines(
+        [line for line in lines if bucket or not line.bucket or line.limits or line.trip],
+        ["WHAT", "LIMITS", "CLAIMED IN ITS HOUR", "WAITS", "VERSIONS", "TRIPPED"],
+        lambda line: (
+            scope(line),
+            _limits_words(line.limits) if line.limits else "none" if not line.bucket else "as all",
+            _hour_words(line),
+            bytes_text(line.pending_bytes),
+            line.pending_versions,
+            time_text(line.trip.at_ms) if line.trip else "no" if line.bucket else "",
         ),
         numbers=["WAITS", "VERSIONS"],
     )

@@ -31,7 +31,7 @@ def create(
     asked = CreateTag(volume_name, bucket_name, snapshot, tag, owner, reason, duration_ms(time_to_live))
     reply = request(context, volume_name, asked)
     made = {"tag": tag, "snapshot": snapshot, "snapshot_id": reply.snapshot_id}
-    print_result(made, f"tag {tag} holds snapshot {snapshot}", as_json=as_json)
+    print_result(made, f"tag {tag} protects snapshot {snapshot}", as_json=as_json)
 
 
 @app.command()
