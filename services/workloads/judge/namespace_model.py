@@ -487,7 +487,7 @@ def _rename(bucket: _Bucket, from_path: str, to_path: str) -> None:
     entry = bucket.find(from_parts)
     if entry is None:
         raise OperationRefusedError("KEY_NOT_FOUND", from_path)
-    if isinstance(entry, _Directory) and len(to_parts) > len(from_parts) == _shared(from_parts, to_parts):
+    if isinstance(entry, _Directory) and to_parts != from_parts and to_parts[: len(from_parts)] == from_parts:
         raise OperationRefusedError("KEY_RENAME_ERROR", f"{to_path} lies below {from_path}")
     target = bucket.find(to_parts)
     if target is entry and isinstance(entry, Version) and bucket.has_directories:
@@ -502,13 +502,3 @@ def _rename(bucket: _Bucket, from_path: str, to_path: str) -> None:
         raise OperationRefusedError("KEY_RENAME_ERROR", f"the parent of {to_path} is not a directory")
     _remove(bucket, from_parts)
     parent.children[to_parts[-1]] = entry
-
-
-def _shared(left: list[str], right: list[str]) -> int:
-    """Return the number of leading parts that two paths have in common."""
-    count = 0
-    for one, other in zip(left, right, strict=False):
-        if one != other:
-            break
-        count += 1
-    return count
