@@ -7,7 +7,6 @@ from random import Random
 from typing import Any
 
 from services.workloads import workload
-from services.workloads.judge.namespace_model import NamespaceModel, OperationRefusedError
 
 _NAMES = ("a", "b", "c")
 
@@ -63,16 +62,3 @@ def random_workload(seed: int, volume: str) -> list[tuple[int, workload.Operatio
     operations += [{"op": "settle"}, {"op": "observe", "label": "end"}]
     lines = map(json.dumps, operations)
     return [(number, workload.parse_line(line, number)) for number, line in enumerate(lines)]
-
-
-def lines_of_model(operations: list[tuple[int, workload.Operation]]) -> list[Any]:
-    """What a plane must write."""
-    model, lines = NamespaceModel(), []
-    for number, operation in operations:
-        try:
-            model.apply(number, operation)
-        except OperationRefusedError as refusal:
-            lines.append({"op": number, "error": refusal.code})
-        if isinstance(operation, workload.Observe):
-            lines.append(json.loads(json.dumps(model.observe(number, operation.label))))
-    return lines

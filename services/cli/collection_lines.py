@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
 import typer
 
 from schemas.answers import CollectionStatus
 from schemas.records import BreakerCause, BreakerTrip, CollectionState, ResetBreaker, SetBreaker, SetCollection
-from services.cli.output import amount_in_words, bytes_text, time_text
+from services.cli.output import amount_in_words, bytes_text, print_table, time_text
 from services.cli.session import Session, bucket_path
 
 IdOption = Annotated[
@@ -41,11 +41,10 @@ def shards_of(session: Session, volume: str) -> Sequence[int]:
 
 def collection_lines(session: Session, bucket: str) -> list[CollectionStatus]:
     """Return the collection status of all shards, or of the shard that has the bucket."""
-    plane = session.connected()
     if bucket:
         volume, name = bucket_path(bucket)
-        return plane.metadata(session.volumes().shard_of(volume)).collection(volume, name)
-    return [line for shard in range(plane.shards) for line in plane.metadata(shard).collection()]
+        return session.metadata(volume).collection(volume, name)
+    return [line for shard in session.shards(None) for line in session.connected().metadata(shard).collection()]
 
 
 def scope(line: CollectionStatus) -> str:
@@ -55,14 +54,23 @@ def scope(line: CollectionStatus) -> str:
     return f"{line.volume}/{line.bucket}{f' (deleted, id {line.bucket_id})' if line.is_deleted else ''}"
 
 
-def shard_heading(lines: Sequence[CollectionStatus]) -> list[str]:
-    """Return the heading of the shard column if the lines are of several shards."""
-    return ["SHARD"] if len({line.shard for line in lines}) > 1 else []
+def are_of_several_shards(lines: Sequence[CollectionStatus]) -> bool:
+    """Return whether lines have to name their shards."""
+    return len({line.shard for line in lines}) > 1
 
 
-def shard_cell(lines: Sequence[CollectionStatus], line: CollectionStatus) -> list[object]:
-    """Return the content of the shard column for a line."""
-    return [line.shard] if shard_heading(lines) else []
+def print_lines(
+    lines: Sequence[CollectionStatus],
+    columns: Sequence[str],
+    cells: Callable[[CollectionStatus], Sequence[object]],
+    *,
+    numbers: Sequence[str],
+) -> None:
+    """Print a table of lines, with a column for the shard if they are of several shards."""
+    if are_of_several_shards(lines):
+        print_table(["SHARD", *columns], ((line.shard, *cells(line)) for line in lines), numbers=numbers)
+    else:
+        print_table(columns, map(cells, lines), numbers=numbers)
 
 
 def state_words(line: CollectionStatus) -> str:

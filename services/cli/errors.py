@@ -17,17 +17,23 @@ SHOWN_LETTERS = 200
 """Most characters of a refused argument that are printed."""
 
 
-def error_line(error: DeepcleanError) -> str:
-    """Return the line that the terminal shows for an error: the plane's code and reason, or one sentence."""
+def _lines(error: Exception) -> list[str]:
+    """Return what the terminal shows of an error. A plane's answer contains user names, so it must stay one line."""
+    text = str(error)
     match error:
         case PlaneError():
-            return f"{error.code}: {error}"
+            return [f"{error.code}: {text}"]
         case UnreachableError():
-            return f"UNREACHABLE: {error}"
+            text = f"UNREACHABLE: {text}"
         case PlaneTimeoutError():
-            return f"TIMEOUT: {error}"
-        case _:
-            return str(error)
+            text = f"TIMEOUT: {text}"
+        case UnicodeError():  # a shell passes any bytes, but names on a plane are UTF-8
+            text = f"{str(getattr(error, 'object', ''))[:SHOWN_LETTERS]} is not UTF-8"
+        case OverflowError():  # a number that does not fit into a message field
+            text = text[:SHOWN_LETTERS]
+        case OSError(filename=file) if file:
+            text = f"{error.strerror or error}: {file}"
+    return text.split("\n") if isinstance(error, DeepcleanError) else [text]
 
 
 class OneLineErrors(TyperGroup):
@@ -37,22 +43,8 @@ class OneLineErrors(TyperGroup):
         """Run the command."""
         try:
             return super().invoke(ctx)
-        except DeepcleanError as error:
-            line = error_line(error)
-            # A plane's answer contains user names, so it must stay one line. Other errors may consist of several lines.
-            say(*([line] if isinstance(error, PlaneError) else line.split("\n")), err=True)
-            raise typer.Exit(1) from error
-        except CredentialsError as error:
-            say(str(error), err=True)
-            raise typer.Exit(1) from error
-        except UnicodeError as error:  # a shell passes any bytes, but names on a plane are UTF-8
-            say(f"{str(getattr(error, 'object', ''))[:SHOWN_LETTERS]} is not UTF-8", err=True)
-            raise typer.Exit(1) from error
-        except OverflowError as error:  # a number that does not fit into a message field
-            say(str(error)[:SHOWN_LETTERS], err=True)
-            raise typer.Exit(1) from error
-        except OSError as error:
-            if error.errno == errno.EPIPE:
+        except (DeepcleanError, CredentialsError, UnicodeError, OverflowError, OSError) as error:
+            if isinstance(error, OSError) and error.errno == errno.EPIPE:
                 raise  # the reader has closed the pipe: typer ends the command
-            say(f"{error.strerror or error}: {error.filename}" if error.filename else str(error), err=True)
+            say(*_lines(error), err=True)
             raise typer.Exit(1) from error

@@ -16,7 +16,7 @@ class SubCommand(NamedTuple):
 
     name: str
     place: str
-    """Module and attribute, as in ``services.cli.store.key:app``: a Typer, or a function."""
+    """Module within ``services.cli`` and attribute, as in ``store.key:app``: a Typer, or a function."""
     summary: str
     """The first sentence of its help, which the listing shows without an import."""
 
@@ -32,7 +32,7 @@ class LazyCommand(TyperCommand):
     def loaded(self) -> Any:
         """The imported command."""
         module, _, attribute = self._place.partition(":")
-        found = getattr(import_module(module), attribute)
+        found = getattr(import_module(f"services.cli.{module}"), attribute)
         if isinstance(found, typer.Typer):
             return typer.main.get_group(found)
         alone = typer.Typer(add_completion=False)

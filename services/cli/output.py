@@ -31,12 +31,17 @@ def _json_escape(letter: str) -> str:
     return "".join(f"\\u{units[start : start + 4]}" for start in range(0, len(units), 4))
 
 
-def print_reply(reply: MetadataReply, sentence: str, *, as_json: bool) -> None:
-    """Print the result of a command: a sentence, or as JSON its txn and what it committed."""
+def print_result(record: Any, sentence: str, *, as_json: bool) -> None:
+    """Print the result of a command: a sentence, or a record as JSON."""
     if as_json:
-        print_json({"txn": reply.txn, "committed": reply.committed})
+        print_json(record)
     else:
         say(sentence)
+
+
+def print_reply(reply: MetadataReply, sentence: str, *, as_json: bool) -> None:
+    """Print the result of a command: a sentence, or as JSON its txn and what it committed."""
+    print_result({"txn": reply.txn, "committed": reply.committed}, sentence, as_json=as_json)
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: Iterable[str] = ()) -> None:
@@ -74,6 +79,11 @@ def bytes_text(size_bytes: float) -> str:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
         size /= _STEP
     raise AssertionError  # the loop always returns at the last unit
+
+
+def size_text(size_bytes: int, *, is_exact: bool) -> str:
+    """Return a size; with ``~`` while a deleted directory is not yet expanded and the figure may still change."""
+    return f"{'' if is_exact else '~'}{bytes_text(size_bytes)}"
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:

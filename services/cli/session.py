@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,11 +12,12 @@ import typer
 
 from schemas.records import MetadataReply, SnapshotReply
 from services.client.errors import PlaneError
-from services.client.plane import NamespaceCommand, Plane, SnapshotRequest
+from services.client.plane import MetadataReads, NamespaceCommand, Plane, SnapshotReads, SnapshotRequest
 from services.client.tasks.volume_shards import VolumeShards
 from services.plane.stack.stack import running_client
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+BucketArgument = Annotated[str, typer.Argument(metavar="VOLUME/BUCKET", help="The bucket.")]
 
 
 @dataclass(slots=True)
@@ -54,6 +55,22 @@ class Session:
             raise PlaneError(reply.error, reply.message)
         return reply
 
+    def metadata(self, volume: str) -> MetadataReads:
+        """Return the reads of metadata in the shard of a volume."""
+        return self.connected().metadata(self.volumes().shard_of(volume))
+
+    def snapshots(self, volume: str) -> SnapshotReads:
+        """Return the reads of snapshots in the shard of a volume."""
+        return self.connected().snapshots(self.volumes().shard_of(volume))
+
+    def shards(self, wanted: Sequence[int] | None) -> list[int]:
+        """Return the wanted shards in order, or all of the plane's; refuse one that the plane does not have."""
+        count = self.connected().shards
+        for shard in wanted or ():
+            if not 0 <= shard < count:
+                raise typer.BadParameter(f"shard {shard} is not one of the {count} of this plane", param_hint="--shard")
+        return sorted(set(wanted)) if wanted else list(range(count))
+
     def close(self) -> None:
         """Close the connection to the plane."""
         if self.plane is not None:
@@ -77,6 +94,18 @@ def session_of(context: typer.Context) -> Iterator[Session]:
         yield session
     finally:
         session.close()
+
+
+def execute(context: typer.Context, volume: str, command: NamespaceCommand) -> MetadataReply:
+    """Execute one command in the shard of its volume. Raise PlaneError if metadata refuses it."""
+    with session_of(context) as session:
+        return session.execute(session.volumes().shard_of(volume), command)
+
+
+def request(context: typer.Context, volume: str, asked: SnapshotRequest) -> SnapshotReply:
+    """Execute one request in the shard of its volume. Raise PlaneError if the snapshots service refuses it."""
+    with session_of(context) as session:
+        return session.request(session.volumes().shard_of(volume), asked)
 
 
 def bucket_path(text: str) -> tuple[str, str]:

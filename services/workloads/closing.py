@@ -49,10 +49,5 @@ def _largest_directory(keys: list[str]) -> str | None:
 def _first_middle_last(snapshots: Sequence[str]) -> tuple[str, ...]:
     """Return the first, middle and last snapshot; of 3 the first and last, of 2 the first, of 1 none: one must stay."""
     count = len(snapshots)
-    if count < 2:
-        chosen: set[int] = set()
-    elif count < 4:
-        chosen = {0} if count == 2 else {0, 2}
-    else:
-        chosen = {0, count // 2, count - 1}
-    return tuple(snapshots[index] for index in sorted(chosen))
+    few: dict[int, tuple[int, ...]] = {0: (), 1: (), 2: (0,), 3: (0, 2)}
+    return tuple(snapshots[index] for index in few.get(count, (0, count // 2, count - 1)))

@@ -43,40 +43,31 @@ class _KnownTree:
         self._root = _Directory()
 
     def add_file(self, key: str) -> None:
-        directory = self._root
-        *parents, name = key.split("/")
-        directory.file_count += 1
-        for part in parents:
-            child = directory.children.get(part)
-            if child is None:
-                child = directory.children[part] = _Directory()
-            directory = child
+        above = self._above(key)
+        for directory in above:
             directory.file_count += 1
-        directory.children[name] = None
+        above[-1].children[key.rpartition("/")[2]] = None
 
     def remove_file(self, key: str) -> None:
-        directory = self._root
-        *parents, name = key.split("/")
-        directory.file_count -= 1
-        for part in parents:
-            child = directory.children[part]
-            assert child is not None  # noqa: S101 - add_file added all directories above the file
-            directory = child
+        above = self._above(key)
+        for directory in above:
             directory.file_count -= 1
-        del directory.children[name]
+        del above[-1].children[key.rpartition("/")[2]]
 
     def has_file(self, key: str) -> bool:
+        parent, _, name = key.rpartition("/")
+        directory = self.directory(parent)
+        return directory is not None and name in directory.children and directory.children[name] is None
+
+    def directory(self, path: str) -> _Directory | None:
+        """Return the directory at a path, the root for an empty path."""
         directory = self._root
-        *parents, name = key.split("/")
-        for part in parents:
+        for part in path.split("/") if path else ():
             child = directory.children.get(part)
             if child is None:
-                return False
+                return None
             directory = child
-        return name in directory.children and directory.children[name] is None
-
-    def has_directory(self, path: str) -> bool:
-        return self._directory(path) is not None
+        return directory
 
     def is_free(self, key: str) -> bool:
         """Return whether a file can be created at ``key``, at most after removing a directory without files there."""
@@ -107,20 +98,21 @@ class _KnownTree:
     def remove_directory(self, path: str) -> bool:
         """Remove the directory at exactly this path; return whether there was one."""
         parent_path, _, name = path.rpartition("/")
-        parent = self._directory(parent_path) if parent_path else self._root
+        parent = self.directory(parent_path)
         if parent is None or parent.children.get(name) is None:
             return False
         del parent.children[name]
         return True
 
-    def _directory(self, path: str) -> _Directory | None:
-        directory = self._root
-        for part in path.split("/"):
-            child = directory.children.get(part)
+    def _above(self, key: str) -> list[_Directory]:
+        """Return the directories above a file, from the root down; missing ones are added."""
+        above = [self._root]
+        for part in key.split("/")[:-1]:
+            child = above[-1].children.get(part)
             if child is None:
-                return None
-            directory = child
-        return directory
+                child = above[-1].children[part] = _Directory()
+            above.append(child)
+        return above
 
 
 @dataclass(slots=True)
@@ -136,8 +128,7 @@ class GitHistory:
     """A repository's history as a workload; see WorkloadSource.
 
     ``every`` is the number of commits per snapshot; ``uses_tags`` creates a snapshot after each tagged commit instead.
-    ``max_commits`` limits the history to its first commits. Submodules and paths that are not UTF-8 are left out;
-    ``skipped_changes_count`` counts the changes of such paths.
+    ``max_commits`` limits the history to its first commits. Submodules and paths that are not UTF-8 are left out.
     """
 
     def __init__(
@@ -161,7 +152,6 @@ class GitHistory:
             raise GitError(f"{path} has no commits yet; name a repository with a history")
         self.snapshots: Sequence[SnapshotPoint] = self._tagged_points() if uses_tags else self._regular_points(every)
         self.commits_read_count = 0
-        self.skipped_changes_count = 0
 
     @property
     def commit_count(self) -> int:
@@ -175,14 +165,14 @@ class GitHistory:
 
     def operations(self) -> Iterator[Operation]:
         """Yield all operations, from the creation of the volume to the last commit."""
-        self.commits_read_count = self.skipped_changes_count = 0
+        self.commits_read_count = 0
         yield CreateVolume(self.volume)
         yield CreateBucket(self.volume, self.bucket, BucketLayout.FILE_SYSTEM_OPTIMIZED)
         known = _KnownTree()
         snapshot_names = {point.commit_number: point.name for point in self.snapshots}
         with self.repository.blob_sizes() as sizes:
             for commit_number, (_, changes) in enumerate(self.repository.changes(self._commits), start=1):
-                yield from self._play(self._plan(changes), known, sizes)
+                yield from self._play(_plan_of(changes), known, sizes)
                 self.commits_read_count = commit_number
                 if commit_number in snapshot_names:
                     yield CreateSnapshot(self.volume, self.bucket, snapshot_names[commit_number])
@@ -212,22 +202,6 @@ class GitHistory:
 
     # ---- one commit
 
-    def _plan(self, changes: Iterable[Change]) -> _CommitPlan:
-        plan = _CommitPlan()
-        for change in changes:
-            old = key_of(change.old_path) if change.old_blob else None
-            new = key_of(change.new_path) if change.new_blob else None
-            if (change.old_blob and old is None) or (change.new_blob and new is None):
-                self.skipped_changes_count += 1
-            if change.is_rename and old is not None and new is not None and change.old_blob is not None:
-                plan.renames.append((old, new, change.old_blob))
-            elif old is not None and new is None:
-                plan.deletes.append(old)
-            has_content = old is not None and change.old_blob == change.new_blob
-            if new is not None and change.new_blob is not None and not has_content:
-                plan.puts[new] = change.new_blob
-        return plan
-
     def _play(self, plan: _CommitPlan, known: _KnownTree, sizes: BlobSizes) -> Iterator[Operation]:
         left_behind = [*plan.deletes, *(old for old, _, _ in plan.renames)]
         for key in plan.deletes:
@@ -256,7 +230,7 @@ class GitHistory:
                     continue
                 yield from self._clear(new, known)
                 parent = new.rpartition("/")[0]
-                if parent and not known.has_directory(parent):
+                if known.directory(parent) is None:
                     yield MakeDirectory(self.volume, self.bucket, parent)
                 known.remove_file(old)
                 known.add_file(new)
@@ -274,6 +248,21 @@ class GitHistory:
     def _clear(self, key: str, known: _KnownTree) -> Iterator[Operation]:
         if known.remove_directory(key):
             yield DeleteDirectory(self.volume, self.bucket, key)
+
+
+def _plan_of(changes: Iterable[Change]) -> _CommitPlan:
+    plan = _CommitPlan()
+    for change in changes:
+        old = key_of(change.old_path) if change.old_blob else None
+        new = key_of(change.new_path) if change.new_blob else None
+        if change.is_rename and old is not None and new is not None and change.old_blob is not None:
+            plan.renames.append((old, new, change.old_blob))
+        elif old is not None and new is None:
+            plan.deletes.append(old)
+        has_content = old is not None and change.old_blob == change.new_blob
+        if new is not None and change.new_blob is not None and not has_content:
+            plan.puts[new] = change.new_blob
+    return plan
 
 
 def _tag_snapshot_name(number: int, commit: Commit, tag: str) -> str:

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from schemas.answers import BucketSpace
 from schemas.records import SnapshotInfo
-from services.client.plane import MetadataReads, Plane
+from services.client.plane import Plane
 from services.client.tasks.diffs import diff
 from services.client.tasks.space_pages import all_cells
-from services.domain.space_matrix import Holders, SpaceCell, freed_by_dropping
+from services.domain.space_matrix import SpaceCell, freed_by_dropping
 from services.workloads.closing import Closing, choose_closing, closing_operations
 from services.workloads.judge.diff_check import flattened, listed_difference
-from services.workloads.judge.outcome_check import CheckResult, ExpectedVersions, ListedKey, ListingTruth, OutcomeCheck
+from services.workloads.judge.outcome_check import CheckResult, ExpectedVersions, ListedKey, OutcomeCheck, Truth
 from services.workloads.replay import Replay, list_everything
 from services.workloads.source import WorkloadSource
 from services.workloads.workload import Operation
@@ -77,10 +77,6 @@ class HistoryReport:
         """Return whether all counts of the check are 0."""
         return not any(self.check.values())
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the report as a JSON object."""
-        return asdict(self)
-
 
 @dataclass(slots=True)
 class HistoryRun:
@@ -89,7 +85,7 @@ class HistoryRun:
     plane: Plane
     source: WorkloadSource
     source_name: str
-    make_truth: Callable[[ExpectedVersions, Closing], ListingTruth]
+    make_truth: Callable[[ExpectedVersions, Closing], Truth]
     on_stage: Callable[[str], None] = lambda _stage: None
     on_commits: Callable[[int, int], None] = lambda _commits, _operations: None
     _model: ExpectedVersions = field(init=False)
@@ -131,22 +127,15 @@ class HistoryRun:
         volume, bucket = self.source.volume, self.source.bucket
         infos = self.plane.snapshots(SHARD).snapshots(volume, bucket)
         space = self.plane.metadata(SHARD).space(volume, bucket)
-        matrix = _matrix(self.plane.metadata(SHARD), volume, bucket)
-        live = [info.create_txn for info in infos]
         check = OutcomeCheck(self._model, self.make_truth(self._model, closing))
-        snapshots = []
+        key_counts: dict[str, int] = {}
         before: tuple[str, dict[str, ListedKey]] | None = None
-        for info in infos:
-            listing = self._listing(info.snapshot_id)
-            check.compare_snapshot(info.name, listing)
-            self._compare_with_the_one_before(before, info.snapshot_id, listing)
-            before = info.snapshot_id, listing
-            snapshots.append(
-                self._snapshot_report(info, len(listing), freed_by_dropping(matrix, {info.create_txn}, live))
-            )
-        listing = self._listing("")
-        check.compare_active(listing)
-        self._compare_with_the_one_before(before, "", listing)
+        for snapshot_id, name in [*((info.snapshot_id, info.name) for info in infos), ("", "")]:
+            listing = self._listing(snapshot_id)
+            check.compare(name, listing)
+            if before is not None:
+                self._compare_with_the_one_before(*before, snapshot_id, listing)
+            before, key_counts[name] = (snapshot_id, listing), len(listing)
         existing = self._replay.existing_versions()
         check.compare_versions(
             {version.number: there for version, there in zip(self._replay.versions, existing, strict=True)}
@@ -161,7 +150,7 @@ class HistoryRun:
             settled_seconds=round(settled - played, 3),
             settle_rounds=rounds,
             versions=self._amounts(space),
-            snapshots=snapshots,
+            snapshots=self._snapshot_reports(infos, key_counts),
             removed_directory=closing.directory,
             deleted_snapshots=closing.snapshots,
             check=self._counts(result, infos, space),
@@ -169,33 +158,41 @@ class HistoryRun:
         )
 
     def _compare_with_the_one_before(
-        self, before: tuple[str, dict[str, ListedKey]] | None, snapshot_id: str, listing: dict[str, ListedKey]
+        self, before_id: str, listing_before: dict[str, ListedKey], snapshot_id: str, listing: dict[str, ListedKey]
     ) -> None:
         """Check that the diff of two adjacent states equals the difference of their listings.
 
         The listings themselves are compared with the truth elsewhere.
         """
-        if before is None:
-            return
-        before_id, listing_before = before
         names = (self.source.volume, self.source.bucket)
         reads = self.plane.metadata(SHARD)
         entries = diff(reads, *names, from_snapshot_id=before_id, to_snapshot_id=snapshot_id)
         if flattened(entries, listing_before, listing) != listed_difference(listing_before, listing):
             self._wrong_diffs.append(f"the diff of {before_id} and {snapshot_id or 'the present'} is not what differs")
 
-    def _snapshot_report(self, info: SnapshotInfo, keys: int, frees: SpaceCell) -> SnapshotReport:
+    def _snapshot_reports(self, infos: list[SnapshotInfo], key_counts: dict[str, int]) -> list[SnapshotReport]:
         commits = {point.name: point.commit for point in self.source.snapshots}
-        return SnapshotReport(
-            name=info.name,
-            commit=commits.get(info.name, ""),
-            created_ms=info.creation_time_ms,
-            keys=keys,
-            referenced_bytes=info.referenced_bytes,
-            exclusive_bytes=info.exclusive_bytes + info.exclusive_delta_bytes,
-            frees_bytes=frees.bytes,
-            frees_versions=frees.versions,
-        )
+        matrix = {
+            (cell.first_holder, cell.last_holder): SpaceCell(
+                cell.bytes, cell.versions, cell.key_rows, cell.directory_rows, cell.rename_rows
+            )
+            for cell in all_cells(self.plane.metadata(SHARD), self.source.volume, self.source.bucket)
+        }
+        live = [info.create_txn for info in infos]
+        frees = {info.name: freed_by_dropping(matrix, {info.create_txn}, live) for info in infos}
+        return [
+            SnapshotReport(
+                name=info.name,
+                commit=commits.get(info.name, ""),
+                created_ms=info.creation_time_ms,
+                keys=key_counts[info.name],
+                referenced_bytes=info.referenced_bytes,
+                exclusive_bytes=info.exclusive_bytes + info.exclusive_delta_bytes,
+                frees_bytes=frees[info.name].bytes,
+                frees_versions=frees[info.name].versions,
+            )
+            for info in infos
+        ]
 
     def _listing(self, snapshot_id: str) -> dict[str, ListedKey]:
         entries = list_everything(self.plane, SHARD, self.source.volume, self.source.bucket, snapshot_id)
@@ -225,19 +222,9 @@ class HistoryRun:
         accounted = space.live_bytes + space.held_bytes + space.pending_bytes + space.claimed_bytes
         inventory = self.plane.scm(SHARD).totals().inventory_bytes
         return {
-            **result.counts(),
+            **result.counts,
             "refused": len(self._refused),
             "wrong_sizes": len(wrong),
             "wrong_diffs": len(self._wrong_diffs),
             "unaccounted_bytes": abs(inventory - accounted),
         }
-
-
-def _matrix(reads: MetadataReads, volume: str, bucket: str) -> dict[Holders, SpaceCell]:
-    """Return the space matrix of a bucket."""
-    return {
-        (cell.first_holder, cell.last_holder): SpaceCell(
-            cell.bytes, cell.versions, cell.key_rows, cell.directory_rows, cell.rename_rows
-        )
-        for cell in all_cells(reads, volume, bucket)
-    }

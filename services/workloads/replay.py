@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -20,22 +19,16 @@ from services.client.errors import PlaneError
 from services.client.plane import NamespaceCommand, Plane, SnapshotRequest
 from services.client.tasks.diffs import diff
 from services.client.tasks.snapshot_ids import ACTIVE, EXPIRED, live_snapshot_id
-from services.client.tasks.space_view import BucketView
+from services.client.tasks.space_view import BucketView, held_by_path, held_by_snapshot
 from services.client.tasks.undelete import undelete_path
 from services.domain.snapshot_diff import DiffEntry, DiffKind
 from services.workloads import workload
-from services.workloads.space_lines import SpaceLines, SpaceOperation
 
 MIN_NAME_LENGTH = 3
 MAX_OUTSTANDING = 10_000
-PAGE = 5_000
 NOT_FOUND = "FILE_NOT_FOUND"
 Line = dict[str, Any]
-_LAYOUT_NAMES = {
-    BucketLayout.OBJECT_STORE: "OBS",
-    BucketLayout.LEGACY: "LEGACY",
-    BucketLayout.FILE_SYSTEM_OPTIMIZED: "FSO",
-}
+SpaceOperation = workload.WhatIf | workload.Plan | workload.Explain
 
 
 def physical_name(kind: str, name: str) -> str:
@@ -81,7 +74,8 @@ class Replay:
     """Shard of the first volume. The following volumes take the following shards, round robin."""
     versions: list[PutVersion] = field(default_factory=list)
     refusals: int = 0
-    _shards: dict[str, int] = field(default_factory=dict)
+    shards: dict[str, int] = field(default_factory=dict)
+    """Shard of each volume."""
     _buckets: dict[tuple[str, str], None] = field(default_factory=dict)
     _sent: list[_Sent] = field(default_factory=list)
     _settles: int = 0
@@ -96,10 +90,11 @@ class Replay:
 
     def execute(self, number: int, operation: workload.Operation) -> Iterator[Line]:
         """Execute one operation. Yield its lines and those of earlier operations whose answers were collected."""
-        command = _namespace_command(operation)
-        if command is not None:
+        make_command = _COMMANDS.get(type(operation))
+        if make_command is not None:
             shard = self._shard(operation)
-            self._sent.append(_Sent(number, shard, self.plane.submit(shard, command), operation))
+            sent_number = self.plane.submit(shard, make_command(operation))
+            self._sent.append(_Sent(number, shard, sent_number, operation))
             if len(self._sent) >= MAX_OUTSTANDING:
                 yield from self.collect()
             return
@@ -115,16 +110,15 @@ class Replay:
         elif isinstance(operation, workload.UndeleteKey):
             yield from self._undelete(number, operation)
         else:
-            reply = self.plane.request(self._shard(operation), _snapshot_request(operation))
+            reply = self.plane.request(self._shard(operation), _REQUESTS[type(operation)](operation))
             if reply.error:
                 self.refusals += 1
                 yield {"op": number, "error": reply.error}
             elif reply.expired is not None:
-                yield {"op": number, "expired": [logical_name("snap", name) for name in reply.expired.snapshots]}
+                yield {"op": number, "expired": _logical_snapshots(reply.expired.snapshots)}
         self.on_progress(1)
 
     def _undelete(self, number: int, operation: workload.UndeleteKey) -> Iterator[Line]:
-        """Undelete a version. Yield a line with the error code if the plane refuses."""
         try:
             path = operation.key
             undelete_path(self.plane, self._shard(operation), _names(operation), path, path)
@@ -133,40 +127,26 @@ class Replay:
             yield {"op": number, "error": error.code}
 
     def _space_line(self, operation: SpaceOperation) -> Line:
-        """Return the answer to a space query, or its error code if the plane refuses."""
-        names = SpaceLines(partial(physical_name, "snap"), partial(logical_name, "snap"), self.settle)
+        """Return the exact answer to a space query, or its error code if the plane refuses.
+
+        While a deleted directory waits for its expansion the plane's answer is not exact: the plane is then settled and
+        asked again.
+        """
+        view = BucketView(self.plane, self._shard(operation), *_names(operation))
         try:
-            return names.answer(BucketView(self.plane, self._shard(operation), *_names(operation)), operation)
+            line, is_exact = _space_answer(view, operation)
+            if not is_exact:
+                self.settle()
+                line, _ = _space_answer(view, operation)
         except PlaneError as error:
             self.refusals += 1
             return {"error": error.code}
-
-    def hold(self, volume: str, bucket: str, state: records.CollectionState) -> None:
-        """Set the collection state of a bucket of the workload, after all commands sent before."""
-        names = _physical_names(volume, bucket)
-        self._order(volume, records.SetCollection(*names, state, "as the workload was told"))
-
-    def limit(self, volume: str, bucket: str, limits: records.BreakerLimits | None) -> None:
-        """Limit the claims of a bucket per hour, or remove its limits (None)."""
-        names = _physical_names(volume, bucket)
-        self._order(volume, records.SetBreaker(*names, limits))
-
-    def reset_breaker(self, volume: str, bucket: str) -> records.BreakerTrip | None:
-        """Reset the tripped breaker of a bucket and return the trip, or None if it had not tripped."""
-        names = _physical_names(volume, bucket)
-        lines = self.plane.metadata(self._shards[volume]).collection(*names)
-        trip = next(line.trip for line in lines if line.bucket and not line.is_deleted)
-        self._order(volume, records.ResetBreaker(*names, "as the workload was told"))
-        return trip
-
-    def _order(self, volume: str, command: records.SetCollection | records.SetBreaker | records.ResetBreaker) -> None:
-        shard = self._shards[volume]
-        self.plane.answer(shard, self.plane.submit(shard, command))
+        return line
 
     def _shard(self, operation: Any) -> int:
         """Return the shard of an operation's volume; a new volume gets the next shard, round robin."""
-        following = (self.first_shard + len(self._shards)) % self.plane.shards
-        return self._shards.setdefault(operation.volume, following)
+        following = (self.first_shard + len(self.shards)) % self.plane.shards
+        return self.shards.setdefault(operation.volume, following)
 
     def collect(self) -> Iterator[Line]:
         """Wait for the answers of all sent operations. Yield a line for each refusal."""
@@ -187,12 +167,8 @@ class Replay:
             blocks = reply.committed.blocks if reply.committed else None
             self.versions.append(
                 PutVersion(
-                    command.operation_number,
-                    operation.volume,
-                    operation.bucket,
-                    operation.tag,
-                    operation.size_bytes,
-                    blocks,
+                    *(command.operation_number, operation.volume, operation.bucket),
+                    *(operation.tag, operation.size_bytes, blocks),
                 )
             )
         elif isinstance(operation, workload.CreateBucket):
@@ -213,7 +189,7 @@ class Replay:
         shard, names = self._shard(operation), _names(operation)
         try:
             ids = [
-                live_snapshot_id(self.plane, shard, *names, ACTIVE if one == ACTIVE else physical_name("snap", one))
+                live_snapshot_id(self.plane, shard, *names, ACTIVE if one == ACTIVE else _snapshot(one))
                 for one in (operation.from_snapshot, operation.to_snapshot)
             ]
             entries = diff(self.plane.metadata(shard), *names, from_snapshot_id=ids[0], to_snapshot_id=ids[1])
@@ -227,16 +203,13 @@ class Replay:
         """Return for each version of ``versions`` whether its blocks are still in the store."""
         existing = [False] * len(self.versions)
         for shard in range(self.plane.shards):
-            indexes = [
-                index
+            runs = {
+                index: version.blocks
                 for index, version in enumerate(self.versions)
-                if version.blocks is not None and self._shards[version.volume] == shard
-            ]
-            for start in range(0, len(indexes), PAGE):
-                page = indexes[start : start + PAGE]
-                runs = [run for index in page if (run := self.versions[index].blocks) is not None]
-                for index, is_there in zip(page, self.plane.scm(shard).exist(runs), strict=True):
-                    existing[index] = is_there
+                if version.blocks is not None and self.shards[version.volume] == shard
+            }
+            for index, is_there in zip(runs, self.plane.scm(shard).exist(list(runs.values())), strict=True):
+                existing[index] = is_there
         return existing
 
     def observe(self, number: int, label: str) -> Line:
@@ -244,7 +217,7 @@ class Replay:
         existing = self.existing_versions()
         buckets = {}
         for volume, bucket in sorted(self._buckets):
-            observation = observe_bucket(self.plane, self._shards[volume], volume, bucket)
+            observation = observe_bucket(self.plane, self.shards[volume], volume, bucket)
             observation["unreclaimed_bytes"] = sum(
                 version.size_bytes
                 for version, is_there in zip(self.versions, existing, strict=True)
@@ -260,8 +233,8 @@ class Replay:
 
     def _suspended(self, volume: str, bucket: str) -> Line:
         """Return the amounts of a bucket that wait because its claims are suspended; {} while collection is active."""
-        names = _physical_names(volume, bucket)
-        lines = self.plane.metadata(self._shards[volume]).collection(*names)
+        names = physical_names(volume, bucket)
+        lines = self.plane.metadata(self.shards[volume]).collection(*names)
         line = next((one for one in lines if one.bucket and not one.is_deleted), lines[0])
         if line.effective_state is records.CollectionState.RUNNING:
             return {}
@@ -285,6 +258,30 @@ def _left_line(command: _Sent, reply: records.MetadataReply) -> Iterator[Line]:
         yield {"op": command.operation_number, "left": [[operation.keys[one], codes[one]] for one in sorted(codes)]}
 
 
+def _space_answer(view: BucketView, operation: SpaceOperation) -> tuple[Line, bool]:
+    """Return the plane's answer to a space query, and whether it is exact."""
+    snapshots = view.snapshots()
+    match operation:
+        case workload.WhatIf():
+            freed = view.what_if(snapshots, map(_snapshot, operation.snapshots))
+            return {"freed_bytes": freed.freed_bytes, "freed_versions": freed.freed_versions}, freed.is_exact
+        case workload.Plan():
+            plan = view.plan(snapshots, operation.free_bytes)
+            names = _logical_snapshots(snapshots.names_of(plan.snapshot_ids))
+            return {"snapshots": names, "freed_bytes": plan.freed_bytes}, plan.is_exact
+    if operation.snapshot:
+        (snapshot_id,) = snapshots.ids_of([_snapshot(operation.snapshot)])
+        spaces = view.spaces()
+        held = held_by_snapshot(snapshots, spaces, snapshot_id)
+        is_exact = all(space.is_referenced_exact and space.is_exclusive_exact for space in spaces.snapshots)
+    else:
+        explanation = view.path(operation.path)
+        held = held_by_path(snapshots, explanation)
+        # A snapshot that is being deleted still counts towards the bytes below a directory.
+        is_exact = explanation.is_exact and not (explanation.directories and snapshots.leaving_ids)
+    return {"held_by": _logical_snapshots(info.name for info in held.holders), "bytes": held.bytes}, is_exact
+
+
 def _diff_line(entry: DiffEntry) -> list[str]:
     if entry.kind is DiffKind.RENAMED:
         return [entry.kind.value, entry.old_path, entry.path]
@@ -293,7 +290,7 @@ def _diff_line(entry: DiffEntry) -> list[str]:
 
 def observe_bucket(plane: Plane, shard: int, volume: str, bucket: str) -> Line:
     """Return the layout, the chain, the snapshots and the listings of one bucket."""
-    volume_name, bucket_name = _physical_names(volume, bucket)
+    volume_name, bucket_name = physical_names(volume, bucket)
     reads = plane.metadata(shard)
     row: BucketRow = reads.bucket(volume_name, bucket_name)
     snapshots = plane.snapshots(shard).snapshots(volume_name, bucket_name)
@@ -304,7 +301,7 @@ def observe_bucket(plane: Plane, shard: int, volume: str, bucket: str) -> Line:
         listings[names[snapshot.snapshot_id]] = entries
     is_tree = row.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED
     return {
-        "layout": _LAYOUT_NAMES[row.layout],
+        "layout": workload.LAYOUT_NAMES[row.layout],
         "chain": list(names.values()),
         "snapshots": {names[snapshot.snapshot_id]: _observe_snapshot(snapshot, names) for snapshot in snapshots},
         "listing": {
@@ -333,26 +330,24 @@ def _observe_snapshot(snapshot: SnapshotInfo, names: dict[str, str]) -> Line:
 
 def list_everything(plane: Plane, shard: int, volume: str, bucket: str, snapshot_id: str = "") -> list[ListedEntry]:
     """Return all keys and directories of a bucket or of one of its snapshots."""
-    entries: list[ListedEntry] = []
-    while True:
-        page = plane.metadata(shard).entries(
-            volume,
-            bucket,
-            snapshot_id=snapshot_id,
-            start_after=entries[-1].path if entries else "",
-            limit=PAGE,
-        )
-        entries += page
-        if len(page) < PAGE:
-            return entries
+    return plane.metadata(shard).entries(volume, bucket, snapshot_id=snapshot_id)
 
 
-def _physical_names(volume: str, bucket: str) -> tuple[str, str]:
+def physical_names(volume: str, bucket: str) -> tuple[str, str]:
+    """Return the names of a bucket of a workload on the plane."""
     return physical_name("volume", volume), physical_name("bucket", bucket)
 
 
 def _names(operation: Any) -> tuple[str, str]:
-    return _physical_names(operation.volume, operation.bucket)
+    return physical_names(operation.volume, operation.bucket)
+
+
+def _snapshot(name: str) -> str:
+    return physical_name("snap", name)
+
+
+def _logical_snapshots(names: Iterable[str]) -> list[str]:
+    return [logical_name("snap", name) for name in names]
 
 
 _COMMANDS: Mapping[type[Any], Callable[[Any], NamespaceCommand]] = {
@@ -367,58 +362,32 @@ _COMMANDS: Mapping[type[Any], Callable[[Any], NamespaceCommand]] = {
     workload.MakeDirectory: lambda op: records.MakeDirectory(*_names(op), op.directory),
     workload.DeleteDirectory: lambda op: records.DeleteDirectory(*_names(op), op.directory),
 }
+"""The command of each operation on the namespace."""
+_REQUESTS: Mapping[type[Any], Callable[[Any], SnapshotRequest]] = {
+    workload.CreateSnapshot: lambda op: records.CreateSnapshot(*_names(op), _snapshot(op.snapshot), _given(op.at_ms)),
+    workload.DeleteSnapshot: lambda op: records.DeleteSnapshot(*_names(op), _snapshot(op.snapshot)),
+    workload.RenameSnapshot: lambda op: records.RenameSnapshot(
+        *_names(op), _snapshot(op.from_snapshot), _snapshot(op.to_snapshot)
+    ),
+    workload.TagSnapshot: lambda op: records.CreateTag(*_names(op), _snapshot(op.snapshot), op.tag),
+    workload.UntagSnapshot: lambda op: records.DeleteTag(*_names(op), _snapshot(op.snapshot), op.tag),
+    workload.MoveConsumer: lambda op: (
+        records.DeleteConsumer(*_names(op), op.consumer)
+        if op.next_snapshot is None
+        else records.SetConsumer(*_names(op), op.consumer, _snapshot(op.next_snapshot))
+    ),
+    workload.RollBack: lambda op: records.RollBackBucket(*_names(op), _snapshot(op.snapshot)),
+    workload.ExpireSnapshots: lambda op: records.ExpireSnapshots(*_names(op), _policy(op), _given(op.now_ms)),
+}
+"""The request of each operation on snapshots."""
 
 
-def _namespace_command(operation: workload.Operation) -> NamespaceCommand | None:
-    """Return the command of an operation on the namespace, or None for other operations."""
-    make = _COMMANDS.get(type(operation))
-    return None if make is None else make(operation)
-
-
-def _snapshot_request(operation: workload.Operation) -> SnapshotRequest:
-    match operation:
-        case workload.CreateSnapshot():
-            at_ms = -1 if operation.at_ms is None else operation.at_ms
-            return records.CreateSnapshot(*_names(operation), physical_name("snap", operation.snapshot), at_ms)
-        case workload.DeleteSnapshot():
-            return records.DeleteSnapshot(*_names(operation), physical_name("snap", operation.snapshot))
-        case workload.RenameSnapshot():
-            source = physical_name("snap", operation.from_snapshot)
-            return records.RenameSnapshot(*_names(operation), source, physical_name("snap", operation.to_snapshot))
-        case workload.TagSnapshot() | workload.UntagSnapshot() | workload.MoveConsumer():
-            return _hold_request(operation)
-        case workload.RollBack():
-            return records.RollBackBucket(*_names(operation), physical_name("snap", operation.snapshot))
-        case workload.ExpireSnapshots():
-            now_ms = -1 if operation.now_ms is None else operation.now_ms
-            return records.ExpireSnapshots(*_names(operation), _policy(operation), now_ms)
-        case _:
-            raise TypeError(f"not an operation on snapshots: {operation}")
-
-
-def _hold_request(
-    operation: workload.TagSnapshot | workload.UntagSnapshot | workload.MoveConsumer,
-) -> SnapshotRequest:
-    names = _names(operation)
-    match operation:
-        case workload.TagSnapshot():
-            return records.CreateTag(*names, physical_name("snap", operation.snapshot), operation.tag)
-        case workload.UntagSnapshot():
-            return records.DeleteTag(*names, physical_name("snap", operation.snapshot), operation.tag)
-        case workload.MoveConsumer(next_snapshot=None):
-            return records.DeleteConsumer(*names, operation.consumer)
-        case _:
-            assert operation.next_snapshot is not None  # noqa: S101  the case before this one
-            return records.SetConsumer(*names, operation.consumer, physical_name("snap", operation.next_snapshot))
+def _given(time_ms: int | None) -> int:
+    return -1 if time_ms is None else time_ms
 
 
 def _policy(operation: workload.ExpireSnapshots) -> records.RetentionPolicy:
     """Return the policy of one request. Rules that the operation leaves out take the defaults of a policy."""
-    given = {
-        "num_retained_min": operation.num_retained_min,
-        "num_retained_max": operation.num_retained_max,
-        "time_retained_ms": operation.time_retained_ms,
-        "expire_limit": operation.expire_limit,
-    }
-    figures: dict[str, Any] = {name: figure for name, figure in given.items() if figure is not None}
-    return records.RetentionPolicy(**figures)
+    rules = ("num_retained_min", "num_retained_max", "time_retained_ms", "expire_limit")
+    given = {rule: figure for rule in rules if (figure := getattr(operation, rule)) is not None}
+    return records.RetentionPolicy(**given)

@@ -6,9 +6,11 @@ Times and durations are seconds in a line (``…_s``) and milliseconds in an ope
 
 import json
 from collections.abc import Iterator
-from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import fields
 
 from schemas.records import BucketLayout
 from services.domain.errors import DeepcleanError
@@ -23,171 +25,136 @@ class WorkloadError(DeepcleanError):
         self.reason = reason
 
 
-@dataclass(frozen=True, slots=True)
-class CreateVolume:
+class Operation(Struct, frozen=True):
+    """An operation. A class's tag is the ``op`` of its lines; ``rename`` names the fields that a line calls otherwise.
+
+    A field with a default may be absent from a line.
+    """
+
+
+class CreateVolume(Operation, frozen=True, tag="create_volume"):
     """Create a volume."""
 
     volume: str
 
 
-@dataclass(frozen=True, slots=True)
-class CreateBucket:
-    """Create a bucket in a volume."""
+class InBucket(Operation, frozen=True):
+    """An operation on one bucket."""
 
     volume: str
     bucket: str
+
+
+class CreateBucket(InBucket, frozen=True, tag="create_bucket"):
+    """Create a bucket in a volume."""
+
     layout: BucketLayout
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteBucket:
+class DeleteBucket(InBucket, frozen=True, tag="delete_bucket"):
     """Delete an empty bucket. Its name is free at once."""
 
-    volume: str
-    bucket: str
 
-
-@dataclass(frozen=True, slots=True)
-class PutKey:
+class PutKey(InBucket, frozen=True, tag="put_key", rename={"size_bytes": "size"}):
     """Create or overwrite a key. ``tag`` is a label of this version, which listings return."""
 
-    volume: str
-    bucket: str
     key: str
     size_bytes: int
     tag: str
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteKey:
+class DeleteKey(InBucket, frozen=True, tag="delete_key"):
     """Delete a key."""
 
-    volume: str
-    bucket: str
     key: str
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteKeys:
+class DeleteKeys(InBucket, frozen=True, tag="delete_keys"):
     """Delete many keys with one command. A key that cannot be deleted does not stop the others."""
 
-    volume: str
-    bucket: str
     keys: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class UndeleteKey:
+class UndeleteKey(InBucket, frozen=True, tag="undelete_key"):
     """Undelete the version that died last at a path, unless its row was claimed."""
 
-    volume: str
-    bucket: str
     key: str
 
 
-@dataclass(frozen=True, slots=True)
-class RenameKey:
+class RenameKey(InBucket, frozen=True, tag="rename_key", rename={"from_key": "from", "to_key": "to"}):
     """Rename a key."""
 
-    volume: str
-    bucket: str
     from_key: str
     to_key: str
 
 
-@dataclass(frozen=True, slots=True)
-class RenameDirectory:
+class RenameDirectory(InBucket, frozen=True, tag="rename_dir", rename={"from_directory": "from", "to_directory": "to"}):
     """Move a directory with all entries below it to another path."""
 
-    volume: str
-    bucket: str
     from_directory: str
     to_directory: str
 
 
-@dataclass(frozen=True, slots=True)
-class MakeDirectory:
+class MakeDirectory(InBucket, frozen=True, tag="mkdir", rename={"directory": "dir"}):
     """Create a directory and its missing parents."""
 
-    volume: str
-    bucket: str
     directory: str
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteDirectory:
+class DeleteDirectory(InBucket, frozen=True, tag="delete_dir", rename={"directory": "dir"}):
     """Delete a directory with all entries below it."""
 
-    volume: str
-    bucket: str
     directory: str
 
 
-@dataclass(frozen=True, slots=True)
-class CreateSnapshot:
+class CreateSnapshot(InBucket, frozen=True, tag="create_snapshot", rename={"at_ms": "at_s"}):
     """Create a snapshot of a bucket. ``at_ms`` is the creation time for retention; None: the plane's clock."""
 
-    volume: str
-    bucket: str
     snapshot: str
     at_ms: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteSnapshot:
+class DeleteSnapshot(InBucket, frozen=True, tag="delete_snapshot"):
     """Delete a snapshot of a bucket."""
 
-    volume: str
-    bucket: str
     snapshot: str
 
 
-@dataclass(frozen=True, slots=True)
-class RenameSnapshot:
+class RenameSnapshot(
+    InBucket, frozen=True, tag="rename_snapshot", rename={"from_snapshot": "from", "to_snapshot": "to"}
+):
     """Rename a snapshot. Its place in the chain does not change."""
 
-    volume: str
-    bucket: str
     from_snapshot: str
     to_snapshot: str
 
 
-@dataclass(frozen=True, slots=True)
-class TagSnapshot:
+class TagSnapshot(InBucket, frozen=True, tag="tag"):
     """Protect a snapshot with a tag: a tagged snapshot does not expire and cannot be deleted."""
 
-    volume: str
-    bucket: str
     snapshot: str
     tag: str
 
 
-@dataclass(frozen=True, slots=True)
-class UntagSnapshot:
+class UntagSnapshot(InBucket, frozen=True, tag="untag"):
     """Remove a tag from a snapshot."""
 
-    volume: str
-    bucket: str
     snapshot: str
     tag: str
 
 
-@dataclass(frozen=True, slots=True)
-class MoveConsumer:
+class MoveConsumer(InBucket, frozen=True, tag="consumer", rename={"next_snapshot": "next"}):
     """Set the snapshot that a consumer reads next; None removes the consumer."""
 
-    volume: str
-    bucket: str
     consumer: str
     next_snapshot: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class ExpireSnapshots:
+class ExpireSnapshots(
+    InBucket, frozen=True, tag="expire", rename={"time_retained_ms": "time_retained_s", "now_ms": "now_s"}
+):
     """Expire snapshots by these rules at ``now_ms``. Missing rules take the defaults of a policy."""
 
-    volume: str
-    bucket: str
     num_retained_min: int | None = None
     num_retained_max: int | None = None
     time_retained_ms: int | None = None
@@ -195,144 +162,61 @@ class ExpireSnapshots:
     now_ms: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RollBack:
+class RollBack(InBucket, frozen=True, tag="rollback"):
     """Set the active namespace back to a snapshot. Newer snapshots are deleted."""
 
-    volume: str
-    bucket: str
     snapshot: str
 
 
-@dataclass(frozen=True, slots=True)
-class WhatIf:
+class WhatIf(InBucket, frozen=True, tag="what_if"):
     """Query the space that deleting these snapshots together would free."""
 
-    volume: str
-    bucket: str
     snapshots: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(InBucket, frozen=True, tag="plan"):
     """Query the smallest set of snapshots whose deletion frees at least ``free_bytes``."""
 
-    volume: str
-    bucket: str
     free_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Explain:
+class Explain(InBucket, frozen=True, tag="explain"):
     """Query the snapshots that hold the versions of a path, or of a snapshot. Exactly one of the two is given."""
 
-    volume: str
-    bucket: str
     path: str = ""
     snapshot: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Diff:
+class Diff(InBucket, frozen=True, tag="diff", rename={"from_snapshot": "from", "to_snapshot": "to"}):
     """Query the difference of two states of a bucket. Each is a snapshot or ``active``, the active namespace."""
 
-    volume: str
-    bucket: str
     from_snapshot: str
     to_snapshot: str
 
 
-@dataclass(frozen=True, slots=True)
-class Settle:
+class Settle(Operation, frozen=True, tag="settle"):
     """Wait until the plane has no more work to do."""
 
 
-@dataclass(frozen=True, slots=True)
-class Observe:
+class Observe(Operation, frozen=True, tag="observe"):
     """Write an observation of every bucket with this label."""
 
     label: str
 
 
-Operation = (
-    CreateVolume
-    | CreateBucket
-    | DeleteBucket
-    | PutKey
-    | DeleteKey
-    | DeleteKeys
-    | UndeleteKey
-    | RenameKey
-    | RenameDirectory
-    | MakeDirectory
-    | DeleteDirectory
-    | CreateSnapshot
-    | DeleteSnapshot
-    | RenameSnapshot
-    | TagSnapshot
-    | UntagSnapshot
-    | MoveConsumer
-    | ExpireSnapshots
-    | RollBack
-    | WhatIf
-    | Plan
-    | Explain
-    | Diff
-    | Settle
-    | Observe
-)
-
-_IN_BUCKET: Final = {"volume": "volume", "bucket": "bucket"}
-
-# op → its class, and the attribute for each field of the JSON object. A field may be absent if the attribute has a
-# default.
-_SHAPES: Final[dict[str, tuple[type[Operation], dict[str, str]]]] = {
-    "create_volume": (CreateVolume, {"volume": "volume"}),
-    "create_bucket": (CreateBucket, {**_IN_BUCKET, "layout": "layout"}),
-    "delete_bucket": (DeleteBucket, _IN_BUCKET),
-    "put_key": (PutKey, {**_IN_BUCKET, "key": "key", "size": "size_bytes", "tag": "tag"}),
-    "delete_key": (DeleteKey, {**_IN_BUCKET, "key": "key"}),
-    "delete_keys": (DeleteKeys, {**_IN_BUCKET, "keys": "keys"}),
-    "undelete_key": (UndeleteKey, {**_IN_BUCKET, "key": "key"}),
-    "rename_key": (RenameKey, {**_IN_BUCKET, "from": "from_key", "to": "to_key"}),
-    "rename_dir": (RenameDirectory, {**_IN_BUCKET, "from": "from_directory", "to": "to_directory"}),
-    "mkdir": (MakeDirectory, {**_IN_BUCKET, "dir": "directory"}),
-    "delete_dir": (DeleteDirectory, {**_IN_BUCKET, "dir": "directory"}),
-    "create_snapshot": (CreateSnapshot, {**_IN_BUCKET, "snapshot": "snapshot", "at_s": "at_ms"}),
-    "delete_snapshot": (DeleteSnapshot, {**_IN_BUCKET, "snapshot": "snapshot"}),
-    "rename_snapshot": (RenameSnapshot, {**_IN_BUCKET, "from": "from_snapshot", "to": "to_snapshot"}),
-    "tag": (TagSnapshot, {**_IN_BUCKET, "snapshot": "snapshot", "tag": "tag"}),
-    "untag": (UntagSnapshot, {**_IN_BUCKET, "snapshot": "snapshot", "tag": "tag"}),
-    "consumer": (MoveConsumer, {**_IN_BUCKET, "consumer": "consumer", "next": "next_snapshot"}),
-    "expire": (
-        ExpireSnapshots,
-        {
-            **_IN_BUCKET,
-            "num_retained_min": "num_retained_min",
-            "num_retained_max": "num_retained_max",
-            "time_retained_s": "time_retained_ms",
-            "expire_limit": "expire_limit",
-            "now_s": "now_ms",
-        },
-    ),
-    "rollback": (RollBack, {**_IN_BUCKET, "snapshot": "snapshot"}),
-    "what_if": (WhatIf, {**_IN_BUCKET, "snapshots": "snapshots"}),
-    "plan": (Plan, {**_IN_BUCKET, "free_bytes": "free_bytes"}),
-    "explain": (Explain, {**_IN_BUCKET, "path": "path", "snapshot": "snapshot"}),
-    "diff": (Diff, {**_IN_BUCKET, "from": "from_snapshot", "to": "to_snapshot"}),
-    "settle": (Settle, {}),
-    "observe": (Observe, {"label": "label"}),
-}
+_OPERATIONS: Final[tuple[type[Operation], ...]] = (CreateVolume, *InBucket.__subclasses__(), Settle, Observe)
+_CLASSES: Final = {str(one.__struct_config__.tag): one for one in _OPERATIONS}
+_FIELDS: Final = {name: {field.encode_name: field for field in fields(one)} for name, one in _CLASSES.items()}
+"""By op, the fields of a line by their names there."""
 _ONE_OF: Final = {"explain": frozenset({"path", "snapshot"})}
 """Groups of fields. A line has exactly one field of its group."""
-_NAMES: Final = {shape[0]: name for name, shape in _SHAPES.items()}
 
 _LAYOUTS: Final = {
     "OBS": BucketLayout.OBJECT_STORE,
     "FSO": BucketLayout.FILE_SYSTEM_OPTIMIZED,
     **{layout.value: layout for layout in BucketLayout},
 }
-_LAYOUT_NAMES: Final = {
+LAYOUT_NAMES: Final = {
     BucketLayout.OBJECT_STORE: "OBS",
     BucketLayout.FILE_SYSTEM_OPTIMIZED: "FSO",
     BucketLayout.LEGACY: "LEGACY",
@@ -361,30 +245,19 @@ def parse_line(line: str, number: int) -> Operation:
     if not isinstance(given, dict):
         raise WorkloadError(number, 'not a JSON object; write one operation as {"op": …} per line')
     name = given.pop("op", None)
-    if not isinstance(name, str) or name not in _SHAPES:
-        raise WorkloadError(number, f"unknown op {name!r}; known are {', '.join(_SHAPES)}")
-    operation_type, attributes = _SHAPES[name]
-    choices = _ONE_OF.get(name, frozenset())
-    missing = [
-        field
-        for field in attributes
-        if field not in given and field not in choices and not _may_be_left_out(operation_type, attributes[field])
-    ]
+    if not isinstance(name, str) or name not in _CLASSES:
+        raise WorkloadError(number, f"unknown op {name!r}; known are {', '.join(_CLASSES)}")
+    known, choices = _FIELDS[name], _ONE_OF.get(name, frozenset())
+    missing = [field for field, info in known.items() if info.required and field not in given]
     if missing:
         raise WorkloadError(number, f"{name} lacks {', '.join(missing)}")
     if choices and len(choices & given.keys()) != 1:
         raise WorkloadError(number, f"{name} has exactly one of {', '.join(sorted(choices))}")
-    unknown = [field for field in given if field not in attributes]
+    unknown = [field for field in given if field not in known]
     if unknown:
         raise WorkloadError(number, f"{name} has unknown fields {', '.join(map(repr, unknown))}; remove them")
-    values = {
-        attribute: _read_field(field, given[field], number) for field, attribute in attributes.items() if field in given
-    }
-    return operation_type(**values)
-
-
-def _may_be_left_out(operation_type: type[Operation], attribute: str) -> bool:
-    return any(field.name == attribute and field.default is not MISSING for field in fields(operation_type))
+    values = {info.name: _read_field(field, given[field], number) for field, info in known.items() if field in given}
+    return _CLASSES[name](**values)
 
 
 def _read_field(field: str, value: object, number: int) -> Any:
@@ -442,15 +315,13 @@ def read_operations(path: Path) -> Iterator[tuple[int, Operation]]:
 
 def to_json(operation: Operation) -> str:
     """Return the line of an operation, without the newline."""
-    name = _NAMES[type(operation)]
+    name = str(operation.__struct_config__.tag)
     shown: dict[str, object] = {"op": name}
-    for field, attribute in _SHAPES[name][1].items():
-        value = getattr(operation, attribute)
-        if value == "" and field in _ONE_OF.get(name, frozenset()):
-            continue
-        if value is None and _may_be_left_out(type(operation), attribute):
+    for field, info in _FIELDS[name].items():
+        value = getattr(operation, info.name)
+        if not info.required and value in ("", None):
             continue
         if field in _SECONDS:
             value = value / _MS_PER_SECOND if value % _MS_PER_SECOND else value // _MS_PER_SECOND
-        shown[field] = _LAYOUT_NAMES[value] if isinstance(value, BucketLayout) else value
+        shown[field] = LAYOUT_NAMES[value] if isinstance(value, BucketLayout) else value
     return json.dumps(shown)

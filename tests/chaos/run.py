@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, TopicPartition
 
+from schemas import records
 from schemas.records import BreakerCause, BreakerTrip
 from schemas.topics import DEAD_LETTERS
 from services.client.errors import UnreachableError
@@ -20,11 +21,11 @@ from services.plane.in_memory.plane import InMemoryPlane
 from services.plane.stack.stack import Stack
 from services.plane.upkeep.audits import Auditor
 from services.workloads import workload
-from services.workloads.judge.namespace_model import NamespaceModel
-from services.workloads.replay import Replay
+from services.workloads.replay import Replay, physical_names
 from tests.chaos.injector import Injector
 from tests.chaos.keeper import Keeper
 from tests.chaos.schedule import Schedule
+from tests.model_lines import lines_of
 
 ANSWER_SECONDS, SETTLE_SECONDS = 240.0, 400.0
 ATTEMPTS = 20
@@ -38,14 +39,13 @@ class ChaosError(AssertionError):
 
 def expected_lines(schedule: Schedule) -> list[Any]:
     """What the same workload writes without faults, on which the plane in memory and the model of plain sets agree."""
-    replay, found, model = Replay(InMemoryClient(InMemoryPlane(shards=2))), list[Any](), NamespaceModel()
+    replay, found = Replay(InMemoryClient(InMemoryPlane(shards=2))), list[Any]()
     for number, operation in schedule.operations:
         hold(replay, schedule, number, is_alone=True)
         found += replay.execute(number, operation)
     found += replay.collect()
     lines = json.loads(json.dumps(found))
-    modelled = [line for number, operation in schedule.operations for line in model.lines(number, operation)]
-    modelled = json.loads(json.dumps(modelled))
+    modelled = lines_of(schedule.operations)
     if lines != modelled:
         raise ChaosError(f"without any fault the plane differs from the model: {_first_difference(lines, modelled)}")
     return list(lines)
@@ -55,7 +55,21 @@ def hold(replay: Replay, schedule: Schedule, number: int, *, is_alone: bool = Fa
     """Have the collector do what it is to do from an operation on; ``is_alone``: only what the workload relies on."""
     for one in schedule.holds:
         if one.operation == number and (one.is_needed or not is_alone):
-            replay.hold(one.volume, one.bucket, one.state)
+            _order(replay, records.SetCollection, one.volume, one.bucket, one.state, "as the workload was told")
+
+
+def reset_breaker(replay: Replay, volume: str, bucket: str) -> BreakerTrip | None:
+    """Reset the breaker of a bucket of the workload; the trip, or None where it had not tripped."""
+    lines = replay.plane.metadata(replay.shards[volume]).collection(*physical_names(volume, bucket))
+    trip = next(line.trip for line in lines if line.bucket and not line.is_deleted)
+    _order(replay, records.ResetBreaker, volume, bucket, "as the workload was told")
+    return trip
+
+
+def _order(replay: Replay, kind: type[Any], volume: str, bucket: str, *fields: Any) -> None:
+    """Have a command on a bucket of the workload carried out behind all that was sent before."""
+    shard = replay.shards[volume]
+    replay.plane.answer(shard, replay.plane.submit(shard, kind(*physical_names(volume, bucket), *fields)))
 
 
 def run_schedules(stack: Stack, keeper: Keeper, schedules: Sequence[Schedule]) -> None:
@@ -113,12 +127,12 @@ def operate(
     tripped = 0
     for limit in schedule.limits:
         if limit.operation == number:
-            replay.limit(limit.volume, limit.bucket, limit.limits)
+            _order(replay, records.SetBreaker, limit.volume, limit.bucket, limit.limits)
         if limit.last_operation == number:
             found += replay.collect()
             replay.settle()
-            replay.limit(limit.volume, limit.bucket, None)
-            trip = (reset or replay.reset_breaker)(limit.volume, limit.bucket)
+            _order(replay, records.SetBreaker, limit.volume, limit.bucket, None)
+            trip = (reset or partial(reset_breaker, replay))(limit.volume, limit.bucket)
             if trip is not None and trip.cause is not BreakerCause.LIMITS:
                 raise ChaosError(f"schedule {schedule.seed}: rows and figures disagree: {trip}")
             tripped += trip is not None
@@ -163,7 +177,7 @@ class _Run:
         self._compare([again], self._expected[-1:], "after all faults")
 
     def _reset_breaker(self, volume: str, bucket: str) -> BreakerTrip | None:
-        return _once_reached(self._keeper, partial(self._replay.reset_breaker, volume, bucket))
+        return _once_reached(self._keeper, partial(reset_breaker, self._replay, volume, bucket))
 
     def _execute(self, number: int, operation: workload.Operation) -> list[Any]:
         return list(self._replay.execute(number, operation))

@@ -22,7 +22,8 @@ from services.plane.stack.stack import Stack
 from services.workloads.replay import Replay
 from services.workloads.workload import Operation, RollBack, Settle, parse_line
 from tests import retention_workload
-from tests.rollback_workload import lines_of_model, random_workload
+from tests.model_lines import lines_of
+from tests.rollback_workload import random_workload
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(900)]
 CASES = sorted((Path(__file__).parent / "cases").glob("h*.ops.jsonl"))
@@ -158,4 +159,4 @@ def test_both_planes_say_the_same_about_space_and_then_free_it(stack: Stack) -> 
 def test_the_real_plane_rolls_back_as_the_model(played: dict[str, Future[list[Any]]], seed: int) -> None:
     operations = random_workload(seed, f"rolled-{seed}")
     assert sum(isinstance(operation, RollBack) for _, operation in operations) >= 3
-    assert played[_rollback(seed)].result() == lines_of_model(operations)
+    assert played[_rollback(seed)].result() == lines_of(operations)

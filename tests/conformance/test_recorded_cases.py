@@ -10,9 +10,9 @@ import pytest
 
 from services.plane.in_memory.client import InMemoryClient
 from services.plane.in_memory.plane import InMemoryPlane
-from services.workloads.judge.namespace_model import NamespaceModel, OperationRefusedError
 from services.workloads.replay import Replay
-from services.workloads.workload import Observe, read_operations
+from services.workloads.workload import read_operations
+from tests.model_lines import lines_of
 
 CASES = sorted((Path(__file__).parent / "cases").glob("*.ops.jsonl"))
 
@@ -42,13 +42,4 @@ def test_the_plane_answers_as_ozone_did(case: Path, shards: int) -> None:
 @pytest.mark.parametrize("case", CASES, ids=_name)
 def test_the_model_answers_as_ozone_did(case: Path) -> None:
     """The judge of the simulator and of git histories is itself judged by Ozone."""
-    model = NamespaceModel()
-    lines: list[Any] = []
-    for number, operation in read_operations(case):
-        try:
-            model.apply(number, operation)
-        except OperationRefusedError as refusal:
-            lines.append({"op": number, "error": refusal.code})
-        if isinstance(operation, Observe):
-            lines.append(json.loads(json.dumps(model.observe(number, operation.label))))
-    assert lines == _expected(case)
+    assert lines_of(read_operations(case)) == _expected(case)

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from services.cli.session import Session
-from services.cli.store import deleted as deleted_commands
 from services.cli.store import entries
 from services.cli.workloads import git, planes
 from services.client.errors import AnswerExpiredError, PlaneError
@@ -93,8 +92,7 @@ def listings_end_silently(patch: pytest.MonkeyPatch) -> None:
     def first_rows(rows: Iterator[Any], limit: int) -> FirstRows[Any]:
         return FirstRows(paging.first_rows(rows, limit).rows, has_more=False)
 
-    for module in (entries, deleted_commands):
-        patch.setattr(module, "first_rows", first_rows)
+    patch.setattr(entries, "first_rows", first_rows)
 
 
 def reads_end_at_a_thousand(patch: pytest.MonkeyPatch) -> None:

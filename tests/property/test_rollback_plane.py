@@ -12,7 +12,8 @@ from services.plane.in_memory.client import InMemoryClient
 from services.plane.in_memory.plane import InMemoryPlane
 from services.snapshots.settings import SnapshotsSettings
 from services.workloads.replay import Replay
-from tests.rollback_workload import lines_of_model, random_workload
+from tests.model_lines import lines_of
+from tests.rollback_workload import random_workload
 
 
 @settings(max_examples=60, deadline=None)
@@ -22,4 +23,4 @@ def test_the_plane_answers_as_the_model(seed: int) -> None:
     page = Random(seed).choice((1, 3, 10, 2_000))
     plane = InMemoryPlane(snapshots_settings=SnapshotsSettings(max_rollback_page_entries=page))
     lines = list(Replay(InMemoryClient(plane)).run(operations))
-    assert [json.loads(json.dumps(line)) for line in lines] == lines_of_model(operations)
+    assert [json.loads(json.dumps(line)) for line in lines] == lines_of(operations)

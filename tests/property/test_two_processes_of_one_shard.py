@@ -29,10 +29,10 @@ from services.plane.in_memory.plane import Address, InMemoryPlane, Process
 from services.runtime.loop.changelog import LostChangesError
 from services.storage.memory import MemoryStore
 from services.workloads import replay as replay_module
-from services.workloads.judge.namespace_model import NamespaceModel
 from services.workloads.replay import Replay
 from tests.chaos.run import hold
 from tests.chaos.schedule import TWINNED, Schedule, draw_schedule
+from tests.model_lines import lines_of
 
 SHARDS = 2
 
@@ -99,11 +99,9 @@ def play(plane: TwinPlane, schedule: Schedule, name: str, begin: int, end: int) 
 @given(seed=st.integers(0, 2**40), moments=st.tuples(st.floats(0, 1), st.floats(0, 1)))
 def test_what_is_seen_is_what_one_process_shows(name: str, seed: int, moments: tuple[float, float]) -> None:
     schedule = draw_schedule(seed)
-    model = NamespaceModel()
-    expected = [line for number, operation in schedule.operations for line in model.lines(number, operation)]
     begin, end = sorted(int(moment * len(schedule.operations)) for moment in moments)
     found = list(play(TwinPlane(SHARDS, random=Random(seed)), schedule, name, begin, end))
-    assert json.loads(json.dumps(found)) == json.loads(json.dumps(expected))
+    assert json.loads(json.dumps(found)) == lines_of(schedule.operations)
 
 
 @settings(max_examples=12, deadline=None)

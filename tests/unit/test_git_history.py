@@ -142,12 +142,6 @@ def test_only_the_topmost_empty_directory_is_deleted(tmp_path: Path) -> None:
     assert changes[-1] == DeleteDirectory("git", "history", "a")
 
 
-def test_names_that_are_no_utf8_are_counted(tmp_path: Path) -> None:
-    history = GitHistory(build_repository(tmp_path, NASTY["not UTF-8"]))
-    play(history)
-    assert history.skipped_changes_count == 7
-
-
 def test_the_number_of_snapshots() -> None:
     assert choose_interval(1) == 1
     for commit_count in range(20, 5000):

@@ -1,8 +1,7 @@
 """The model by hand: what each operation does, and with which code it is refused."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from schemas.records import BucketLayout
 from services.workloads.judge.namespace_model import NamespaceModel, OperationRefusedError, is_valid_snapshot_name
@@ -27,6 +26,7 @@ from services.workloads.workload import (
     TagSnapshot,
     UndeleteKey,
 )
+from tests.model_lines import observe, operation_lines, reclaimed_versions
 
 FILE_SYSTEM, FLAT = ("v", "files"), ("v", "flat")
 
@@ -71,9 +71,9 @@ def test_snapshots_are_full_copies() -> None:
     assert (snapshots["t1"].directories, snapshots["s2"].directories) == (("d",), ("e",))
     assert model.exclusive_bytes(*FILE_SYSTEM) == {"t1": 20, "s2": 0}
     assert model.held_versions() == {3, 4, 7}
-    assert model.reclaimed_versions() == []
+    assert reclaimed_versions(model) == []
     model.apply(13, DeleteSnapshot(*FILE_SYSTEM, "t1"))
-    assert [version.number for version in model.reclaimed_versions()] == [4]
+    assert [version.number for version in reclaimed_versions(model)] == [4]
     assert model.exclusive_bytes(*FILE_SYSTEM) == {"s2": 10}
 
 
@@ -133,15 +133,15 @@ def test_harmless_repeats() -> None:
 )
 def test_refusals_change_nothing(operation: Operation, code: str | None) -> None:
     model = play(put("f"), put("d/e"), CreateSnapshot(*FILE_SYSTEM, "s1"))
-    before = model.observe(0, "")
+    before = observe(model, 0, "")
     if code is None:
         model.apply(99, operation)
-        assert model.observe(0, "") != before
+        assert observe(model, 0, "") != before
         return
     with pytest.raises(OperationRefusedError) as caught:
         model.apply(99, operation)
     assert caught.value.code == code
-    assert model.observe(0, "") == before
+    assert observe(model, 0, "") == before
     assert 99 not in model.versions
 
 
@@ -208,10 +208,10 @@ def test_a_bucket_is_deleted_when_nothing_is_in_it() -> None:
         ("BUCKET_NOT_EMPTY", DeleteKey(*FILE_SYSTEM, "k")),
         ("CONTAINS_SNAPSHOT", DeleteSnapshot(*FILE_SYSTEM, "s1")),
     ):
-        assert model.lines(9, DeleteBucket(*FILE_SYSTEM)) == [{"op": 9, "error": code}]
+        assert operation_lines(model, 9, DeleteBucket(*FILE_SYSTEM)) == [{"op": 9, "error": code}]
         model.apply(10, operation)
-    assert model.lines(11, DeleteBucket(*FILE_SYSTEM)) == []
-    assert FILE_SYSTEM not in model.buckets()
+    assert operation_lines(model, 11, DeleteBucket(*FILE_SYSTEM)) == []
+    assert FILE_SYSTEM not in model._buckets
 
 
 def test_expiry_goes_from_the_oldest_on_and_passes_over_tags() -> None:
@@ -219,7 +219,7 @@ def test_expiry_goes_from_the_oldest_on_and_passes_over_tags() -> None:
     held: list[Operation] = [TagSnapshot(*FLAT, "s2", "tag"), MoveConsumer(*FLAT, "reader", "s4")]
     model = play(*takes, *held)
     rules = ExpireSnapshots(*FLAT, num_retained_min=1, time_retained_ms=0, now_ms=10_000)
-    assert model.lines(20, DeleteSnapshot(*FLAT, "s2")) == [{"op": 20, "error": "TAGGED_SNAPSHOT"}]
+    assert operation_lines(model, 20, DeleteSnapshot(*FLAT, "s2")) == [{"op": 20, "error": "TAGGED_SNAPSHOT"}]
     assert model.apply(21, rules) == {"expired": ["s1", "s3"]}
     model.apply(22, MoveConsumer(*FLAT, "reader", None))
     assert model.apply(23, replace(rules, now_ms=5_000)) == {"expired": []}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -13,21 +14,20 @@ from services.cli.collection_lines import (
     IdOption,
     collection_lines,
     order,
+    print_lines,
     scope,
-    shard_cell,
-    shard_heading,
     shards_of,
     trip_words,
 )
-from services.cli.output import amount_in_words, bytes_text, counted, print_json, print_table, time_text
-from services.cli.session import JsonOption, Session, bucket_path, session_of
+from services.cli.output import amount_in_words, bytes_text, counted, print_json, time_text
+from services.cli.session import BucketArgument, JsonOption, Session, bucket_path, execute, session_of
 from services.cli.terminal import say
 
 app = typer.Typer(
     no_args_is_help=True,
     help="Set limits that suspend claims of a bucket when far more is to be freed than usual, and reset the breaker.",
 )
-BucketArgument = Annotated[
+LimitedBucketArgument = Annotated[
     str, typer.Argument(metavar="VOLUME/BUCKET", help="One bucket; by default each that has no limits of its own.")
 ]
 
@@ -35,7 +35,7 @@ BucketArgument = Annotated[
 @app.command("set")
 def set_limits(
     context: typer.Context,
-    bucket: BucketArgument = "",
+    bucket: LimitedBucketArgument = "",
     share_percent: Annotated[
         int | None,
         typer.Option(
@@ -59,12 +59,14 @@ def set_limits(
     the first time, --share is required and a floor that is left out is 0.
     """
     volume, name = bucket_path(bucket) if bucket else ("", "")
-    named = (share_percent, None if floor is None else parse_size(floor), floor_versions)
-    if named == (None, None, None):
+    floor_bytes = None if floor is None else parse_size(floor)
+    named = {"share_percent": share_percent, "floor_bytes": floor_bytes, "floor_versions": floor_versions}
+    given = {figure: value for figure, value in named.items() if value is not None}
+    if not given:
         raise typer.BadParameter("nothing to set: name a share, a floor or both", param_hint="--share")
     with session_of(context) as session:
         shards = shards_of(session, volume)
-        limits = {shard: _completed(_limits_now(session, shard, volume, name), *named) for shard in shards}
+        limits = {shard: _completed(_limits_now(session, shard, volume, name), given) for shard in shards}
         for shard in shards:
             session.execute(shard, SetBreaker(volume, name, limits[shard]))
     for said in dict.fromkeys(map(_limits_words, limits.values())):
@@ -82,53 +84,38 @@ def _limits_now(session: Session, shard: int, volume: str, bucket: str) -> Break
     return min(bucket_lines, key=lambda line: line.is_deleted).limits
 
 
-def _completed(
-    now: BreakerLimits | None, share_percent: int | None, floor_bytes: int | None, floor_versions: int | None
-) -> BreakerLimits:
-    if now is None:
-        if share_percent is None:
-            raise typer.BadParameter("nothing is set that could stay: name a share", param_hint="--share")
-        now = BreakerLimits(share_percent, 0, 0)
-    return BreakerLimits(
-        now.share_percent if share_percent is None else share_percent,
-        now.floor_bytes if floor_bytes is None else floor_bytes,
-        now.floor_versions if floor_versions is None else floor_versions,
-    )
+def _completed(now: BreakerLimits | None, given: dict[str, int]) -> BreakerLimits:
+    if now is None and "share_percent" not in given:
+        raise typer.BadParameter("nothing is set that could stay: name a share", param_hint="--share")
+    return replace(now or BreakerLimits(0, 0, 0), **given)
 
 
 @app.command()
-def unset(
-    context: typer.Context, bucket: Annotated[str, typer.Argument(metavar="VOLUME/BUCKET", help="The bucket.")]
-) -> None:
+def unset(context: typer.Context, bucket: BucketArgument) -> None:
     """Remove a bucket's own limits. The limits for all buckets apply again."""
     volume, name = bucket_path(bucket)
-    with session_of(context) as session:
-        order(session, SetBreaker(volume, name, None))
+    execute(context, volume, SetBreaker(volume, name, None))
     say(f"{bucket} has no limits of its own any more")
 
 
 @app.command()
-def status(context: typer.Context, bucket: BucketArgument = "", as_json: JsonOption = False) -> None:
+def status(context: typer.Context, bucket: LimitedBucketArgument = "", as_json: JsonOption = False) -> None:
     """Show the limits, and for which buckets the breaker has tripped, when, why, how much waits, and what to do."""
     with session_of(context) as session:
         lines = collection_lines(session, bucket)
     if as_json:
         print_json(lines)
         return
-    print_table(
-        [*shard_heading(lines), "WHAT", "LIMITS", "CLAIMED IN ITS HOUR", "WAITS", "VERSIONS", "TRIPPED"],
-        (
-            (
-                *shard_cell(lines, line),
-                scope(line),
-                _limits_words(line.limits) if line.limits else "none" if not line.bucket else "as all",
-                _hour_words(line),
-                bytes_text(line.pending_bytes),
-                line.pending_versions,
-                time_text(line.trip.at_ms) if line.trip else "no" if line.bucket else "",
-            )
-            for line in lines
-            if bucket or not line.bucket or line.limits or line.trip
+    print_lines(
+        [line for line in lines if bucket or not line.bucket or line.limits or line.trip],
+        ["WHAT", "LIMITS", "CLAIMED IN ITS HOUR", "WAITS", "VERSIONS", "TRIPPED"],
+        lambda line: (
+            scope(line),
+            _limits_words(line.limits) if line.limits else "none" if not line.bucket else "as all",
+            _hour_words(line),
+            bytes_text(line.pending_bytes),
+            line.pending_versions,
+            time_text(line.trip.at_ms) if line.trip else "no" if line.bucket else "",
         ),
         numbers=["WAITS", "VERSIONS"],
     )
@@ -149,9 +136,10 @@ def reset(
     reason: Annotated[str, typer.Option(help="Reason, shown by gc status.")] = "",
     bucket_id: IdOption = 0,
 ) -> None:
-    """Resume claims where the breaker has tripped. A new hour starts, and all rows deleted until now may be claimed.
+    """Resume claims where the breaker has tripped. A new hour starts, and what waits now may go beside its limits.
 
-    If an administrator has set the limits, only an administrator can reset the breaker.
+    What snapshots hold is kept; a pause, the shadow or a stop goes on. On a secured plane only an administrator may
+    do this; or the volume's owner, where limits of the owner alone have tripped the breaker of one bucket.
     """
     volume, name = bucket_path(bucket) if bucket else ("", "")
     with session_of(context) as session:

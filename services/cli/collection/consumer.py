@@ -7,12 +7,10 @@ from typing import Annotated
 import typer
 
 from schemas.records import DeleteConsumer, SetConsumer
-from services.cli.output import print_json, print_table, time_text
-from services.cli.session import JsonOption, bucket_path, session_of
-from services.cli.terminal import say
+from services.cli.output import print_json, print_result, print_table, time_text
+from services.cli.session import BucketArgument, JsonOption, bucket_path, request, session_of
 
 app = typer.Typer(no_args_is_help=True, help="Protect the snapshots that a named consumer has not read yet.")
-BucketArgument = Annotated[str, typer.Argument(metavar="VOLUME/BUCKET", help="The bucket.")]
 ConsumerArgument = Annotated[
     str, typer.Argument(metavar="CONSUMER", help="Name of the consumer, unique in the bucket.")
 ]
@@ -34,13 +32,13 @@ def set_consumer(
         raise typer.BadParameter("give --next SNAPSHOT or --after SNAPSHOT, one of the two")
     volume_name, bucket_name = bucket_path(bucket)
     snapshot = next_snapshot or read_snapshot
-    request = SetConsumer(volume_name, bucket_name, consumer, snapshot, is_behind=bool(read_snapshot))
-    with session_of(context) as session:
-        reply = session.request(session.volumes().shard_of(volume_name), request)
-    if as_json:
-        print_json({"consumer": consumer, "snapshot": snapshot, "snapshot_id": reply.snapshot_id})
-    else:
-        say(f"consumer {consumer} has still to read what comes {'after' if read_snapshot else 'from'} {snapshot} on")
+    asked = SetConsumer(volume_name, bucket_name, consumer, snapshot, is_behind=bool(read_snapshot))
+    reply = request(context, volume_name, asked)
+    print_result(
+        {"consumer": consumer, "snapshot": snapshot, "snapshot_id": reply.snapshot_id},
+        f"consumer {consumer} has still to read what comes {'after' if read_snapshot else 'from'} {snapshot} on",
+        as_json=as_json,
+    )
 
 
 @app.command()
@@ -49,13 +47,8 @@ def delete(
 ) -> None:
     """Remove a consumer; it protects no snapshots any longer."""
     volume_name, bucket_name = bucket_path(bucket)
-    with session_of(context) as session:
-        shard = session.volumes().shard_of(volume_name)
-        session.request(shard, DeleteConsumer(volume_name, bucket_name, consumer))
-    if as_json:
-        print_json({"consumer": consumer})
-    else:
-        say(f"consumer {consumer} deleted")
+    request(context, volume_name, DeleteConsumer(volume_name, bucket_name, consumer))
+    print_result({"consumer": consumer}, f"consumer {consumer} deleted", as_json=as_json)
 
 
 @app.command("list")
@@ -63,9 +56,8 @@ def list_consumers(context: typer.Context, bucket: BucketArgument, as_json: Json
     """List the consumers of a bucket, by name."""
     volume_name, bucket_name = bucket_path(bucket)
     with session_of(context) as session:
-        shard = session.volumes().shard_of(volume_name)
-        session.connected().metadata(shard).bucket(volume_name, bucket_name)  # raises for a missing bucket
-        consumers = session.connected().snapshots(shard).consumers(volume_name, bucket_name)
+        session.metadata(volume_name).bucket(volume_name, bucket_name)  # raises for a missing bucket
+        consumers = session.snapshots(volume_name).consumers(volume_name, bucket_name)
     if as_json:
         print_json(consumers)
         return

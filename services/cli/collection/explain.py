@@ -9,8 +9,8 @@ import typer
 
 from schemas.answers import RetentionReason
 from schemas.space_answers import ExplainedVersion, PathExplanation, VersionStage
-from services.cli.collection.retention import reason_text
-from services.cli.collection.space import accounted_bytes, print_bucket, size_text, suspended_in, view_of
+from services.cli.collection.retention import reasons_text
+from services.cli.collection.space import accounted_bytes, print_bucket, suspended_in, view_of
 from services.cli.collection_lines import suspended_words
 from services.cli.output import (
     amount_in_words,
@@ -19,6 +19,7 @@ from services.cli.output import (
     print_fields,
     print_json,
     print_table,
+    size_text,
     time_text,
 )
 from services.cli.session import JsonOption, Session, bucket_path, key_path, session_of
@@ -202,7 +203,7 @@ def _snapshot(view: BucketView, name: str, *, as_json: bool) -> None:
 def _why(of_all: KeepReasons, snapshot_id: str, reasons: tuple[RetentionReason, ...]) -> str:
     """Return the reasons that keep a snapshot, or, without one, the run of retention that will expire it."""
     if reasons:
-        return "; ".join(map(reason_text, reasons))
+        return reasons_text(reasons)
     if not of_all.has_policy:
         return "nobody deletes it: its bucket has no retention policy"
     if any(expiring.snapshot_id == snapshot_id for expiring in of_all.preview.expired):

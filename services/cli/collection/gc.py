@@ -10,11 +10,11 @@ from schemas.answers import CollectionStatus
 from schemas.records import CollectionState
 from services.cli.collection_lines import (
     IdOption,
+    are_of_several_shards,
     collection_lines,
+    print_lines,
     scope,
     set_collection,
-    shard_cell,
-    shard_heading,
     state_words,
     trip_words,
 )
@@ -89,7 +89,7 @@ def resume(
     if not any(line.effective_state is not CollectionState.RUNNING and not line.bucket for line in lines):
         say(f"{bucket or 'everything'} is resumed")
     for line in suspended:
-        where = f" in shard {line.shard}" if not line.bucket and shard_heading(lines) else ""
+        where = f" in shard {line.shard}" if not line.bucket and are_of_several_shards(lines) else ""
         say(f"still suspended: {scope(line)}{where}, {state_words(line)}")
 
 
@@ -102,22 +102,20 @@ def status(context: typer.Context, bucket: BucketArgument = "", as_json: JsonOpt
         print_json(lines)
         return
     lines = [line for line in lines if bucket or not line.bucket or line.state is not CollectionState.RUNNING]
-    print_table(
-        [*shard_heading(lines), "WHAT", "STATE", "WAITS", "VERSIONS", "TREES", "CLAIMED", "SINCE", "BY", "WHY"],
-        (
-            (
-                *shard_cell(lines, line),
-                scope(line),
-                line.effective_state.lower(),
-                bytes_text(line.pending_bytes),
-                line.pending_versions,
-                "" if line.unexpanded_directories < 0 else line.unexpanded_directories,
-                bytes_text(line.claimed_bytes),
-                time_text(line.since_ms(line.effective_state)),
-                "" if _is_stop(line) else line.changed_by,
-                trip_words(line.trip) if line.trip else line.reason,
-            )
-            for line in lines
+    print_lines(
+        lines,
+        ["WHAT", "STATE", "WAITS", "VERSIONS", "TREES", "CLAIMED", "SINCE", "BY", "WHY"],
+        lambda line: (
+            scope(line),
+            line.effective_state.lower(),
+            bytes_text(line.pending_bytes),
+            line.pending_versions,
+            "" if line.unexpanded_directories < 0 else line.unexpanded_directories,
+            bytes_text(line.claimed_bytes),
+            time_text(line.since_ms(line.effective_state)),
+            # changed_by is from the last pause or resume, not from a stop
+            "" if line.state is CollectionState.STOPPED else line.changed_by,
+            trip_words(line.trip) if line.trip else line.reason,
         ),
         numbers=["WAITS", "VERSIONS", "TREES", "CLAIMED"],
     )
@@ -126,11 +124,6 @@ def status(context: typer.Context, bucket: BucketArgument = "", as_json: JsonOpt
         if bucket and line.shadow:
             say("", f"would have been claimed of {scope(line)}, hour by hour:")
             _print_shadow(line)
-
-
-def _is_stop(line: CollectionStatus) -> bool:
-    """Return whether the shard's own line is about a stop; the last change by a user is then not shown."""
-    return line.state is CollectionState.STOPPED
 
 
 def _print_shadow(line: CollectionStatus) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -18,8 +19,8 @@ from schemas.records import (
     UnsetRetention,
 )
 from services.cli.amounts import duration_ms, duration_text
-from services.cli.output import amount_in_words, counted, print_fields, print_json, print_table, time_text
-from services.cli.session import JsonOption, Session, bucket_path, session_of
+from services.cli.output import amount_in_words, counted, print_fields, print_json, print_result, print_table, time_text
+from services.cli.session import BucketArgument, JsonOption, Session, bucket_path, request, session_of
 from services.cli.terminal import say
 from services.client.errors import PlaneError
 
@@ -27,8 +28,8 @@ app = typer.Typer(
     no_args_is_help=True,
     help="Set the retention policy of a bucket, preview which snapshots would expire, and expire them.",
 )
-BucketArgument = Annotated[str, typer.Argument(metavar="VOLUME/BUCKET", help="The bucket.")]
 _DEFAULT = RetentionPolicy()
+_FIGURES = ("num_retained_min", "num_retained_max", "time_retained_ms", "expire_limit", "consumer_expiration_ms")
 
 
 class Mode(StrEnum):
@@ -89,24 +90,20 @@ def set_policy(
     )
     volume_name, bucket_name = bucket_path(bucket)
     with session_of(context) as session:
-        shard = _shard_of_bucket(session, volume_name, bucket_name)
+        session.metadata(volume_name).bucket(volume_name, bucket_name)  # raises for a missing bucket
+        shard = session.volumes().shard_of(volume_name)
         session.request(shard, SetRetention(volume_name, bucket_name, policy))
-    if as_json:
-        print_json({"volume": volume_name, "bucket": bucket_name, "policy": policy})
-    else:
-        say(f"{bucket}: {_sentence(policy)}")
+    made = {"volume": volume_name, "bucket": bucket_name, "policy": policy}
+    print_result(made, f"{bucket}: {_sentence(policy)}", as_json=as_json)
 
 
 @app.command("unset")
 def unset_policy(context: typer.Context, bucket: BucketArgument, as_json: JsonOption = False) -> None:
     """Remove a bucket's policy. Its snapshots no longer expire."""
     volume_name, bucket_name = bucket_path(bucket)
-    with session_of(context) as session:
-        session.request(session.volumes().shard_of(volume_name), UnsetRetention(volume_name, bucket_name))
-    if as_json:
-        print_json({"volume": volume_name, "bucket": bucket_name, "policy": None})
-    else:
-        say(f"{bucket} has no retention policy any more")
+    request(context, volume_name, UnsetRetention(volume_name, bucket_name))
+    left = {"volume": volume_name, "bucket": bucket_name, "policy": None}
+    print_result(left, f"{bucket} has no retention policy any more", as_json=as_json)
 
 
 @app.command()
@@ -114,8 +111,7 @@ def show(context: typer.Context, bucket: BucketArgument, as_json: JsonOption = F
     """Show a bucket's policy and the result of its last run."""
     volume_name, bucket_name = bucket_path(bucket)
     with session_of(context) as session:
-        shard = session.volumes().shard_of(volume_name)
-        row = session.connected().snapshots(shard).retention(volume_name, bucket_name)
+        row = session.snapshots(volume_name).retention(volume_name, bucket_name)
     if as_json:
         print_json(row)
     else:
@@ -140,9 +136,9 @@ def preview(
     volume_name, bucket_name = bucket_path(bucket)
     given = (num_retained_min, num_retained_max, time_retained, expire_limit, consumer_expiration)
     with session_of(context) as session:
-        shard = _shard_of_bucket(session, volume_name, bucket_name)
-        policy = None if all(one is None for one in given) else _figures(_base(session, shard, bucket), *given)
-        plan = session.connected().snapshots(shard).retention_preview(volume_name, bucket_name, policy=policy)
+        session.metadata(volume_name).bucket(volume_name, bucket_name)  # raises for a missing bucket
+        policy = None if given == (None,) * len(given) else _figures(_base(session, volume_name, bucket_name), *given)
+        plan = session.snapshots(volume_name).retention_preview(volume_name, bucket_name, policy=policy)
     if as_json:
         print_json(plan)
     else:
@@ -151,12 +147,9 @@ def preview(
 
 @app.command()
 def run(context: typer.Context, bucket: BucketArgument, as_json: JsonOption = False) -> None:
-    """Apply the bucket's policy now. With mode sync the command waits until expired snapshots are purged."""
+    """Apply the bucket's policy now. With mode sync the command waits until expired snapshots are dropped."""
     volume_name, bucket_name = bucket_path(bucket)
-    with session_of(context) as session:
-        shard = session.volumes().shard_of(volume_name)
-        reply = session.request(shard, ExpireSnapshots(volume_name, bucket_name))
-    outcome = reply.expired
+    outcome = request(context, volume_name, ExpireSnapshots(volume_name, bucket_name)).expired
     if as_json:
         print_json(outcome)
         return
@@ -166,42 +159,24 @@ def run(context: typer.Context, bucket: BucketArgument, as_json: JsonOption = Fa
         say(f"the run before had failed: {outcome.previous_failure}", err=True)
 
 
-def _shard_of_bucket(session: Session, volume: str, bucket: str) -> int:
-    """Return the shard of an existing bucket; raise PlaneError if the bucket is missing."""
-    shard = session.volumes().shard_of(volume)
-    session.connected().metadata(shard).bucket(volume, bucket)
-    return shard
-
-
-def _base(session: Session, shard: int, bucket: str) -> RetentionPolicy:
+def _base(session: Session, volume: str, bucket: str) -> RetentionPolicy:
     """Return the bucket's policy, or the default policy if it has none."""
     try:
-        return session.connected().snapshots(shard).retention(*bucket_path(bucket)).policy
+        return session.snapshots(volume).retention(volume, bucket).policy
     except PlaneError as error:
         if error.code != "RETENTION_NOT_FOUND":
             raise
         return _DEFAULT
 
 
-def _figures(
-    base: RetentionPolicy,
-    num_retained_min: int | None,
-    num_retained_max: int | None,
-    time_retained: str | None,
-    expire_limit: int | None,
-    consumer_expiration: str | None,
-) -> RetentionPolicy:
-    """Return a policy with the values from the command line; None keeps the value of ``base``."""
-    return replace(
-        base,
-        num_retained_min=base.num_retained_min if num_retained_min is None else num_retained_min,
-        num_retained_max=base.num_retained_max if num_retained_max is None else num_retained_max,
-        time_retained_ms=base.time_retained_ms if time_retained is None else duration_ms(time_retained),
-        expire_limit=base.expire_limit if expire_limit is None else expire_limit,
-        consumer_expiration_ms=(
-            base.consumer_expiration_ms if consumer_expiration is None else duration_ms(consumer_expiration)
-        ),
-    )
+def _figures(base: RetentionPolicy, *given: int | str | None) -> RetentionPolicy:
+    """Return a policy with values from the command line, in the order of ``_FIGURES``; None keeps that of ``base``."""
+    named: dict[str, Any] = {
+        name: duration_ms(value) if isinstance(value, str) else value
+        for name, value in zip(_FIGURES, given, strict=True)
+        if value is not None
+    }
+    return replace(base, **named)
 
 
 def _sentence(policy: RetentionPolicy) -> str:
@@ -244,7 +219,7 @@ def _print_preview(plan: RetentionPreview) -> None:
     print_table(
         ["SNAPSHOT", "CREATED", "", "WHY"],
         (
-            (one.snapshot, time_text(one.creation_time_ms), "stays", _why(one))
+            (one.snapshot, time_text(one.creation_time_ms), "stays", reasons_text(one.reasons))
             if isinstance(one, RetainedSnapshot)
             else (one.snapshot, time_text(one.creation_time_ms), "expires", "")
             for one in chain
@@ -264,12 +239,12 @@ def _verb(number: int, verb: str) -> str:
     return f"{number:,} {verb}{'s' if number == 1 else ''}"
 
 
-def _why(held: RetainedSnapshot) -> str:
-    return "; ".join(map(reason_text, held.reasons))
+def reasons_text(reasons: Iterable[RetentionReason]) -> str:
+    """Return the reasons for which a snapshot is kept, as clauses."""
+    return "; ".join(map(_reason_text, reasons))
 
 
-def reason_text(reason: RetentionReason) -> str:
-    """Return a reason for which a snapshot is kept, as a clause."""
+def _reason_text(reason: RetentionReason) -> str:
     match reason.reason:
         case "MINIMUM":
             return f"one of the newest {reason.bound}"

@@ -12,13 +12,12 @@ from schemas.answers import BucketSpace
 from schemas.space_answers import SnapshotSpaces
 from services.cli.amounts import parse_size
 from services.cli.collection_lines import suspended_words
-from services.cli.output import bytes_text, counted, print_fields, print_json, print_table, time_text
-from services.cli.session import JsonOption, Session, bucket_path, session_of
+from services.cli.output import bytes_text, counted, print_fields, print_json, print_table, size_text, time_text
+from services.cli.session import BucketArgument, JsonOption, Session, bucket_path, session_of
 from services.cli.terminal import say
 from services.client.tasks.space_view import BucketView, NamedSnapshots
 
 SHOW = "show"
-BucketArgument = Annotated[str, typer.Argument(metavar="VOLUME/BUCKET", help="The bucket.")]
 
 
 class ShowByDefault(TyperGroup):
@@ -132,11 +131,6 @@ def _print_snapshots(spaces: SnapshotSpaces, snapshots: NamedSnapshots) -> None:
         ),
         numbers=["REFERENCED", "EXCLUSIVE", "SHARED WITH PREVIOUS", "SHARED WITH NEXT"],
     )
-
-
-def size_text(size_bytes: int, *, is_exact: bool) -> str:
-    """Return a size; with ``~`` while a deleted directory is not yet expanded and the figure may still change."""
-    return f"{'' if is_exact else '~'}{bytes_text(size_bytes)}"
 
 
 @app.command("what-if")

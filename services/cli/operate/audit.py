@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from schemas.audit_report import LOSSES, Amount, AuditReport, BucketAudit, Finding, FindingKind
+from schemas.audit_report import LOSSES, Amount, AuditReport, BucketAudit, FindingKind
 from services.cli.output import bytes_text, counted, print_fields, print_json, print_table, time_text
 from services.cli.session import JsonOption, bucket_path, session_of
 from services.cli.terminal import say
@@ -69,7 +69,7 @@ def audit(
         plane = session.connected()
         if not isinstance(plane, KafkaPlane):
             raise AuditError("a plane in memory has no files to audit: start a plane (deepclean up)")
-        name, shards = "", _wanted(shard, plane.shards)
+        name, shards = "", session.shards(shard)
         if bucket:
             volume, own_name = bucket_path(bucket)
             name, shards = f"{volume}/{own_name}", [session.volumes().shard_of(volume)]
@@ -84,13 +84,6 @@ def audit(
         raise typer.Exit(LOSS_STATUS)
     if not all(report.is_clean for report in reports):
         raise typer.Exit(LEAK_STATUS)
-
-
-def _wanted(shards: Sequence[int] | None, count: int) -> list[int]:
-    wrong = [shard for shard in shards or () if not 0 <= shard < count]
-    if wrong:
-        raise typer.BadParameter(f"shard {wrong[0]} is not one of the {count} of this plane", param_hint="--shard")
-    return sorted(set(shards)) if shards else list(range(count))
 
 
 def _audited(auditor: Auditor, shard: int, bucket: str) -> FinishedAudit:
@@ -153,7 +146,13 @@ def _print(finished: FinishedAudit) -> None:
         say("")
         print_table(
             ["FINDING", "BUCKET", "PATH", "OBJECT", "CONTAINER", "BLOCK", "BYTES", "WHY"],
-            (_finding_cells(finding) for finding in report.examples[:MAX_SHOWN]),
+            (
+                (
+                    *(one.kind.value, one.bucket or one.bucket_id, one.path, one.object_id or ""),
+                    *(one.container_id, one.first_local_id, one.size_bytes, one.reason),
+                )
+                for one in report.examples[:MAX_SHOWN]
+            ),
             numbers=["OBJECT", "CONTAINER", "BLOCK", "BYTES"],
         )
         if len(report.examples) > MAX_SHOWN:
@@ -184,19 +183,6 @@ def amount_text(amount: Amount) -> str:
 def _found_text(report: AuditReport, kind: FindingKind) -> str:
     found = report.findings.get(kind)
     return "none" if found is None else f"{amount_text(found)}, {_MEANING[kind]}"
-
-
-def _finding_cells(finding: Finding) -> list[object]:
-    return [
-        finding.kind.value,
-        finding.bucket or finding.bucket_id,
-        finding.path,
-        finding.object_id or "",
-        finding.container_id,
-        finding.first_local_id,
-        finding.size_bytes,
-        finding.reason,
-    ]
 
 
 def verdict_text(report: AuditReport) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import getpass
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 import msgspec
@@ -16,7 +15,7 @@ from schemas.records import DeadLetterRow, DeadLetterState, MessageHeader, Resol
 from schemas.topics import BY_NAME
 from services.cli.amounts import duration_ms
 from services.cli.operate.dead_letter_advice import Advice, advice_for_record
-from services.cli.output import bytes_text, counted, print_fields, print_json, print_table, time_text
+from services.cli.output import bytes_text, counted, print_fields, print_json, print_result, print_table, time_text
 from services.cli.session import JsonOption, Session, session_of
 from services.cli.terminal import printable, say
 from services.client.errors import PlaneError
@@ -31,25 +30,6 @@ SHOWN_BYTES = 4_096
 
 LetterArgument = Annotated[str, typer.Argument(metavar="SHARD:NUMBER", help="The letter, as list prints it.")]
 ByOption = Annotated[str, typer.Option("--by", help="Who resolves the letter; by default the user of this machine.")]
-
-
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """A letter in the JSON output of ``show``."""
-
-    shard: int
-    letter: DeadLetterRow
-    consequence: str
-    action: str
-    has_bytes: bool
-    schema_id: int | None
-    """The id in the message's frame; None when it has none."""
-    key_hex: str
-    headers: tuple[Any, ...]
-    value_hex: str
-    decoded: Any
-    """The record, when the schema with that id is known here and the bytes are of it."""
-    why_not_decoded: str
 
 
 @app.command("list")
@@ -145,19 +125,33 @@ def _print_counts(counts: list[tuple[int, DeadLetterCount]]) -> None:
 
 
 @app.command()
-def show(
-    context: typer.Context,
-    letter: LetterArgument,
-    as_json: JsonOption = False,
-) -> None:
+def show(context: typer.Context, letter: LetterArgument, as_json: JsonOption = False) -> None:
     """Show one letter: what it means, what to do, and the message as it came, in hex and decoded."""
     shard, number = _letter(letter)
     with session_of(context) as session:
-        shown = _shown(shard, session.connected().snapshots(shard).dead_letter(number))
+        read = session.connected().snapshots(shard).dead_letter(number)
+    row, value = read.letter, bytes.fromhex(read.value_hex)
+    record, why_not_decoded = _decoded(read)
+    decoded = None if record is None else {type(record).__name__: msgspec.to_builtins(record)}
+    advice = advice_for_record(row.topic, record, SystemClock().now_ms())
+    schema_id = schema_id_of(value)
     if as_json:
-        print_json(shown)
+        print_json(
+            {
+                "shard": shard,
+                "letter": row,
+                "consequence": advice.consequence,
+                "action": advice.action,
+                "has_bytes": read.has_bytes,
+                "schema_id": schema_id,
+                "key_hex": read.key_hex,
+                "headers": read.headers,
+                "value_hex": read.value_hex,
+                "decoded": decoded,
+                "why_not_decoded": why_not_decoded,
+            }
+        )
         return
-    row = shown.letter
     print_fields(
         [
             ("letter", f"{shard}:{row.number} of {time_text(row.time_ms)} UTC"),
@@ -167,51 +161,25 @@ def show(
             ("size", bytes_text(row.size_bytes) + (", not all of it here" if row.is_cut else "")),
             ("retries", f"{row.attempts}, last from {shard}:{row.retry_of}" if row.attempts else "none"),
             ("state", _state(row)),
-            ("schema id", shown.schema_id or "none"),
-            ("key", shown.key_hex or "none"),
-            *((f"header {_line(header.name)}", header.value_hex) for header in shown.headers),
-            ("consequence", shown.consequence),
-            ("what to do", shown.action),
+            ("schema id", schema_id or "none"),
+            ("key", read.key_hex or "none"),
+            *((f"header {_line(header.name)}", header.value_hex) for header in read.headers),
+            ("consequence", advice.consequence),
+            ("what to do", advice.action),
         ]
     )
-    if not shown.has_bytes:
+    if not read.has_bytes:
         say(
             "",
             f"It was dealt with: its bytes are in dead-letters, partition {shard}, offset {row.number}, and where "
             f"the message came from.",
         )
         return
-    say("", *_hex_dump(bytes.fromhex(shown.value_hex)))
-    if shown.decoded is None:
-        say("", f"not decoded: {shown.why_not_decoded}")
+    say("", *_hex_dump(value), "")
+    if decoded is None:
+        say(f"not decoded: {why_not_decoded}")
     else:
-        say("")
-        print_json(shown.decoded)
-
-
-def _shown(shard: int, read: DeadLetterBytes) -> Shown:
-    row = read.letter
-    advice = _advice(read)
-    record, why_not = _decoded(read)
-    decoded = None if record is None else {type(record).__name__: msgspec.to_builtins(record)}
-    return Shown(
-        shard,
-        row,
-        advice.consequence,
-        advice.action,
-        read.has_bytes,
-        schema_id_of(bytes.fromhex(read.value_hex)),
-        read.key_hex,
-        read.headers,
-        read.value_hex,
-        decoded,
-        why_not,
-    )
-
-
-def _advice(read: DeadLetterBytes) -> Advice:
-    record, _ = _decoded(read)
-    return advice_for_record(read.letter.topic, record, SystemClock().now_ms())
+        print_json(decoded)
 
 
 def _decoded(read: DeadLetterBytes) -> tuple[Any, str]:
@@ -242,21 +210,26 @@ def retry(
         plane = session.connected()
         read = plane.snapshots(shard).dead_letter(number)
         row = read.letter
-        _check_retry(read, shard, plane.shards, _advice(read), is_forced=again)
+        record, _ = _decoded(read)
+        advice = advice_for_record(row.topic, record, SystemClock().now_ms())
+        _check_retry(read, shard, plane.shards, advice, is_forced=again)
         mark = RetryMark(row.attempts + 1, row.number)
+        unmarked = (header for header in read.headers if header.name != RETRY_HEADER)
+        headers = [MessageHeader(header.name, bytes.fromhex(header.value_hex)) for header in unmarked]
         plane.send_again(
             row.topic,
             row.partition,
             bytes.fromhex(read.value_hex),
             bytes.fromhex(read.key_hex),
-            [*_original_headers(read), mark_header(mark)],
+            [*headers, mark_header(mark)],
         )
         # Resolved after sending: if this command dies in between, the message is sent and the letter is still open.
         session.request(shard, ResolveDeadLetter(number, DeadLetterState.RETRIED, by or _user(), reason))
-    if as_json:
-        print_json({"letter": letter, "topic": row.topic, "partition": row.partition, "attempt": mark.attempts})
-    else:
-        say(f"letter {letter} was sent again to {row.topic}, partition {row.partition} (retry {mark.attempts})")
+    print_result(
+        {"letter": letter, "topic": row.topic, "partition": row.partition, "attempt": mark.attempts},
+        f"letter {letter} was sent again to {row.topic}, partition {row.partition} (retry {mark.attempts})",
+        as_json=as_json,
+    )
 
 
 def _check_retry(read: DeadLetterBytes, shard: int, shards: int, advice: Advice, *, is_forced: bool) -> None:
@@ -279,15 +252,6 @@ def _check_retry(read: DeadLetterBytes, shard: int, shards: int, advice: Advice,
         )
 
 
-def _original_headers(read: DeadLetterBytes) -> list[MessageHeader]:
-    """Return the headers as they came, without an older mark."""
-    return [
-        MessageHeader(header.name, bytes.fromhex(header.value_hex))
-        for header in read.headers
-        if header.name != RETRY_HEADER
-    ]
-
-
 @app.command()
 def drop(
     context: typer.Context,
@@ -301,10 +265,7 @@ def drop(
     who = by or _user()
     with session_of(context) as session:
         session.request(shard, ResolveDeadLetter(number, DeadLetterState.DROPPED, who, reason))
-    if as_json:
-        print_json({"letter": letter, "who": who, "reason": reason})
-    else:
-        say(f"letter {letter} dropped")
+    print_result({"letter": letter, "who": who, "reason": reason}, f"letter {letter} dropped", as_json=as_json)
 
 
 def _letter(text: str) -> tuple[int, int]:

@@ -15,7 +15,7 @@ from schemas.access import group_prefix
 from schemas.topics import CLIENTS
 from services.cli.operate.plane_log import log_of
 from services.cli.output import bytes_text, counted, print_fields, print_json, print_table, time_text
-from services.cli.session import JsonOption, Session, bucket_path, session_of
+from services.cli.session import JsonOption, bucket_path, session_of
 from services.cli.terminal import say
 from services.client.kafka_plane import KafkaPlane
 from services.client.tasks.ledger_reads import BEGINNING, LedgerFilter, Place, place_of, read_ledger
@@ -46,11 +46,16 @@ def list_rows(
         raise typer.BadParameter("VOLUME/BUCKET has its own: leave --shard and --bucket-id out, or name no bucket")
     with session_of(context) as session:
         if bucket:
-            shard, bucket_id = _bucket(session, bucket)
+            volume, name = bucket_path(bucket)
+            shard, bucket_id = (
+                session.volumes().shard_of(volume),
+                session.metadata(volume).bucket(volume, name).object_id,
+            )
         wanted = LedgerFilter(
             bucket_id or 0, since_ms=_moment(since, "--since") or 0, before_ms=_moment(before, "--before")
         )
-        rows = read_ledger(log_of(session, CLIENT_ID), _shard(session, shard or 0), wanted, _place(start))
+        log, (chosen,) = log_of(session, CLIENT_ID), session.shards([shard or 0])
+        rows = read_ledger(log, chosen, wanted, _place(start))
         page = list(islice(rows, limit + 1))
     following = str(page[limit][0]) if len(page) > limit else ""
     if as_json:
@@ -76,7 +81,8 @@ def show(
     """Show why and when the versions of an object, or the version with a block, were freed."""
     wanted = LedgerFilter(block_id=number) if is_block else LedgerFilter(object_id=number)
     with session_of(context) as session:
-        rows = list(read_ledger(log_of(session, CLIENT_ID), _shard(session, shard), wanted))
+        log, (chosen,) = log_of(session, CLIENT_ID), session.shards([shard])
+        rows = list(read_ledger(log, chosen, wanted))
     if as_json:
         print_json([_fields(*row) for row in rows])
         return
@@ -109,19 +115,6 @@ def export(
             say(f"{unreadable} could not be read and are in {directory / 'unreadable'}: find their writer.")
 
 
-def _bucket(session: Session, bucket: str) -> tuple[int, int]:
-    volume, name = bucket_path(bucket)
-    shard = session.volumes().shard_of(volume)
-    return shard, session.connected().metadata(shard).bucket(volume, name).object_id
-
-
-def _shard(session: Session, shard: int) -> int:
-    shards = session.connected().shards
-    if shard >= shards:
-        raise typer.BadParameter(f"shard {shard} is not one of the {shards} of this plane", param_hint="--shard")
-    return shard
-
-
 def _moment(text: str, option: str) -> int | None:
     if not text:
         return None
@@ -147,8 +140,7 @@ def _fields(place: Place, row: LedgerRow) -> dict[str, Any]:
 
 def _cells(place: Place, row: LedgerRow) -> list[object]:
     return [
-        time_text(row.finish_time_ms),
-        *(row.bucket_id, row.object_id, row.birth, row.death),
+        *(time_text(row.finish_time_ms), row.bucket_id, row.object_id, row.birth, row.death),
         *(row.claim.previous_txn or "none", row.claim.next_txn or "none", bytes_text(row.size_bytes), place),
     ]
 

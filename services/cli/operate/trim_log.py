@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from schemas.topics import DELETED_ENTRIES
 from services.cli.output import counted, print_json, print_table
 from services.cli.session import JsonOption, made_session
 from services.cli.terminal import say
@@ -61,7 +62,8 @@ def _say_what_follows(messages: int, kept: list[Backup], *, is_dry_run: bool) ->
     if not kept:
         say(
             "",
-            "Nothing can be removed without a backup: make one (deepclean backup), or name its directory.",
+            f"Without a backup only {DELETED_ENTRIES.name} can be trimmed, as far as Spark has read it: make a backup "
+            f"(deepclean backup), or name its directory.",
         )
     elif is_dry_run:
         say("", f"{counted(messages, 'message')} would be removed.")

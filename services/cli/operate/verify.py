@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -48,17 +48,17 @@ def verify(
     """
     with session_of(context) as session:
         plane = session.connected()
-        wrong = [one for one in shard or () if not 0 <= one < plane.shards]
-        if wrong:
-            raise typer.BadParameter(
-                f"shard {wrong[0]} is not one of the {plane.shards} of this plane", param_hint="--shard"
-            )
+        shards = session.shards(shard)
         log = log_of(session, "deepclean.verify", is_whole=True)
         reports = [
             verify_shard(log, one, lambda one=one: plane.scm(one).totals().deleted_bytes, scratch, _progress(one))  # type: ignore[misc]
-            for one in (sorted(set(shard)) if shard else range(plane.shards))
+            for one in shards
         ]
-    _show(reports, as_json=as_json)
+    if as_json:
+        print_json(reports)
+    else:
+        for report in reports:
+            _print(report)
     if any(report.has_losses for report in reports):
         raise typer.Exit(LOSS_STATUS)
     if not all(report.is_clean for report in reports):
@@ -70,14 +70,6 @@ def _progress(shard: int) -> Callable[[int, int], None]:
         print(f"shard {shard}: {done:,} of {end:,} commands replayed", file=sys.stderr, flush=True)
 
     return progress
-
-
-def _show(reports: Sequence[VerifyReport], *, as_json: bool) -> None:
-    if as_json:
-        print_json(reports)
-        return
-    for report in reports:
-        _print(report)
 
 
 def _print(report: VerifyReport) -> None:

@@ -10,8 +10,8 @@ import typer
 
 from schemas.answers import BucketSpace
 from schemas.records import BucketLayout, BucketRow, CreateBucket, DeleteBucket
-from services.cli.output import bytes_text, print_fields, print_json, print_table, time_text
-from services.cli.session import JsonOption, bucket_path, session_of
+from services.cli.output import bytes_text, print_fields, print_json, print_result, print_table, time_text
+from services.cli.session import BucketArgument, JsonOption, bucket_path, execute, session_of
 from services.cli.terminal import say
 from services.client.wire.paging import all_rows
 
@@ -33,7 +33,6 @@ _LAYOUTS = {
 }
 
 app = typer.Typer(no_args_is_help=True, help="Create, delete and list buckets, and show their bytes by state.")
-BucketArgument = Annotated[str, typer.Argument(metavar="VOLUME/BUCKET", help="The bucket.")]
 
 
 @app.command()
@@ -45,26 +44,19 @@ def create(
 ) -> None:
     """Create a bucket."""
     volume_name, bucket_name = bucket_path(bucket)
-    with session_of(context) as session:
-        shard = session.volumes().shard_of(volume_name)
-        reply = session.execute(shard, CreateBucket(volume_name, bucket_name, _LAYOUTS[layout]))
-    if as_json:
-        print_json({"volume": volume_name, "bucket": bucket_name, "layout": _LAYOUTS[layout], "txn": reply.txn})
-    else:
-        say(f"bucket {volume_name}/{bucket_name} created ({_LAYOUTS[layout]})")
+    chosen = _LAYOUTS[layout]
+    reply = execute(context, volume_name, CreateBucket(volume_name, bucket_name, chosen))
+    made = {"volume": volume_name, "bucket": bucket_name, "layout": chosen, "txn": reply.txn}
+    print_result(made, f"bucket {volume_name}/{bucket_name} created ({chosen})", as_json=as_json)
 
 
 @app.command()
 def delete(context: typer.Context, bucket: BucketArgument, as_json: JsonOption = False) -> None:
     """Delete a bucket that is empty and has no snapshots."""
     volume_name, bucket_name = bucket_path(bucket)
-    with session_of(context) as session:
-        shard = session.volumes().shard_of(volume_name)
-        reply = session.execute(shard, DeleteBucket(volume_name, bucket_name))
-    if as_json:
-        print_json({"volume": volume_name, "bucket": bucket_name, "txn": reply.txn})
-    else:
-        say(f"bucket {volume_name}/{bucket_name} deleted")
+    reply = execute(context, volume_name, DeleteBucket(volume_name, bucket_name))
+    removed = {"volume": volume_name, "bucket": bucket_name, "txn": reply.txn}
+    print_result(removed, f"bucket {volume_name}/{bucket_name} deleted", as_json=as_json)
 
 
 @app.command("list")
@@ -75,7 +67,7 @@ def list_buckets(
 ) -> None:
     """List the buckets of a volume."""
     with session_of(context) as session:
-        reads = session.connected().metadata(session.volumes().shard_of(volume))
+        reads = session.metadata(volume)
         rows = list(
             all_rows(lambda after, limit: reads.buckets(volume, start_after=after, limit=limit), lambda row: row.bucket)
         )
@@ -105,7 +97,7 @@ def info(context: typer.Context, bucket: BucketArgument, as_json: JsonOption = F
     """Show a bucket, and where its bytes are: live, held by snapshots, pending, claimed, freed."""
     volume_name, bucket_name = bucket_path(bucket)
     with session_of(context) as session:
-        reads = session.connected().metadata(session.volumes().shard_of(volume_name))
+        reads = session.metadata(volume_name)
         row = reads.bucket(volume_name, bucket_name)
         space = reads.space(volume_name, bucket_name)
     if as_json:
@@ -129,21 +121,14 @@ def _print_info(row: BucketRow, space: BucketSpace) -> None:
     print_table(
         ["WHERE", "BYTES", "VERSIONS", "MEANING"],
         [
-            (
-                "live",
-                bytes_text(space.live_bytes),
-                space.live_namespace,
-                "in the active namespace, including directories",
-            ),
-            ("held", bytes_text(space.held_bytes), space.held_versions, "deleted, and held by a snapshot"),
-            ("pending", bytes_text(space.pending_bytes), space.pending_versions, "not held, not yet claimed"),
-            (
-                "claimed",
-                bytes_text(space.claimed_bytes),
-                space.claimed_versions,
-                "sent to the block store for deletion",
-            ),
-            ("freed", bytes_text(space.freed_bytes), space.freed_versions, "confirmed by the block store, in total"),
+            (state, bytes_text(size_bytes), versions, meaning)
+            for state, size_bytes, versions, meaning in (
+                ("live", space.live_bytes, space.live_namespace, "in the active namespace, including directories"),
+                ("held", space.held_bytes, space.held_versions, "deleted, and held by a snapshot"),
+                ("pending", space.pending_bytes, space.pending_versions, "not held, not yet claimed"),
+                ("claimed", space.claimed_bytes, space.claimed_versions, "sent to the block store for deletion"),
+                ("freed", space.freed_bytes, space.freed_versions, "confirmed by the block store, in total"),
+            )
         ],
         numbers=["BYTES", "VERSIONS"],
     )

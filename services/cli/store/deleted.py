@@ -9,11 +9,11 @@ import typer
 from schemas.answers import ListedDeletion, Returning
 from schemas.records import DeletedKind
 from services.cli.output import bytes_text, print_json, print_table, time_text
-from services.cli.session import JsonOption, bucket_path, key_path, session_of
-from services.cli.store.entries import AllOption, LimitOption, say_more
+from services.cli.session import BucketArgument, JsonOption, bucket_path, key_path, session_of
+from services.cli.store.entries import AllOption, LimitOption, print_first
 from services.cli.terminal import say
 from services.client.tasks.undelete import Undeleted, undelete_files, undelete_path
-from services.client.wire.paging import all_rows, deleted_position, first_rows
+from services.client.wire.paging import all_rows, deleted_position
 
 app = typer.Typer(no_args_is_help=True, help="List deletions that can still be undone.")
 _RETURNING = {
@@ -32,7 +32,7 @@ def _group() -> None:
 @app.command("list")
 def list_deleted(
     context: typer.Context,
-    bucket: Annotated[str, typer.Argument(metavar="VOLUME/BUCKET", help="The bucket.")],
+    bucket: BucketArgument,
     start_after: Annotated[
         str, typer.Option(metavar="DEATH:OBJECT", help="Only entries after this one: its death and objectID.")
     ] = "",
@@ -43,19 +43,13 @@ def list_deleted(
     """List deletions that are not claimed yet, oldest first, with the time until which each can be undone."""
     volume, name = bucket_path(bucket)
     with session_of(context) as session:
-        reads = session.connected().metadata(session.volumes().shard_of(volume))
+        reads = session.metadata(volume)
         rows = all_rows(
             lambda after, page_rows: reads.deleted(volume, name, start_after=after, limit=page_rows),
             deleted_position,
             start_after=start_after,
         )
-        listed = first_rows(rows, 0 if is_all else limit)
-    if as_json:
-        print_json(listed.rows)
-    else:
-        _print_deleted(listed.rows)
-    if listed.has_more:
-        say_more(deleted_position(listed.rows[-1]))
+        print_first(rows, 0 if is_all else limit, _print_deleted, deleted_position, as_json=as_json)
 
 
 def _print_deleted(entries: list[ListedDeletion]) -> None:
@@ -68,17 +62,13 @@ def _print_deleted(entries: list[ListedDeletion]) -> None:
                 bytes_text(entry.size_bytes) if entry.kind is DeletedKind.KEY else "",
                 entry.death,
                 time_text(entry.deletion_time_ms),
-                _until(entry),
+                "held by a snapshot" if entry.is_held else time_text(entry.until_ms),
                 _RETURNING[entry.returning],
             )
             for entry in entries
         ),
         numbers=["SIZE", "DEATH"],
     )
-
-
-def _until(entry: ListedDeletion) -> str:
-    return "held by a snapshot" if entry.is_held else time_text(entry.until_ms)
 
 
 def undelete(

@@ -10,14 +10,13 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 from schemas.answers import DiffJob
-from services.cli.output import print_json, print_table, time_text
-from services.cli.session import JsonOption, Session, bucket_path, session_of
+from services.cli.output import print_json, print_result, print_table, time_text
+from services.cli.session import BucketArgument, JsonOption, Session, bucket_path, session_of
 from services.cli.terminal import say
 from services.client.tasks.diffs import diff as find_differences
 from services.client.tasks.snapshot_ids import ACTIVE, live_snapshot_id
 from services.domain.snapshot_diff import DiffEntry, DiffKind
 
-BucketArgument = Annotated[str, typer.Argument(metavar="VOLUME/BUCKET", help="The bucket.")]
 STATE_HELP = f"A snapshot, or {ACTIVE} for the active namespace."
 
 console = Console(stderr=True)
@@ -26,12 +25,6 @@ _COLOURS = {
     DiffKind.RENAMED: typer.colors.CYAN,
     DiffKind.CREATED: typer.colors.GREEN,
     DiffKind.MODIFIED: typer.colors.YELLOW,
-}
-_WORDS = {
-    DiffKind.DELETED: "deleted",
-    DiffKind.RENAMED: "renamed",
-    DiffKind.CREATED: "created",
-    DiffKind.MODIFIED: "modified",
 }
 
 
@@ -83,16 +76,15 @@ def _summary(entries: list[DiffEntry], from_state: str, to_state: str) -> str:
     if not entries:
         return f"{from_state} and {to_state} are the same."
     counts = Counter(entry.kind for entry in entries)
-    return ", ".join(f"{counts[kind]} {_WORDS[kind]}" for kind in DiffKind if counts[kind]) + "."
+    return ", ".join(f"{counts[kind]} {kind.name.lower()}" for kind in DiffKind if counts[kind]) + "."
 
 
 def list_diffs(context: typer.Context, bucket: BucketArgument, as_json: JsonOption = False) -> None:
     """List the diffs of a bucket, in progress and ended, oldest first."""
     volume, name = bucket_path(bucket)
     with session_of(context) as session:
-        shard = session.volumes().shard_of(volume)
-        jobs = session.connected().metadata(shard).diff_jobs(volume, name)
-        snapshots = session.connected().snapshots(shard).snapshots(volume, name, with_deleted=True)
+        jobs = session.metadata(volume).diff_jobs(volume, name)
+        snapshots = session.snapshots(volume).snapshots(volume, name, with_deleted=True)
     if as_json:
         print_json(jobs)
         return
@@ -125,9 +117,5 @@ def cancel_diff(
     """Cancel a diff that has not ended."""
     volume, _ = bucket_path(bucket)
     with session_of(context) as session:
-        shard = session.volumes().shard_of(volume)
-        job = session.connected().metadata(shard).cancel_diff(job_id)
-    if as_json:
-        print_json(job)
-    else:
-        say(f"diff {job_id} is cancelled")
+        job = session.metadata(volume).cancel_diff(job_id)
+    print_result(job, f"diff {job_id} is cancelled", as_json=as_json)

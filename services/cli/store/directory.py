@@ -6,9 +6,10 @@ from typing import Annotated
 
 import typer
 
+from schemas.answers import ListedEntry
 from schemas.records import DeleteDirectory, MakeDirectory, RenameDirectory
-from services.cli.output import print_json, print_reply, print_table, time_text
-from services.cli.session import JsonOption, bucket_path, key_path, session_of
+from services.cli.output import print_reply, print_table, time_text
+from services.cli.session import BucketArgument, JsonOption, execute, key_path, session_of
 from services.cli.store.entries import (
     AllOption,
     LimitOption,
@@ -16,7 +17,7 @@ from services.cli.store.entries import (
     SnapshotOption,
     StartAfterOption,
     list_entries,
-    say_more,
+    print_first,
 )
 
 app = typer.Typer(no_args_is_help=True, help="Create, delete, rename and list directories (FILE_SYSTEM_OPTIMIZED).")
@@ -27,8 +28,7 @@ DirectoryArgument = Annotated[str, typer.Argument(metavar="VOLUME/BUCKET/PATH", 
 def make(context: typer.Context, directory: DirectoryArgument, as_json: JsonOption = False) -> None:
     """Create a directory and its missing parents."""
     volume, bucket, path = key_path(directory.removesuffix("/"))
-    with session_of(context) as session:
-        reply = session.execute(session.volumes().shard_of(volume), MakeDirectory(volume, bucket, path))
+    reply = execute(context, volume, MakeDirectory(volume, bucket, path))
     print_reply(reply, f"directory {path} is there", as_json=as_json)
 
 
@@ -43,8 +43,7 @@ def delete(
 ) -> None:
     """Delete a directory with everything below it, in one transaction."""
     volume, bucket, path = key_path(directory.removesuffix("/"))
-    with session_of(context) as session:
-        reply = session.execute(session.volumes().shard_of(volume), DeleteDirectory(volume, bucket, path, is_recursive))
+    reply = execute(context, volume, DeleteDirectory(volume, bucket, path, is_recursive))
     print_reply(reply, f"directory {path} deleted at txn {reply.txn}", as_json=as_json)
 
 
@@ -57,17 +56,14 @@ def rename(
 ) -> None:
     """Rename a directory, with everything below it, within its bucket."""
     volume, bucket, path = key_path(directory.removesuffix("/"))
-    with session_of(context) as session:
-        reply = session.execute(
-            session.volumes().shard_of(volume), RenameDirectory(volume, bucket, path, target.removesuffix("/"))
-        )
+    reply = execute(context, volume, RenameDirectory(volume, bucket, path, target.removesuffix("/")))
     print_reply(reply, f"directory {path} is now {target}, from txn {reply.txn} on", as_json=as_json)
 
 
 @app.command("list")
 def list_directories(
     context: typer.Context,
-    bucket: Annotated[str, typer.Argument(metavar="VOLUME/BUCKET", help="The bucket.")],
+    bucket: BucketArgument,
     snapshot: SnapshotOption = "",
     prefix: PrefixOption = "",
     start_after: StartAfterOption = "",
@@ -76,20 +72,12 @@ def list_directories(
     as_json: JsonOption = False,
 ) -> None:
     """List directories, in the active namespace or in a snapshot."""
-    volume_name, bucket_name = bucket_path(bucket)
     with session_of(context) as session:
-        listed = list_entries(
-            session,
-            (volume_name, bucket_name),
-            snapshot=snapshot,
-            prefix=prefix,
-            start_after=start_after,
-            limit=0 if is_all else limit,
-            is_directory=True,
+        found = list_entries(
+            session, bucket, snapshot=snapshot, prefix=prefix, start_after=start_after, is_directory=True
         )
-    if as_json:
-        print_json(listed.rows)
-    else:
-        print_table(["DIRECTORY", "MODIFIED"], ((e.path, time_text(e.modification_time_ms)) for e in listed.rows))
-    if listed.has_more:
-        say_more(listed.rows[-1].path)
+        print_first(found, 0 if is_all else limit, _print_directories, lambda entry: entry.path, as_json=as_json)
+
+
+def _print_directories(entries: list[ListedEntry]) -> None:
+    print_table(["DIRECTORY", "MODIFIED"], ((one.path, time_text(one.modification_time_ms)) for one in entries))

@@ -1,16 +1,18 @@
-"""Functions that the listings of keys and of directories share."""
+"""Functions that the listings of keys, directories and deletions share."""
 
 from __future__ import annotations
 
 import shlex
-from typing import Annotated
+from collections.abc import Callable, Iterator
+from typing import Annotated, TypeVar
 
 import typer
 
 from schemas.answers import ListedEntry
-from services.cli.session import Session
+from services.cli.output import print_json
+from services.cli.session import Session, bucket_path
 from services.cli.terminal import say
-from services.client.wire.paging import FirstRows, all_rows, first_rows
+from services.client.wire.paging import all_rows, first_rows
 
 SnapshotOption = Annotated[
     str, typer.Option(metavar="NAME", help="Read this snapshot instead of the active namespace.")
@@ -23,35 +25,48 @@ LimitOption = Annotated[
 AllOption = Annotated[bool, typer.Option("--all", help="List all entries.")]
 
 
-def say_more(last: str) -> None:
-    """Print on standard error how to continue a listing that has reached its limit; standard output is for programs."""
-    say(f"There are more entries: --start-after {shlex.quote(last)} continues, --all lists everything.", err=True)
+R = TypeVar("R")
 
 
-def snapshot_id_of(session: Session, shard: int, bucket: tuple[str, str], name: str) -> str:
+def print_first(
+    rows: Iterator[R],
+    limit: int,
+    print_rows: Callable[[list[R]], None],
+    position: Callable[[R], str],
+    *,
+    as_json: bool,
+) -> None:
+    """Print at most ``limit`` rows of a listing, or all for 0; standard error says how to continue, if there are more.
+
+    ``position`` returns what ``--start-after`` takes to continue after a row.
+    """
+    listed = first_rows(rows, limit)
+    if as_json:
+        print_json(listed.rows)
+    else:
+        print_rows(listed.rows)
+    if listed.has_more:
+        last = shlex.quote(position(listed.rows[-1]))
+        say(f"There are more entries: --start-after {last} continues, --all lists everything.", err=True)
+
+
+def snapshot_id_of(session: Session, volume: str, bucket: str, name: str) -> str:
     """Return the id of a bucket's snapshot, or "" (the active namespace) for an empty name."""
-    return session.connected().snapshots(shard).snapshot(*bucket, name).snapshot_id if name else ""
+    return session.snapshots(volume).snapshot(volume, bucket, name).snapshot_id if name else ""
 
 
 def list_entries(
-    session: Session,
-    bucket: tuple[str, str],
-    *,
-    snapshot: str,
-    prefix: str,
-    start_after: str,
-    limit: int,
-    is_directory: bool,
-) -> FirstRows[ListedEntry]:
-    """Return keys or directories of a bucket in walk order: at most ``limit``, or all for 0."""
-    shard = session.volumes().shard_of(bucket[0])
-    reads = session.connected().metadata(shard)
-    snapshot_id = snapshot_id_of(session, shard, bucket, snapshot)
+    session: Session, bucket: str, *, snapshot: str, prefix: str, start_after: str, is_directory: bool
+) -> Iterator[ListedEntry]:
+    """Return all keys or all directories of a bucket, in walk order."""
+    names = bucket_path(bucket)
+    reads = session.metadata(names[0])
+    snapshot_id = snapshot_id_of(session, *names, snapshot)
     entries = all_rows(
         lambda after, page_rows: reads.entries(
-            *bucket, snapshot_id=snapshot_id, prefix=prefix, start_after=after, limit=page_rows
+            *names, snapshot_id=snapshot_id, prefix=prefix, start_after=after, limit=page_rows
         ),
         lambda entry: entry.path,
         start_after=start_after,
     )
-    return first_rows((entry for entry in entries if entry.is_directory is is_directory), limit)
+    return (entry for entry in entries if entry.is_directory is is_directory)

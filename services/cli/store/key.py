@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from schemas.answers import ListedEntry
 from schemas.records import DeleteKey, KeyRow, PutKey, RenameKey
 from services.cli.output import (
     bytes_text,
@@ -17,7 +18,7 @@ from services.cli.output import (
     print_table,
     time_text,
 )
-from services.cli.session import JsonOption, bucket_path, key_path, session_of
+from services.cli.session import BucketArgument, JsonOption, execute, key_path, session_of
 from services.cli.store.entries import (
     AllOption,
     LimitOption,
@@ -25,7 +26,7 @@ from services.cli.store.entries import (
     SnapshotOption,
     StartAfterOption,
     list_entries,
-    say_more,
+    print_first,
     snapshot_id_of,
 )
 from services.cli.terminal import say
@@ -45,8 +46,7 @@ def put(
 ) -> None:
     """Commit a key, new or over an older version. Missing parent directories are created."""
     volume, bucket, name = key_path(key)
-    with session_of(context) as session:
-        reply = session.execute(session.volumes().shard_of(volume), PutKey(volume, bucket, name, size, tag))
+    reply = execute(context, volume, PutKey(volume, bucket, name, size, tag))
     print_reply(reply, f"key {name} put at txn {reply.txn}", as_json=as_json)
 
 
@@ -68,7 +68,9 @@ def delete(
     if from_file is None and len(keys) < 2:
         if not keys:
             raise typer.BadParameter("give keys, or a file of keys (--from-file)")
-        _delete_one(context, keys[0], as_json=as_json)
+        volume, bucket, name = key_path(keys[0])
+        reply = execute(context, volume, DeleteKey(volume, bucket, name))
+        print_reply(reply, f"key {name} deleted at txn {reply.txn}", as_json=as_json)
         return
     lines = (line.rstrip("\n") for line in from_file or ())
     named = [key_path(text) for text in chain(keys, filter(None, lines))]  # check all before the first is deleted
@@ -93,13 +95,6 @@ def _print_deleted(deleted: int, last_txn: int, left: list[tuple[str, str]], *, 
         say(f"{counted(deleted, 'key')} deleted, {len(left):,} left")
 
 
-def _delete_one(context: typer.Context, key: str, *, as_json: bool) -> None:
-    volume, bucket, name = key_path(key)
-    with session_of(context) as session:
-        reply = session.execute(session.volumes().shard_of(volume), DeleteKey(volume, bucket, name))
-    print_reply(reply, f"key {name} deleted at txn {reply.txn}", as_json=as_json)
-
-
 @app.command()
 def rename(
     context: typer.Context,
@@ -109,15 +104,14 @@ def rename(
 ) -> None:
     """Rename a key within its bucket."""
     volume, bucket, name = key_path(key)
-    with session_of(context) as session:
-        reply = session.execute(session.volumes().shard_of(volume), RenameKey(volume, bucket, name, target))
+    reply = execute(context, volume, RenameKey(volume, bucket, name, target))
     print_reply(reply, f"key {name} is now {target}, from txn {reply.txn} on", as_json=as_json)
 
 
 @app.command("list")
 def list_keys(
     context: typer.Context,
-    bucket: Annotated[str, typer.Argument(metavar="VOLUME/BUCKET", help="The bucket.")],
+    bucket: BucketArgument,
     snapshot: SnapshotOption = "",
     prefix: PrefixOption = "",
     start_after: StartAfterOption = "",
@@ -126,27 +120,19 @@ def list_keys(
     as_json: JsonOption = False,
 ) -> None:
     """List keys, in the active namespace or in a snapshot."""
-    volume_name, bucket_name = bucket_path(bucket)
     with session_of(context) as session:
-        listed = list_entries(
-            session,
-            (volume_name, bucket_name),
-            snapshot=snapshot,
-            prefix=prefix,
-            start_after=start_after,
-            limit=0 if is_all else limit,
-            is_directory=False,
+        found = list_entries(
+            session, bucket, snapshot=snapshot, prefix=prefix, start_after=start_after, is_directory=False
         )
-    if as_json:
-        print_json(listed.rows)
-    else:
-        print_table(
-            ["KEY", "SIZE", "MODIFIED", "TAG"],
-            ((e.path, bytes_text(e.size_bytes), time_text(e.modification_time_ms), e.tag) for e in listed.rows),
-            numbers=["SIZE"],
-        )
-    if listed.has_more:
-        say_more(listed.rows[-1].path)
+        print_first(found, 0 if is_all else limit, _print_keys, lambda entry: entry.path, as_json=as_json)
+
+
+def _print_keys(entries: list[ListedEntry]) -> None:
+    print_table(
+        ["KEY", "SIZE", "MODIFIED", "TAG"],
+        ((one.path, bytes_text(one.size_bytes), time_text(one.modification_time_ms), one.tag) for one in entries),
+        numbers=["SIZE"],
+    )
 
 
 @app.command()
@@ -154,9 +140,8 @@ def stat(context: typer.Context, key: KeyArgument, snapshot: SnapshotOption = ""
     """Show one key or directory."""
     volume, bucket, name = key_path(key)
     with session_of(context) as session:
-        shard = session.volumes().shard_of(volume)
-        snapshot_id = snapshot_id_of(session, shard, (volume, bucket), snapshot)
-        row = session.connected().metadata(shard).stat(volume, bucket, name, snapshot_id=snapshot_id)
+        snapshot_id = snapshot_id_of(session, volume, bucket, snapshot)
+        row = session.metadata(volume).stat(volume, bucket, name, snapshot_id=snapshot_id)
     if as_json:
         print_json(row)
         return
@@ -170,11 +155,6 @@ def stat(context: typer.Context, key: KeyArgument, snapshot: SnapshotOption = ""
     ]
     if isinstance(row, KeyRow):
         shown += [("bytes", row.size_bytes), ("version's birth", f"txn {row.birth}"), ("tag", row.tag)]
-        if row.blocks is not None:
-            shown.append(
-                (
-                    "blocks",
-                    f"{row.blocks.block_count} in container {row.blocks.container_id} from {row.blocks.first_local_id}",
-                )
-            )
+        if (run := row.blocks) is not None:
+            shown += [("blocks", f"{run.block_count} in container {run.container_id} from {run.first_local_id}")]
     print_fields(shown)

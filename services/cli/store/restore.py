@@ -6,10 +6,9 @@ from typing import Annotated
 
 import typer
 
-from services.cli.output import bytes_text, counted, print_json
+from services.cli.output import bytes_text, counted, print_result
 from services.cli.session import JsonOption, key_path, session_of
 from services.cli.store.entries import snapshot_id_of
-from services.cli.terminal import say
 from services.client.tasks.restore import restore as restore_path
 
 
@@ -24,13 +23,12 @@ def restore(
     volume, bucket, name = key_path(path)
     with session_of(context) as session:
         shard = session.volumes().shard_of(volume)
-        snapshot_id = snapshot_id_of(session, shard, (volume, bucket), snapshot)
+        snapshot_id = snapshot_id_of(session, volume, bucket, snapshot)
         restored = restore_path(session.connected(), shard, (volume, bucket), name, snapshot_id, target)
-    if as_json:
-        print_json(restored)
-    else:
-        directories = counted(restored.directories, "directory", "directories")
-        say(
-            f"{counted(restored.keys, 'key')} ({bytes_text(restored.size_bytes)}) and {directories} "
-            f"of {name} are back from {snapshot}{f', as {target}' if target else ''}"
-        )
+    print_result(
+        restored,
+        f"{counted(restored.keys, 'key')} ({bytes_text(restored.size_bytes)}) and "
+        f"{counted(restored.directories, 'directory', 'directories')} of {name} are back from {snapshot}"
+        f"{f', as {target}' if target else ''}",
+        as_json=as_json,
+    )

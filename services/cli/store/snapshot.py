@@ -8,16 +8,14 @@ import typer
 
 from schemas.answers import SnapshotTag
 from schemas.records import CreateSnapshot, DeleteSnapshot, RenameSnapshot, RollBackBucket, SnapshotInfo
-from services.cli.output import bytes_text, print_fields, print_json, print_table, time_text
-from services.cli.session import JsonOption, bucket_path, session_of
+from services.cli.output import print_fields, print_json, print_result, print_table, size_text, time_text
+from services.cli.session import BucketArgument, JsonOption, bucket_path, request, session_of
 from services.cli.store.diff import cancel_diff, diff, list_diffs
-from services.cli.terminal import say
 
 app = typer.Typer(no_args_is_help=True, help="Create, delete, rename, list, compare and roll back to snapshots.")
 app.command("diff")(diff)
 app.command("diffs")(list_diffs)
 app.command("cancel-diff")(cancel_diff)
-BucketArgument = Annotated[str, typer.Argument(metavar="VOLUME/BUCKET", help="The bucket.")]
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the snapshot.")]
 
 
@@ -25,26 +23,16 @@ NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the s
 def create(context: typer.Context, bucket: BucketArgument, name: NameArgument, as_json: JsonOption = False) -> None:
     """Create a snapshot of a bucket."""
     volume_name, bucket_name = bucket_path(bucket)
-    with session_of(context) as session:
-        shard = session.volumes().shard_of(volume_name)
-        reply = session.request(shard, CreateSnapshot(volume_name, bucket_name, name))
-    if as_json:
-        print_json({"name": name, "snapshot_id": reply.snapshot_id})
-    else:
-        say(f"snapshot {name} created ({reply.snapshot_id})")
+    snapshot_id = request(context, volume_name, CreateSnapshot(volume_name, bucket_name, name)).snapshot_id
+    _print_result(name, snapshot_id, f"snapshot {name} created ({snapshot_id})", as_json=as_json)
 
 
 @app.command()
 def delete(context: typer.Context, bucket: BucketArgument, name: NameArgument, as_json: JsonOption = False) -> None:
     """Delete a snapshot. Versions that only this snapshot holds are freed."""
     volume_name, bucket_name = bucket_path(bucket)
-    with session_of(context) as session:
-        shard = session.volumes().shard_of(volume_name)
-        reply = session.request(shard, DeleteSnapshot(volume_name, bucket_name, name))
-    if as_json:
-        print_json({"name": name, "snapshot_id": reply.snapshot_id})
-    else:
-        say(f"snapshot {name} deleted ({reply.snapshot_id})")
+    snapshot_id = request(context, volume_name, DeleteSnapshot(volume_name, bucket_name, name)).snapshot_id
+    _print_result(name, snapshot_id, f"snapshot {name} deleted ({snapshot_id})", as_json=as_json)
 
 
 @app.command()
@@ -57,13 +45,12 @@ def rename(
 ) -> None:
     """Rename a snapshot, if the plane allows it."""
     volume_name, bucket_name = bucket_path(bucket)
-    with session_of(context) as session:
-        shard = session.volumes().shard_of(volume_name)
-        reply = session.request(shard, RenameSnapshot(volume_name, bucket_name, name, target))
-    if as_json:
-        print_json({"name": target, "snapshot_id": reply.snapshot_id})
-    else:
-        say(f"snapshot {name} is now {target}")
+    snapshot_id = request(context, volume_name, RenameSnapshot(volume_name, bucket_name, name, target)).snapshot_id
+    _print_result(target, snapshot_id, f"snapshot {name} is now {target}", as_json=as_json)
+
+
+def _print_result(name: str, snapshot_id: str, sentence: str, *, as_json: bool) -> None:
+    print_result({"name": name, "snapshot_id": snapshot_id}, sentence, as_json=as_json)
 
 
 @app.command()
@@ -79,13 +66,12 @@ def rollback(
     Versions that only they or the present namespace contain are freed. Meanwhile changes are refused (BUCKET_BUSY).
     """
     volume_name, bucket_name = bucket_path(bucket)
-    with session_of(context) as session:
-        shard = session.volumes().shard_of(volume_name)
-        reply = session.request(shard, RollBackBucket(volume_name, bucket_name, name, tag))
-    if as_json:
-        print_json({"name": name, "tag": tag, "snapshot_id": reply.snapshot_id})
-    else:
-        say(f"{bucket_name} is what it was at {name or f'tag {tag}'} ({reply.snapshot_id})")
+    snapshot_id = request(context, volume_name, RollBackBucket(volume_name, bucket_name, name, tag)).snapshot_id
+    print_result(
+        {"name": name, "tag": tag, "snapshot_id": snapshot_id},
+        f"{bucket_name} is what it was at {name or f'tag {tag}'} ({snapshot_id})",
+        as_json=as_json,
+    )
 
 
 @app.command("list")
@@ -93,16 +79,15 @@ def list_snapshots(
     context: typer.Context,
     bucket: BucketArgument,
     with_deleted: Annotated[
-        bool, typer.Option("--with-deleted", help="Include deleted snapshots that are not purged yet.")
+        bool, typer.Option("--with-deleted", help="Include deleted snapshots that are not dropped yet.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """List the snapshots of a bucket, oldest first."""
     volume_name, bucket_name = bucket_path(bucket)
     with session_of(context) as session:
-        shard = session.volumes().shard_of(volume_name)
-        session.connected().metadata(shard).bucket(volume_name, bucket_name)  # raises for a missing bucket
-        reads = session.connected().snapshots(shard)
+        session.metadata(volume_name).bucket(volume_name, bucket_name)  # raises for a missing bucket
+        reads = session.snapshots(volume_name)
         rows = reads.snapshots(volume_name, bucket_name, with_deleted=with_deleted)
         tags = {} if as_json else _tags_by_snapshot(reads.tags(volume_name, bucket_name))
     if as_json:
@@ -115,8 +100,8 @@ def list_snapshots(
                 row.name,
                 _status(row),
                 time_text(row.creation_time_ms),
-                _size(row.referenced_bytes, is_exact=row.is_referenced_exact),
-                _size(_exclusive(row), is_exact=row.is_exclusive_exact),
+                size_text(row.referenced_bytes, is_exact=row.is_referenced_exact),
+                _exclusive(row),
                 _clean(row),
                 ", ".join(tags.get(row.snapshot_id, ())),
                 row.snapshot_id,
@@ -132,8 +117,7 @@ def info(context: typer.Context, bucket: BucketArgument, name: NameArgument, as_
     """Show one snapshot."""
     volume_name, bucket_name = bucket_path(bucket)
     with session_of(context) as session:
-        shard = session.volumes().shard_of(volume_name)
-        reads = session.connected().snapshots(shard)
+        reads = session.snapshots(volume_name)
         row = reads.snapshot(volume_name, bucket_name, name)
         tags = {} if as_json else _tags_by_snapshot(reads.tags(volume_name, bucket_name))
     if as_json:
@@ -150,8 +134,8 @@ def info(context: typer.Context, bucket: BucketArgument, name: NameArgument, as_
             ("captured at", f"txn {row.create_txn}"),
             ("previous in bucket", row.path_previous_snapshot_id or "none"),
             ("previous in shard", row.global_previous_snapshot_id or "none"),
-            ("referenced", _size(row.referenced_bytes, is_exact=row.is_referenced_exact)),
-            ("exclusive", f"{_size(_exclusive(row), is_exact=row.is_exclusive_exact)} (freed when it is deleted)"),
+            ("referenced", size_text(row.referenced_bytes, is_exact=row.is_referenced_exact)),
+            ("exclusive", f"{_exclusive(row)} (freed when it is deleted)"),
             ("clean", _clean(row)),
             ("tags", ", ".join(tags.get(row.snapshot_id, ())) or "none"),
         ]
@@ -170,20 +154,11 @@ def _status(row: SnapshotInfo) -> str:
     return row.status.removeprefix("SNAPSHOT_").lower()
 
 
-def _size(size_bytes: int, *, is_exact: bool) -> str:
-    """Return a size; with ``~`` while a deleted directory is not yet expanded and the figure may still change."""
-    return f"{'' if is_exact else '~'}{bytes_text(size_bytes)}"
-
-
-def _exclusive(row: SnapshotInfo) -> int:
-    return row.exclusive_bytes + row.exclusive_delta_bytes
+def _exclusive(row: SnapshotInfo) -> str:
+    return size_text(row.exclusive_bytes + row.exclusive_delta_bytes, is_exact=row.is_exclusive_exact)
 
 
 def _clean(row: SnapshotInfo) -> str:
     """Return the kinds of rows in the snapshot's garbage range that were all judged, with nothing left to reclaim."""
-    cleaned = [
-        kind
-        for kind, is_cleaned in (("keys", row.has_deep_cleaned_keys), ("directories", row.has_deep_cleaned_directories))
-        if is_cleaned
-    ]
-    return " and ".join(cleaned) or "not yet"
+    flags = {"keys": row.has_deep_cleaned_keys, "directories": row.has_deep_cleaned_directories}
+    return " and ".join(kind for kind, is_cleaned in flags.items() if is_cleaned) or "not yet"

@@ -9,9 +9,8 @@ from typing import Annotated
 import typer
 
 from schemas.records import CreateVolume, DeleteVolume, VolumeRow
-from services.cli.output import print_json, print_table, time_text
+from services.cli.output import print_json, print_result, print_table, time_text
 from services.cli.session import JsonOption, session_of
-from services.cli.terminal import say
 from services.client.plane import Plane
 from services.client.wire.paging import all_rows
 
@@ -33,10 +32,8 @@ def create(
     with session_of(context) as session:
         chosen = session.volumes().shard_for_new(volume, shard)
         reply = session.execute(chosen, CreateVolume(volume, owner))
-    if as_json:
-        print_json({"volume": volume, "shard": chosen, "txn": reply.txn})
-    else:
-        say(f"volume {volume} created in shard {chosen}")
+    made = {"volume": volume, "shard": chosen, "txn": reply.txn}
+    print_result(made, f"volume {volume} created in shard {chosen}", as_json=as_json)
 
 
 @app.command()
@@ -45,10 +42,7 @@ def delete(context: typer.Context, volume: VolumeArgument, as_json: JsonOption =
     with session_of(context) as session:
         shard = session.volumes().shard_of(volume)
         reply = session.execute(shard, DeleteVolume(volume))
-    if as_json:
-        print_json({"volume": volume, "shard": shard, "txn": reply.txn})
-    else:
-        say(f"volume {volume} removed")
+    print_result({"volume": volume, "shard": shard, "txn": reply.txn}, f"volume {volume} removed", as_json=as_json)
 
 
 @app.command("list")

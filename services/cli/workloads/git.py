@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -24,8 +25,8 @@ from services.workloads.generated_history import GeneratedHistory
 from services.workloads.git_command import GitError, GitRepository
 from services.workloads.git_history import GitHistory
 from services.workloads.history_run import HistoryReport, HistoryRun
-from services.workloads.judge.git_check import GitTruth
-from services.workloads.judge.outcome_check import ModelTruth
+from services.workloads.judge.git_check import git_truth
+from services.workloads.judge.outcome_check import model_truth
 
 GENERATED_SEED = 1
 console = Console(width=None if Console().is_terminal else 120)
@@ -66,7 +67,7 @@ def git(
         outcome = _run(opened, repository, history, every)
     _print(outcome)
     if report:
-        report.write_text(json.dumps(outcome.to_json(), indent=2) + "\n", "utf-8")
+        report.write_text(json.dumps(asdict(outcome), indent=2) + "\n", "utf-8")
         console.print(f"The report is in {report}.")
     if not outcome.is_clean:
         raise typer.Exit(1)
@@ -92,7 +93,7 @@ def _run(plane: Plane, repository: Path, git_history: GitHistory | None, every: 
                 plane,
                 git_history,
                 f"git history of {repository.resolve().name}",
-                lambda _expected, closing: GitTruth(
+                lambda _expected, closing: git_truth(
                     git_history.repository, git_history.snapshots, git_history.last_commit, closing.directory
                 ),
             )
@@ -102,7 +103,7 @@ def _run(plane: Plane, repository: Path, git_history: GitHistory | None, every: 
                 plane,
                 GeneratedHistory(GENERATED_SEED, every=every),
                 "generated history",
-                lambda expected, _closing: ModelTruth(expected),
+                lambda expected, _closing: model_truth(expected),
             )
         progress.update(task, total=run.source.commit_count)
         run.on_stage = lambda stage: progress.update(task, description=stage)

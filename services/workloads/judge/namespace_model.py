@@ -5,7 +5,7 @@ The model has no lifetimes, chains or garbage tables, so that it can check the p
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -22,6 +22,7 @@ from services.workloads.workload import (
     DeleteSnapshot,
     ExpireSnapshots,
     Explain,
+    InBucket,
     MakeDirectory,
     MoveConsumer,
     Observe,
@@ -208,7 +209,7 @@ def is_valid_snapshot_name(name: str) -> bool:
 class NamespaceModel:
     """Applies operations and returns the listing of every view and the versions that must exist.
 
-    A deleted snapshot's name is free at once. A plane may refuse the name until the snapshot is purged, so a workload
+    A deleted snapshot's name is free at once. A plane may refuse the name until the snapshot is dropped, so a workload
     settles before it uses the name again. The model has no claims: a workload that undeletes keys pauses garbage
     collection before it deletes them. The model has no clock: a workload that expires snapshots gives all times.
     """
@@ -219,16 +220,6 @@ class NamespaceModel:
         self._versions: dict[int, Version] = {}
 
     # ---- changes
-
-    def lines(self, number: int, operation: Operation) -> list[dict[str, object]]:
-        """Apply an operation and return the output lines of a replay for it."""
-        try:
-            answer = self.apply(number, operation)
-        except OperationRefusedError as refusal:
-            return [{"op": number, "error": refusal.code}]
-        if isinstance(operation, Observe):
-            return [self.observe(number, operation.label)]
-        return [{"op": number, **answer}] if answer else []
 
     def apply(self, number: int, operation: Operation) -> dict[str, object]:
         """Apply an operation and return its answer, {} if it has none.
@@ -247,8 +238,8 @@ class NamespaceModel:
                 self._delete_bucket(volume, bucket)
             case Settle() | Observe() | WhatIf() | Plan() | Explain():
                 pass  # they change nothing
-            case _:
-                return self._apply_in_bucket(self._bucket(operation.volume, operation.bucket), number, operation)
+            case InBucket(volume, bucket):
+                return self._apply_in_bucket(self._bucket(volume, bucket), number, operation)
         return {}
 
     def _apply_in_bucket(self, bucket: _Bucket, number: int, operation: Operation) -> dict[str, object]:
@@ -365,10 +356,6 @@ class NamespaceModel:
         """Every version ever put, by the number of its put and in that order."""
         return self._versions
 
-    def buckets(self) -> Iterable[tuple[str, str]]:
-        """Return the (volume, bucket) pairs in order of creation."""
-        return self._buckets.keys()
-
     def active(self, volume: str, bucket: str) -> View:
         """Return the view of a bucket's active namespace."""
         return self._bucket(volume, bucket).view()
@@ -390,11 +377,6 @@ class NamespaceModel:
             for version in view.keys.values()
         )
 
-    def reclaimed_versions(self) -> list[Version]:
-        """Return all versions whose blocks a settled plane has deleted in SCM, in the order of their puts."""
-        held = self.held_versions()
-        return [v for v in self._versions.values() if v.size_bytes and v.number not in held]
-
     def exclusive_bytes(self, volume: str, bucket: str) -> dict[str, int]:
         """Return for each live snapshot the bytes of the versions that no other view lists."""
         of_bucket = self._bucket(volume, bucket)
@@ -402,46 +384,6 @@ class NamespaceModel:
         return {
             name: sum(v.size_bytes for v in view.keys.values() if holders[v.number] == 1)
             for name, view in of_bucket.snapshots.items()
-        }
-
-    def observe(self, number: int, label: str) -> dict[str, object]:
-        """Return the observation line of a settled plane."""
-        return {
-            "op": number,
-            "label": label,
-            "buckets": {f"{pair[0]}/{pair[1]}": self._observe_bucket(*pair) for pair in self._buckets},
-            "reclaimed": [version.tag for version in self.reclaimed_versions()],
-        }
-
-    def _observe_bucket(self, volume: str, name: str) -> dict[str, object]:
-        bucket = self._buckets[volume, name]
-        views = {"active": bucket.view(), **bucket.snapshots}
-        chain = list(bucket.snapshots)
-        exclusive = self.exclusive_bytes(volume, name)
-        held = {version for view in views.values() for version in view.keys.values()}
-        return {
-            "layout": "FSO" if bucket.has_directories else "OBS",
-            "chain": chain,
-            "snapshots": {
-                snapshot: {
-                    "previous": previous,
-                    "exclusive_bytes": exclusive[snapshot],
-                    "referenced_bytes": bucket.snapshots[snapshot].referenced_bytes,
-                    "deep_cleaned_keys": True,
-                    "deep_cleaned_directories": True,
-                }
-                for previous, snapshot in zip([None, *chain], chain, strict=False)
-            },
-            "listing": {
-                view_name: {path: {"tag": v.tag, "bytes": v.size_bytes} for path, v in view.keys.items()}
-                for view_name, view in views.items()
-            },
-            "directories": (
-                {view_name: list(view.directories) for view_name, view in views.items()}
-                if bucket.has_directories
-                else {}
-            ),
-            "unreclaimed_bytes": sum(version.size_bytes for version in held),
         }
 
 
@@ -545,7 +487,7 @@ def _rename(bucket: _Bucket, from_path: str, to_path: str) -> None:
     entry = bucket.find(from_parts)
     if entry is None:
         raise OperationRefusedError("KEY_NOT_FOUND", from_path)
-    if isinstance(entry, _Directory) and len(to_parts) > len(from_parts) == _shared(from_parts, to_parts):
+    if isinstance(entry, _Directory) and to_parts != from_parts and to_parts[: len(from_parts)] == from_parts:
         raise OperationRefusedError("KEY_RENAME_ERROR", f"{to_path} lies below {from_path}")
     target = bucket.find(to_parts)
     if target is entry and isinstance(entry, Version) and bucket.has_directories:
@@ -560,13 +502,3 @@ def _rename(bucket: _Bucket, from_path: str, to_path: str) -> None:
         raise OperationRefusedError("KEY_RENAME_ERROR", f"the parent of {to_path} is not a directory")
     _remove(bucket, from_parts)
     parent.children[to_parts[-1]] = entry
-
-
-def _shared(left: list[str], right: list[str]) -> int:
-    """Return the number of leading parts that two paths have in common."""
-    count = 0
-    for one, other in zip(left, right, strict=False):
-        if one != other:
-            break
-        count += 1
-    return count

@@ -6,9 +6,9 @@ plane's listings with the truth, the model's listings with the truth, and the ex
 the active namespace or a live snapshot lists.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
 from services.workloads.judge.namespace_model import NamespaceModel, Version, View
 from services.workloads.workload import Operation
@@ -66,6 +66,10 @@ class ExpectedVersions:
         """Return the view of the active namespace."""
         return self._model.active(self.volume, self.bucket)
 
+    def view(self, name: str) -> View:
+        """Return the view of a live snapshot, or of the active namespace for an empty name."""
+        return self.snapshots[name] if name else self.active()
+
     def needed_versions(self) -> frozenset[int]:
         """Return the numbers of the versions that the active namespace or a live snapshot lists."""
         return self._model.held_versions()
@@ -75,53 +79,25 @@ class ExpectedVersions:
         return self._model.exclusive_bytes(self.volume, self.bucket)
 
 
-class ListingTruth(Protocol):
-    """The expected listing of every view."""
-
-    def snapshot(self, name: str) -> Listing:
-        """Return the expected listing of a live snapshot."""
-        ...
-
-    def active(self) -> Listing:
-        """Return the expected listing of the active namespace."""
-        ...
+Truth = Callable[[str], Listing]
+"""Returns the expected listing of a live snapshot, or of the active namespace for an empty name."""
 
 
-class ModelTruth:
-    """Takes the expected listings from the model, for a workload without an independent source."""
-
-    def __init__(self, model: ExpectedVersions) -> None:
-        self._model = model
-
-    def snapshot(self, name: str) -> Listing:
-        """Return the expected listing of a live snapshot."""
-        return listing_of(self._model.snapshots[name])
-
-    def active(self) -> Listing:
-        """Return the expected listing of the active namespace."""
-        return listing_of(self._model.active())
+def model_truth(model: ExpectedVersions) -> Truth:
+    """Return a truth from the model, for a workload without an independent source."""
+    return lambda name: listing_of(model.view(name))
 
 
 @dataclass(slots=True)
 class CheckResult:
-    """The outcome: three error counts, and at most ``_MOST_EXAMPLES_COUNT`` example sentences."""
+    """The outcome: the number of errors by kind, and at most ``_MOST_EXAMPLES_COUNT`` example sentences."""
 
-    listing_mismatches: int = 0
-    lost: int = 0
-    leaked: int = 0
+    counts: dict[str, int] = field(default_factory=lambda: {"listing_mismatches": 0, "lost": 0, "leaked": 0})
     examples: list[str] = field(default_factory=list)
 
-    @property
-    def is_clean(self) -> bool:
-        """Return whether all counts are 0."""
-        return not (self.listing_mismatches or self.lost or self.leaked)
-
-    def counts(self) -> dict[str, int]:
-        """Return the counts by their names in a report."""
-        return {"listing_mismatches": self.listing_mismatches, "lost": self.lost, "leaked": self.leaked}
-
-    def add_example(self, example: str) -> None:
-        """Keep an example, at most ``_MOST_EXAMPLES_COUNT``."""
+    def add(self, kind: str, example: str) -> None:
+        """Count an error."""
+        self.counts[kind] += 1
         if len(self.examples) < _MOST_EXAMPLES_COUNT:
             self.examples.append(example)
 
@@ -133,27 +109,28 @@ class OutcomeCheck:
     raises ValueError if the versions were not compared.
     """
 
-    def __init__(self, model: ExpectedVersions, truth: ListingTruth) -> None:
+    def __init__(self, model: ExpectedVersions, truth: Truth) -> None:
         self._model = model
         self._truth = truth
         self._result = CheckResult()
-        self._unseen = set(model.snapshots)
-        self._has_seen_active = False
+        self._unseen = {*model.snapshots, ""}
         self._has_seen_versions = False
 
-    def compare_snapshot(self, name: str, listing: Listing) -> None:
-        """Compare the plane's listing of a snapshot."""
-        if name not in self._model.snapshots:
-            self._result.listing_mismatches += 1
-            self._result.add_example(f"snapshot {name} is listed although it does not exist or was deleted")
+    def compare(self, name: str, listing: Listing) -> None:
+        """Compare the plane's listing of a snapshot, or of the active namespace for an empty name."""
+        if name and name not in self._model.snapshots:
+            example = f"snapshot {name} is listed although it does not exist or was deleted"
+            self._result.add("listing_mismatches", example)
             return
         self._unseen.discard(name)
-        self._compare(f"snapshot {name}", self._truth.snapshot(name), listing, self._model.snapshots[name])
-
-    def compare_active(self, listing: Listing) -> None:
-        """Compare the plane's listing of the active namespace."""
-        self._has_seen_active = True
-        self._compare("active namespace", self._truth.active(), listing, self._model.active())
+        expected = self._truth(name)
+        # Lost and leaked versions are counted with the model, so the model itself must agree with the truth.
+        for who, listed in (("plane", listing), ("model", listing_of(self._model.view(name)))):
+            for path in expected.keys() | listed.keys():
+                should, has = expected.get(path), listed.get(path)
+                if should != has:
+                    example = f"{_view_name(name)}: {path!r} should be {should}, the {who} has {has}"
+                    self._result.add("listing_mismatches", example)
 
     def compare_versions(self, existing: Mapping[int, bool]) -> None:
         """Compare the versions that have blocks in the store, by the number of their put. A missing number has none.
@@ -172,11 +149,9 @@ class OutcomeCheck:
                 continue  # it has no blocks
             is_there = existing.get(number, False)
             if number in needed and not is_there:
-                self._result.lost += 1
-                self._result.add_example(f"lost: {_describe(version)} can still be reached and its blocks are gone")
+                self._result.add("lost", f"lost: {_describe(version)} can still be reached and its blocks are gone")
             elif is_there and number not in needed:
-                self._result.leaked += 1
-                self._result.add_example(f"leaked: {_describe(version)} cannot be reached and its blocks are kept")
+                self._result.add("leaked", f"leaked: {_describe(version)} cannot be reached and its blocks are kept")
 
     def finish(self) -> CheckResult:
         """Return the result of all comparisons.
@@ -186,28 +161,13 @@ class OutcomeCheck:
         """
         if not self._has_seen_versions:
             raise ValueError("call compare_versions before finish")
-        unseen = [f"snapshot {name}" for name in sorted(self._unseen)]
-        if not self._has_seen_active:
-            unseen.append("active namespace")
-        for view in unseen:
-            self._result.listing_mismatches += 1
-            self._result.add_example(f"{view}: not listed at all")
-        self._unseen.clear()
-        self._has_seen_active = True
+        for name in sorted(self._unseen, key=lambda name: (not name, name)):
+            self._result.add("listing_mismatches", f"{_view_name(name)}: not listed at all")
         return self._result
 
-    def _compare(self, view_name: str, expected: Listing, listed: Listing, held: View) -> None:
-        self._count_differences(view_name, "plane", expected, listed)
-        # Lost and leaked versions are counted with the model, so the model itself must agree with the truth.
-        self._count_differences(view_name, "model", expected, listing_of(held))
 
-    def _count_differences(self, view_name: str, who: str, expected: Listing, listed: Listing) -> None:
-        for path in expected.keys() | listed.keys():
-            if expected.get(path) != listed.get(path):
-                self._result.listing_mismatches += 1
-                self._result.add_example(
-                    f"{view_name}: {path!r} should be {expected.get(path)}, the {who} has {listed.get(path)}"
-                )
+def _view_name(name: str) -> str:
+    return f"snapshot {name}" if name else "active namespace"
 
 
 def _describe(version: Version) -> str:

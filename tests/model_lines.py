@@ -1,0 +1,74 @@
+"""The lines that a replay must write for a workload, as the model has them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from services.workloads.judge.namespace_model import NamespaceModel, OperationRefusedError, Version
+from services.workloads.workload import Observe, Operation
+
+
+def lines_of(operations: Iterable[tuple[int, Operation]]) -> list[Any]:
+    """All lines of a workload, as they are read back."""
+    model = NamespaceModel()
+    lines = [line for number, operation in operations for line in operation_lines(model, number, operation)]
+    return list(json.loads(json.dumps(lines)))
+
+
+def operation_lines(model: NamespaceModel, number: int, operation: Operation) -> list[dict[str, object]]:
+    """Apply an operation and return its lines."""
+    try:
+        answer = model.apply(number, operation)
+    except OperationRefusedError as refusal:
+        return [{"op": number, "error": refusal.code}]
+    if isinstance(operation, Observe):
+        return [observe(model, number, operation.label)]
+    return [{"op": number, **answer}] if answer else []
+
+
+def reclaimed_versions(model: NamespaceModel) -> list[Version]:
+    """All versions whose blocks a settled plane has deleted, in the order of their puts."""
+    held = model.held_versions()
+    return [one for one in model.versions.values() if one.size_bytes and one.number not in held]
+
+
+def observe(model: NamespaceModel, number: int, label: str) -> dict[str, object]:
+    """What a settled plane shows."""
+    return {
+        "op": number,
+        "label": label,
+        "buckets": {f"{volume}/{bucket}": _observe_bucket(model, volume, bucket) for volume, bucket in model._buckets},
+        "reclaimed": [version.tag for version in reclaimed_versions(model)],
+    }
+
+
+def _observe_bucket(model: NamespaceModel, volume: str, name: str) -> dict[str, object]:
+    bucket = model._buckets[volume, name]
+    views = {"active": bucket.view(), **bucket.snapshots}
+    chain = list(bucket.snapshots)
+    exclusive = model.exclusive_bytes(volume, name)
+    held = {version for view in views.values() for version in view.keys.values()}
+    return {
+        "layout": "FSO" if bucket.has_directories else "OBS",
+        "chain": chain,
+        "snapshots": {
+            snapshot: {
+                "previous": previous,
+                "exclusive_bytes": exclusive[snapshot],
+                "referenced_bytes": bucket.snapshots[snapshot].referenced_bytes,
+                "deep_cleaned_keys": True,
+                "deep_cleaned_directories": True,
+            }
+            for previous, snapshot in zip([None, *chain], chain, strict=False)
+        },
+        "listing": {
+            view_name: {path: {"tag": one.tag, "bytes": one.size_bytes} for path, one in view.keys.items()}
+            for view_name, view in views.items()
+        },
+        "directories": (
+            {view_name: list(view.directories) for view_name, view in views.items()} if bucket.has_directories else {}
+        ),
+        "unreclaimed_bytes": sum(version.size_bytes for version in held),
+    }
