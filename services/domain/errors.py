@@ -33,5 +33,5 @@ class ChainBrokenError(InvariantError):
     def __init__(self, shard: int, reason: str) -> None:
         super().__init__(
             f"shard {shard}: the snapshot chain cannot be followed ({reason}); nothing is judged until "
-            f"gc.snapshot-chain is whole again: look at dead-letters, then restart this service"
+            f"gc.snapshot-chain is whole again: restore the topic from a copy, then start this service again"
         )
