@@ -209,9 +209,7 @@ class Lifecycle:
                 global_previous_snapshot_id=self._chain.latest_global,
                 path_previous_snapshot_id=self._chain.latest(row.snapshot_path),
             )
-            self._chain.add(
-                row.snapshot_id, row.global_previous_snapshot_id, row.snapshot_path, row.path_previous_snapshot_id
-            )
+            self._chain.add(row)
             self._rows.put(row, work)
             return
         linked = [other for other in in_order_of_captures(self._rows) if other.snapshot_id != row.snapshot_id]
@@ -326,15 +324,6 @@ class Lifecycle:
     def _reset_flags(self, row: SnapshotInfo, progress: MetadataProgress, chain_version: int, work: Work) -> None:
         reset = replace(row, chain_version_of_reset=max(row.chain_version_of_reset, chain_version))
         self._touch(_with_flags(reset, work), progress, work)
-
-
-def corruption_of(rows: SnapshotRows) -> str:
-    """Return why the rows form no chain; empty when they do."""
-    try:
-        SnapshotChain.load(in_order_of_captures(rows))
-    except ChainLinksError as error:
-        return str(error)
-    return ""
 
 
 def capture_of(row: SnapshotInfo, pending: PendingSnapshot) -> CaptureSnapshot:

@@ -10,9 +10,7 @@ from schemas.records import DroppedSnapshotRow, SnapshotInfo
 from services.domain.refusals import CommandError, SnapshotExpiredError
 from services.domain.space_matrix import Holders, SpaceCell, freed_by_dropping
 from services.domain.table_keys import bucket_id_key, bucket_id_prefix
-from services.snapshots.lifecycle.chain_check import ChainCheck
-from services.snapshots.lifecycle.snapshots import corruption_of
-from services.snapshots.state.rows import SnapshotRows, in_order_of_captures, is_active, is_complete
+from services.snapshots.state.rows import in_order_of_captures, is_active, is_complete
 from services.snapshots.state.tables import (
     DROPPED_SNAPSHOT_TABLE,
     SNAPSHOT_INFO_TABLE,
@@ -30,17 +28,6 @@ class FreedSpace:
 
     space: SpaceCell
     is_exact: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Verification:
-    """The result of checking that the rows form one chain, and that it equals metadata's."""
-
-    snapshots: int
-    corruption: str
-    chain_version: int
-    is_chain_known: bool
-    differences: dict[str, list[str]]
 
 
 def list_snapshots(
@@ -76,20 +63,10 @@ def _next_after(tables: ReadableTables, volume: str, bucket: str, dropped: Dropp
     return next(later, "")
 
 
-def snapshot_chain(tables: ReadableTables, volume: str = "", bucket: str = "") -> list[SnapshotInfo]:
-    """Return the path chain of a bucket, or the global chain of the shard if no volume is named; oldest first."""
+def snapshot_chain(tables: ReadableTables, volume: str, bucket: str) -> list[SnapshotInfo]:
+    """Return the captured snapshots of a bucket, deleted ones too, oldest first."""
     prefix = snapshot_key(volume, bucket, "")
-    table = tables.table(SNAPSHOT_INFO_TABLE)
-    return in_order_of_captures(row for _, row in (table.scan(prefix, prefix_end(prefix)) if volume else table.scan()))
-
-
-def verify(tables: ReadableTables) -> Verification:
-    """Verify the links of all rows, and compare the rows with metadata's chain in both directions."""
-    rows = SnapshotRows()
-    rows.restore(tables)
-    check = ChainCheck(rows)
-    check.restore(tables)
-    return Verification(len(rows), corruption_of(rows), check.version, check.is_known, check.different_snapshots())
+    return in_order_of_captures(row for _, row in tables.table(SNAPSHOT_INFO_TABLE).scan(prefix, prefix_end(prefix)))
 
 
 def freed_by_deleting(tables: ReadableTables, volume: str, bucket: str, names: Collection[str]) -> FreedSpace:
