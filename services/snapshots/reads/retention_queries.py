@@ -13,7 +13,6 @@ from schemas.answers import (
 from schemas.error_codes import ErrorCode
 from schemas.records import ConsumerRow, RetentionPolicy, RetentionRow, SnapshotInfo, TagRow
 from services.domain.refusals import CommandError
-from services.domain.retention import ReasonWithFacts
 from services.snapshots.reads.queries import freed_by_deleting, list_snapshots
 from services.snapshots.retention.expiry import checked, decide
 from services.snapshots.state.tables import (
@@ -107,13 +106,13 @@ def preview(
         tuple(ExpiringSnapshot(row.name, row.snapshot_id, row.create_txn, row.creation_time_ms) for row in expired),
         tuple(
             RetainedSnapshot(
-                rows[kept.snapshot_id].name,
-                kept.snapshot_id,
-                rows[kept.snapshot_id].create_txn,
-                rows[kept.snapshot_id].creation_time_ms,
-                tuple(map(_shown, kept.reasons)),
+                rows[snapshot_id].name,
+                snapshot_id,
+                rows[snapshot_id].create_txn,
+                rows[snapshot_id].creation_time_ms,
+                tuple(RetentionReason(one.reason.value, one.bound, one.names, one.until_ms) for one in reasons),
             )
-            for kept in decision.kept
+            for snapshot_id, reasons in decision.kept.items()
         ),
         freed.space.bytes,
         freed.space.versions,
@@ -121,7 +120,3 @@ def preview(
         decision.dropped_consumers,
         decision.dropped_tags,
     )
-
-
-def _shown(reason: ReasonWithFacts) -> RetentionReason:
-    return RetentionReason(reason.reason.value, reason.bound, reason.names, reason.until_ms)

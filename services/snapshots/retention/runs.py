@@ -43,7 +43,7 @@ from services.snapshots.lifecycle.protections import Protections
 from services.snapshots.lifecycle.requests import Requests
 from services.snapshots.lifecycle.snapshots import Lifecycle
 from services.snapshots.metrics import SnapshotsMetrics
-from services.snapshots.retention.expiry import Expiry, checked, existing
+from services.snapshots.retention.expiry import Expiry, checked
 from services.snapshots.retention.waiting_requests import WaitingRequests
 from services.snapshots.settings import SnapshotsSettings
 from services.snapshots.state.answers import Answers
@@ -314,16 +314,16 @@ class Retention:
     def _tag_by_period(self, row: RetentionRow, now_ms: int, work: Work) -> RetentionRow:
         """Create the automatic tags that are due, and remove the surplus ones. Return the policy's new row."""
         policy, chain = row.policy, self._rows.active_chain(row.volume, row.bucket)
-        for due in due_tags(policy, existing(chain), row.last_tag_period):
+        for period, snapshot_id in due_tags(policy, chain, row.last_tag_period):
             end_ms = now_ms + policy.tag_time_retained_ms if policy.tag_time_retained_ms else NEVER_MS
-            name = _name_of_period(due.period * policy.tag_every_ms)
+            name = _name_of_period(period * policy.tag_every_ms)
             if not self._has_tag(row, name):
                 self._protections.put_tag(
                     TagRow(
                         row.volume,
                         row.bucket,
                         name,
-                        due.snapshot_id,
+                        snapshot_id,
                         "",
                         "the first snapshot of its period",
                         now_ms,
@@ -332,7 +332,7 @@ class Retention:
                     ),
                     work,
                 )
-            row = replace(row, last_tag_period=due.period)
+            row = replace(row, last_tag_period=period)
         for name in surplus_tags(policy, self._protections.tags_of(row.volume, row.bucket)):
             self._protections.remove_tag(row.volume, row.bucket, name, work)
         return row
