@@ -103,7 +103,7 @@ def test_a_tagged_snapshot_is_not_deleted_and_the_refusal_names_its_tags() -> No
     tag(harness, "snap-1", "build-7")
     refused = harness.delete("snap-1")
     assert refused.error == "TAGGED_SNAPSHOT"
-    assert "tags audit (of ann, year end), build-7: delete them" in refused.message
+    assert "kept by tags: audit (of ann, year end), build-7; delete them" in refused.message
     assert harness.names() == ["snap-1"]
     assert not [asked for asked in harness.asked if isinstance(asked, DropSnapshot)]
     assert ask(harness, DeleteTag("vol", "bucket", "snap-1", "audit")).snapshot_id == made.snapshot_id

@@ -10,7 +10,6 @@ from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import replace
 from enum import StrEnum
-from typing import Protocol
 
 from schemas.error_codes import ErrorCode
 from schemas.records import (
@@ -55,22 +54,6 @@ class PendingAction(StrEnum):
     """A drop after a capture whose create has ended with an error."""
 
 
-class Listener(Protocol):
-    """An observer of snapshots. It is called in the unit of work that applies metadata's answer."""
-
-    def snapshot_completed(self, row: SnapshotInfo, log_time_ms: int, work: Work) -> None:
-        """Called when a snapshot was captured: clients may read it."""
-        ...
-
-    def snapshot_removed(self, row: SnapshotInfo, work: Work) -> None:
-        """Called when the row of a deleted snapshot was removed."""
-        ...
-
-    def create_refused(self, pending: PendingSnapshot, row: SnapshotInfo, message: str, work: Work) -> None:
-        """Called when a create has ended with an error."""
-        ...
-
-
 class Lifecycle:
     """Applies metadata's answers to rows, chains and flags."""
 
@@ -91,7 +74,12 @@ class Lifecycle:
         self.pending: dict[str, PendingSnapshot] = {}
         self._left_open: frozenset[str] = frozenset()
         """Ids of the snapshots whose requests were unfinished when the tables were read."""
-        self.listeners: list[Listener] = []
+        self.when_completed: list[Callable[[SnapshotInfo, int, Work], None]] = []
+        """Called with the row and the log time when a snapshot was captured: clients may read it."""
+        self.when_removed: list[Callable[[SnapshotInfo, Work], None]] = []
+        """Called when the row of a deleted snapshot was removed."""
+        self.when_create_refused: list[Callable[[PendingSnapshot, SnapshotInfo, str, Work], None]] = []
+        """Called with the reason when a create has ended with an error."""
         self.rolled_back: frozenset[str] = frozenset()
         """Paths of buckets that are being rolled back."""
         self.corruption = ""
@@ -160,8 +148,8 @@ class Lifecycle:
             self._complete(progress, captured, row, pending.at_ms, work)
             self._remove_pending(pending, work)
             self._metrics.commands.labels("create").inc()
-            for listener in self.listeners:
-                listener.snapshot_completed(self._row(row.snapshot_id), log_time_ms, work)
+            for completed in self.when_completed:
+                completed(self._row(row.snapshot_id), log_time_ms, work)
             reply = SnapshotReply(pending.client_id, pending.number, snapshot_id=row.snapshot_id)
             self._answers.answer(reply, work)
 
@@ -177,8 +165,8 @@ class Lifecycle:
         self._metrics.refusals.labels("create").inc()
         self._metrics.undone_creates.inc()
         self._answers.answer(SnapshotReply(pending.client_id, pending.number, code, message), work)
-        for listener in self.listeners:
-            listener.create_refused(pending, row, f"{code}: {message}", work)
+        for refused in self.when_create_refused:
+            refused(pending, row, f"{code}: {message}", work)
 
     def _complete(
         self, progress: MetadataProgress, captured: SnapshotCaptured, row: SnapshotInfo, at_ms: int, work: Work
@@ -270,8 +258,8 @@ class Lifecycle:
         self._rows.remove(replace(row, is_removed=True, last_txn=max(row.last_txn, progress.txn)), work)
         work.table(DEEP_CLEAN_TABLE).delete(row.snapshot_id.encode())
         work.table(SNAPSHOT_SIZE_TABLE).delete(row.snapshot_id.encode())
-        for listener in self.listeners:
-            listener.snapshot_removed(row, work)
+        for removed in self.when_removed:
+            removed(row, work)
 
     def _touch(self, row: SnapshotInfo, progress: MetadataProgress, work: Work) -> None:
         self._rows.put(replace(row, last_txn=max(row.last_txn, progress.txn)), work)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
 from schemas.error_codes import ErrorCode
 from schemas.records import DroppedSnapshotRow, SnapshotInfo
 from services.domain.refusals import CommandError, SnapshotExpiredError
-from services.domain.space_matrix import Holders, SpaceCell, freed_by_dropping
+from services.domain.space_matrix import EMPTY, Holders, SpaceCell, freed_by_dropping
 from services.domain.table_keys import bucket_id_key, bucket_id_prefix
 from services.snapshots.state.rows import in_order_of_captures, is_active, is_complete
 from services.snapshots.state.tables import (
@@ -17,17 +16,9 @@ from services.snapshots.state.tables import (
     SPACE_PROGRESS_TABLE,
     SPACE_TABLE,
     ReadableTables,
-    snapshot_key,
+    name_key,
 )
 from services.storage.store import prefix_end
-
-
-@dataclass(frozen=True, slots=True)
-class FreedSpace:
-    """The space that deleting some snapshots would free."""
-
-    space: SpaceCell
-    is_exact: bool
 
 
 def list_snapshots(
@@ -44,10 +35,10 @@ def snapshot_info(tables: ReadableTables, volume: str, bucket: str, name: str) -
         CommandError: FILE_NOT_FOUND if no snapshot of that name is known; SNAPSHOT_EXPIRED if it was dropped, with the
             snapshot at which a reader can continue.
     """
-    row = tables.table(SNAPSHOT_INFO_TABLE).get(snapshot_key(volume, bucket, name))
+    row = tables.table(SNAPSHOT_INFO_TABLE).get(name_key(volume, bucket, name))
     if row is not None and is_complete(row):
         return row
-    dropped = tables.table(DROPPED_SNAPSHOT_TABLE).get(snapshot_key(volume, bucket, name))
+    dropped = tables.table(DROPPED_SNAPSHOT_TABLE).get(name_key(volume, bucket, name))
     if dropped is not None:
         raise SnapshotExpiredError(f"snapshot {name}", _next_after(tables, volume, bucket, dropped))
     raise CommandError(ErrorCode.FILE_NOT_FOUND, f"there is no snapshot {name} of {volume}/{bucket}")
@@ -65,19 +56,21 @@ def _next_after(tables: ReadableTables, volume: str, bucket: str, dropped: Dropp
 
 def snapshot_chain(tables: ReadableTables, volume: str, bucket: str) -> list[SnapshotInfo]:
     """Return the captured snapshots of a bucket, deleted ones too, oldest first."""
-    prefix = snapshot_key(volume, bucket, "")
+    prefix = name_key(volume, bucket, "")
     return in_order_of_captures(row for _, row in tables.table(SNAPSHOT_INFO_TABLE).scan(prefix, prefix_end(prefix)))
 
 
-def freed_by_deleting(tables: ReadableTables, volume: str, bucket: str, names: Collection[str]) -> FreedSpace:
-    """Return the space that deleting these snapshots of a bucket together would free.
+def freed_by_deleting(
+    tables: ReadableTables, volume: str, bucket: str, names: Collection[str]
+) -> tuple[SpaceCell, bool]:
+    """Return the space that deleting these snapshots of a bucket together would free, and whether it is exact.
 
     Raises:
         CommandError: FILE_NOT_FOUND.
     """
     chosen = [snapshot_info(tables, volume, bucket, name) for name in names]
     if not chosen:
-        return FreedSpace(SpaceCell(0, 0, 0, 0, 0), is_exact=True)
+        return EMPTY, True
     bucket_id = chosen[0].bucket_id
     cells = _cells(tables, bucket_id)
     # A snapshot that only the space figures know is being created or removed: it counts as a holder, too.
@@ -87,7 +80,7 @@ def freed_by_deleting(tables: ReadableTables, volume: str, bucket: str, names: C
     unexpanded = tables.table(SPACE_PROGRESS_TABLE).get(bucket_id_key(bucket_id))
     oldest = min(row.create_txn for row in chosen)
     is_exact = unexpanded is None or unexpanded.newest_unexpanded_death <= oldest
-    return FreedSpace(space, is_exact)
+    return space, is_exact
 
 
 def space_complete_until(tables: ReadableTables) -> int:

@@ -21,7 +21,7 @@ from services.snapshots.state.tables import (
     TAG_TABLE,
     ReadableTables,
     bucket_key,
-    label_key,
+    name_key,
 )
 from services.storage.store import prefix_end
 
@@ -43,13 +43,13 @@ def retention_of(tables: ReadableTables, volume: str, bucket: str) -> RetentionR
 
 def tag_rows(tables: ReadableTables, volume: str, bucket: str) -> list[TagRow]:
     """Return the tags of a bucket, by name."""
-    prefix = label_key(volume, bucket, "")
+    prefix = name_key(volume, bucket, "")
     return [row for _, row in tables.table(TAG_TABLE).scan(prefix, prefix_end(prefix))]
 
 
 def consumer_rows(tables: ReadableTables, volume: str, bucket: str) -> list[ConsumerRow]:
     """Return the consumers of a bucket, by name."""
-    prefix = label_key(volume, bucket, "")
+    prefix = name_key(volume, bucket, "")
     return [row for _, row in tables.table(CONSUMER_TABLE).scan(prefix, prefix_end(prefix))]
 
 
@@ -99,7 +99,7 @@ def preview(
     decision = decide(chosen, chain, consumers, tags, now_ms)
     rows = {row.snapshot_id: row for row in chain}
     expired = [rows[snapshot_id] for snapshot_id in decision.expired]
-    freed = freed_by_deleting(tables, volume, bucket, [row.name for row in expired])
+    freed, is_exact = freed_by_deleting(tables, volume, bucket, [row.name for row in expired])
     return RetentionPreview(
         now_ms,
         chosen,
@@ -114,9 +114,9 @@ def preview(
             )
             for snapshot_id, reasons in decision.kept.items()
         ),
-        freed.space.bytes,
-        freed.space.versions,
-        freed.is_exact,
+        freed.bytes,
+        freed.versions,
+        is_exact,
         decision.dropped_consumers,
         decision.dropped_tags,
     )

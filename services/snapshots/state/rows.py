@@ -8,12 +8,12 @@ from schemas.error_codes import ErrorCode
 from schemas.records import SnapshotInfo, SnapshotStatus
 from services.domain.refusals import CommandError
 from services.runtime.loop.service import Work
-from services.snapshots.state.tables import SNAPSHOT_INFO_TABLE, ReadableTables, snapshot_key
+from services.snapshots.state.tables import SNAPSHOT_INFO_TABLE, ReadableTables, name_key
 
 
 def row_key(row: SnapshotInfo) -> bytes:
     """Return the key of a row in snapshotInfoTable."""
-    return snapshot_key(row.volume, row.bucket, row.name)
+    return name_key(row.volume, row.bucket, row.name)
 
 
 def is_complete(row: SnapshotInfo) -> bool:
@@ -59,7 +59,7 @@ class SnapshotRows:
 
     def named(self, volume: str, bucket: str, name: str) -> SnapshotInfo | None:
         """Return the row of a name, complete or not; None for an unknown name."""
-        return self._by_key.get(snapshot_key(volume, bucket, name))
+        return self._by_key.get(name_key(volume, bucket, name))
 
     def of(self, snapshot_id: str) -> SnapshotInfo | None:
         """Return the row of an id, complete or not; None for an unknown id."""
