@@ -61,6 +61,7 @@ from services.snapshots.lifecycle.settle import Settling
 from services.snapshots.lifecycle.sizes import Sizes
 from services.snapshots.lifecycle.snapshots import Lifecycle
 from services.snapshots.metrics import OPERATIONS, SnapshotsMetrics
+from services.snapshots.retention.expiry import Expiry
 from services.snapshots.retention.runs import Retention
 from services.snapshots.retention.waiting_requests import WaitingRequests
 from services.snapshots.settings import SnapshotsSettings
@@ -94,8 +95,16 @@ class SnapshotsService(RememberingService):
         self._protections = Protections(self._rows, settings)
         self._requests = Requests(self._rows, self._lifecycle, self._protections, self._answers, settings, metrics)
         self._waiting = WaitingRequests(self._rows, self._answers)
+        expiry = Expiry(self._rows, self._lifecycle, self._protections)
         self._retention = Retention(
-            self._rows, self._lifecycle, self._requests, self._protections, self._waiting, settings, metrics
+            self._rows,
+            self._lifecycle,
+            self._requests,
+            self._protections,
+            expiry,
+            self._waiting,
+            settings,
+            metrics,
         )
         self._rollbacks = Rollbacks(self._rows, self._lifecycle, self._protections, self._answers, settings, metrics)
         self._dropped_snapshots = DroppedSnapshots(settings.max_dropped_snapshots)

@@ -19,13 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from schemas.codec import DecodeError, codec, schema_id_of
-from schemas.records import (
-    MetadataCommand,
-    MetadataReply,
-    RollbackOutcome,
-    RollbackPage,
-    RollbackPageDone,
-)
+from schemas.records import MetadataCommand, MetadataReply, RollbackOutcome, RollbackPage, RollbackPageDone
 from schemas.topics import LEDGER, METADATA_COMMANDS, METADATA_PROGRESS, METADATA_REPLIES, Topic
 from services.domain.errors import DeepcleanError
 from services.log.port import Log, LogRecord

@@ -18,12 +18,7 @@ from services.runtime.parts.collection_follower import CollectionFollower
 from services.snapshots.metrics import SnapshotsMetrics
 from services.snapshots.state.answers import Answers
 from services.snapshots.state.commands import send_to_metadata
-from services.snapshots.state.tables import (
-    RETURNED_BARRIER_TABLE,
-    SETTLE_TABLE,
-    ReadableTables,
-    returned_barrier_key,
-)
+from services.snapshots.state.tables import RETURNED_BARRIER_TABLE, SETTLE_TABLE, ReadableTables, returned_barrier_key
 
 BRANCHES = ("key_deletion", "directory_deletion")
 QUIET_ROUNDS = 2

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from schemas.error_codes import ErrorCode
@@ -35,12 +35,7 @@ from services.snapshots.state.answers import Answers
 from services.snapshots.state.commands import send_to_metadata
 from services.snapshots.state.refusals import ChainCorruptedError
 from services.snapshots.state.rows import SnapshotRows, in_order_of_captures, is_complete
-from services.snapshots.state.tables import (
-    DEEP_CLEAN_TABLE,
-    PENDING_TABLE,
-    SNAPSHOT_SIZE_TABLE,
-    ReadableTables,
-)
+from services.snapshots.state.tables import DEEP_CLEAN_TABLE, PENDING_TABLE, SNAPSHOT_SIZE_TABLE, ReadableTables
 
 
 class PendingAction(StrEnum):
@@ -54,36 +49,29 @@ class PendingAction(StrEnum):
     """A drop after a capture whose create has ended with an error."""
 
 
+@dataclass(eq=False, repr=False)
 class Lifecycle:
     """Applies metadata's answers to rows, chains and flags."""
 
-    def __init__(
-        self,
-        rows: SnapshotRows,
-        sizes: Sizes,
-        answers: Answers,
-        work_was_done: Callable[[Work], None],
-        metrics: SnapshotsMetrics,
-    ) -> None:
-        self._rows = rows
-        self._sizes = sizes
-        self._answers = answers
-        self._work_was_done = work_was_done
-        self._metrics = metrics
-        self._chain = SnapshotChain()
-        self.pending: dict[str, PendingSnapshot] = {}
-        self._left_open: frozenset[str] = frozenset()
-        """Ids of the snapshots whose requests were unfinished when the tables were read."""
-        self.when_completed: list[Callable[[SnapshotInfo, int, Work], None]] = []
-        """Called with the row and the log time when a snapshot was captured: clients may read it."""
-        self.when_removed: list[Callable[[SnapshotInfo, Work], None]] = []
-        """Called when the row of a deleted snapshot was removed."""
-        self.when_create_refused: list[Callable[[PendingSnapshot, SnapshotInfo, str, Work], None]] = []
-        """Called with the reason when a create has ended with an error."""
-        self.rolled_back: frozenset[str] = frozenset()
-        """Paths of buckets that are being rolled back."""
-        self.corruption = ""
-        """Why the chain is corrupted; empty when it is not."""
+    _rows: SnapshotRows
+    _sizes: Sizes
+    _answers: Answers
+    _work_was_done: Callable[[Work], None]
+    _metrics: SnapshotsMetrics
+    _chain: SnapshotChain = field(default_factory=SnapshotChain)
+    pending: dict[str, PendingSnapshot] = field(default_factory=dict)
+    _left_open: frozenset[str] = frozenset()
+    """Ids of the snapshots whose requests were unfinished when the tables were read."""
+    when_completed: list[Callable[[SnapshotInfo, int, Work], None]] = field(default_factory=list)
+    """Called with the row and the log time when a snapshot was captured: clients may read it."""
+    when_removed: list[Callable[[SnapshotInfo, Work], None]] = field(default_factory=list)
+    """Called when the row of a deleted snapshot was removed."""
+    when_create_refused: list[Callable[[PendingSnapshot, SnapshotInfo, str, Work], None]] = field(default_factory=list)
+    """Called with the reason when a create has ended with an error."""
+    rolled_back: frozenset[str] = frozenset()
+    """Paths of buckets that are being rolled back."""
+    corruption: str = ""
+    """Why the chain is corrupted; empty when it is not."""
 
     def restore(self, tables: ReadableTables) -> None:
         """Build the chains from the rows again, and verify them."""

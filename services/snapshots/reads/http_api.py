@@ -13,18 +13,13 @@ from schemas.records import DeadLetterRow, RetentionPolicy, RetentionRow, Snapsh
 from services.domain.refusals import CommandError
 from services.log.clock import Clock, SystemClock
 from services.runtime.http.reads import Question, Stores, closing_reader, read_route
+from services.snapshots.lifecycle.sizes import space_complete_until
 from services.snapshots.reads import dead_letter_queries, queries, retention_queries
 from services.snapshots.reads.dead_letter_queries import Wanted
 from services.snapshots.state.rows import is_active
 from services.snapshots.state.tables import ReadableTables
 
-PREVIEWED = (
-    "num_retained_min",
-    "num_retained_max",
-    "time_retained_ms",
-    "expire_limit",
-    "consumer_expiration_ms",
-)
+PREVIEWED = ("num_retained_min", "num_retained_max", "time_retained_ms", "expire_limit", "consumer_expiration_ms")
 """Fields of a policy for which a request for a preview may give other values."""
 
 
@@ -39,12 +34,11 @@ def routes(stores: Stores, clock: Clock | None = None) -> list[Route]:
             policy = _previewed_policy(question, tables, volume, bucket)
             return retention_queries.preview(tables, volume, bucket, now_ms, policy)
 
-    figures = queries.space_complete_until
     return [
-        read_route("/snapshots", stores, _snapshots, list[SnapshotInfo], applied_txn=figures),
-        read_route("/snapshot", stores, _snapshot, SnapshotInfo, applied_txn=figures),
+        read_route("/snapshots", stores, _snapshots, list[SnapshotInfo], applied_txn=space_complete_until),
+        read_route("/snapshot", stores, _snapshot, SnapshotInfo, applied_txn=space_complete_until),
         read_route("/retention", stores, _retention, RetentionRow),
-        read_route("/retention/preview", stores, _preview, RetentionPreview, applied_txn=figures),
+        read_route("/retention/preview", stores, _preview, RetentionPreview, applied_txn=space_complete_until),
         read_route("/tags", stores, _tags, list[SnapshotTag]),
         read_route("/consumers", stores, _consumers, list[SnapshotConsumer]),
         read_route("/dead-letters", stores, _dead_letters, list[DeadLetterRow]),

@@ -83,12 +83,6 @@ def freed_by_deleting(
     return space, is_exact
 
 
-def space_complete_until(tables: ReadableTables) -> int:
-    """Return the txn up to which all space figures have arrived."""
-    complete = tables.table(SPACE_PROGRESS_TABLE).get(bucket_id_key(0))
-    return complete.txn if complete else 0
-
-
 def _cells(tables: ReadableTables, bucket_id: int) -> dict[Holders, SpaceCell]:
     prefix = bucket_id_prefix(bucket_id)
     return {

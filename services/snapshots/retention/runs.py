@@ -12,7 +12,7 @@ policy until the next run, and the answer to a request to expire reports it. It 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 
@@ -64,29 +64,20 @@ class Trigger(StrEnum):
     CLOCK = "clock"
 
 
+@dataclass(eq=False, repr=False)
 class Retention:
     """All policies of the shard, their runs, and the clients' requests to expire snapshots."""
 
-    def __init__(
-        self,
-        rows: SnapshotRows,
-        lifecycle: Lifecycle,
-        requests: Requests,
-        protections: Protections,
-        waiting: WaitingRequests,
-        settings: SnapshotsSettings,
-        metrics: SnapshotsMetrics,
-    ) -> None:
-        self._rows = rows
-        self._lifecycle = lifecycle
-        self._requests = requests
-        self._protections = protections
-        self._waiting = waiting
-        self._settings = settings
-        self._metrics = metrics
-        self._policies: dict[bytes, RetentionRow] = {}
-        self._due: DueQueue[bytes] = DueQueue()
-        self._expiry = Expiry(rows, lifecycle, protections)
+    _rows: SnapshotRows
+    _lifecycle: Lifecycle
+    _requests: Requests
+    _protections: Protections
+    _expiry: Expiry
+    _waiting: WaitingRequests
+    _settings: SnapshotsSettings
+    _metrics: SnapshotsMetrics
+    _policies: dict[bytes, RetentionRow] = field(default_factory=dict)
+    _due: DueQueue[bytes] = field(default_factory=DueQueue)
 
     def restore(self, tables: ReadableTables) -> None:
         """Read the policies from the table."""
