@@ -173,16 +173,19 @@ class SnapshotsService(RememberingService):
             return
         if len(command.client_id) > MAX_CLIENT_ID_LENGTH:
             raise InvalidMessageError(f"a client id has at most {MAX_CLIENT_ID_LENGTH} characters: use a UUID")
-        if self._access.is_on and (denial := self._denial(message, command)):
-            # Not recorded: an unauthorized sender could otherwise use up a client's numbers.
-            self._metrics.refusals.labels(OPERATIONS[type(command.body)]).inc()
-            work.send(SNAPSHOTS_REPLIES, SnapshotReply(command.client_id, command.number, denial.code, str(denial)))
-            return
+        operation = OPERATIONS[type(command.body)]
+        if self._access.is_on:
+            try:
+                self._access.check_client(message, command)
+            except CommandError as denial:
+                # Not recorded: an unauthorized sender could otherwise use up a client's numbers.
+                self._metrics.refusals.labels(operation).inc()
+                work.send(SNAPSHOTS_REPLIES, SnapshotReply(command.client_id, command.number, denial.code, str(denial)))
+                return
         if self._answers.is_repeat(command, work):
             self._metrics.repeats.inc()
             return
         self._answers.received(command, message.timestamp_ms, work)
-        operation = OPERATIONS[type(command.body)]
         try:
             if command.shard != work.shard:
                 raise CommandError(
@@ -195,14 +198,6 @@ class SnapshotsService(RememberingService):
             self._metrics.refusals.labels(operation).inc()
             reply = SnapshotReply(command.client_id, command.number, str(error.code), shortened(str(error)))
             self._answers.answer(reply, work)
-
-    def _denial(self, message: Message, command: SnapshotCommand) -> CommandError | None:
-        """Return the error that refuses a command of an unauthorized client; None for an authorized one."""
-        try:
-            self._access.check_client(message, command)
-        except CommandError as error:
-            return error
-        return None
 
     def _carry_out(self, message: Message, command: SnapshotCommand, work: Work) -> None:
         body = command.body

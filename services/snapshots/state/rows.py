@@ -68,8 +68,7 @@ class SnapshotRows:
 
     def captured_at(self, bucket_id: int, txn: int) -> SnapshotInfo | None:
         """Return the complete row of a bucket that was captured at a txn; None for none."""
-        snapshot_id = self._buckets.get(bucket_id, {}).get(txn)
-        return None if snapshot_id is None else self.of(snapshot_id)
+        return self.of(self._buckets.get(bucket_id, {}).get(txn, ""))
 
     def of_bucket(self, bucket_id: int) -> Iterator[SnapshotInfo]:
         """Yield the complete rows of a bucket."""
