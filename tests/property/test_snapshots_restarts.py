@@ -24,8 +24,9 @@ from schemas.records import (
     UnsetRetention,
 )
 from schemas.topics import SPACE
+from services.snapshots.reads import queries
 from services.snapshots.settings import SnapshotsSettings
-from tests.unit.snapshots_harness import Crash, Harness, global_chain, verify
+from tests.unit.snapshots_harness import Crash, Harness, verify
 
 NAMES = ["snap-1", "snap-2", "snap-3", "snap-4", "BAD"]
 BUCKETS = ["bucket", "bucket1", "absent"]
@@ -157,7 +158,7 @@ def test_crashes_change_nothing_that_is_sent_or_kept(seed: int, crashes: Random)
 def test_rows_are_what_metadata_holds(seed: int) -> None:
     """Nobody holds what nobody was given, and the chain is that of the takes."""
     harness = play(seed, Random(seed), drops_repeats=False)
-    rows = global_chain(harness.tables)
+    rows = queries.snapshot_chain(harness.tables)
     held = harness.metadata.captured.keys() - harness.metadata.dropped.keys()
     assert {row.snapshot_id for row in rows} == held
     verification = verify(harness.tables)

@@ -52,7 +52,7 @@ from services.snapshots.reads import queries
 from services.snapshots.service import SnapshotsService
 from services.snapshots.settings import SnapshotsSettings
 from services.snapshots.state.rows import SnapshotRows, in_order_of_captures
-from services.snapshots.state.tables import SNAPSHOT_INFO_TABLE, ReadableTables
+from services.snapshots.state.tables import ReadableTables
 from services.storage.memory import MemoryStore
 from services.storage.tables import RowCache, TablesReader
 
@@ -78,11 +78,6 @@ def verify(tables: ReadableTables) -> Verification:
     except ChainCorruptedError as error:
         corruption = str(error)
     return Verification(corruption, check.version, check.is_known, check.different_snapshots())
-
-
-def global_chain(tables: ReadableTables) -> list[SnapshotInfo]:
-    """All captured snapshots of the shard, oldest first."""
-    return in_order_of_captures(row for _, row in tables.table(SNAPSHOT_INFO_TABLE).scan())
 
 
 START_MS = 1_700_000_000_000

@@ -31,7 +31,7 @@ from services.snapshots.reads import queries
 from services.snapshots.settings import SnapshotsSettings
 from services.snapshots.state.tables import CLIENT_TABLE, SNAPSHOT_INFO_TABLE, SNAPSHOT_SIZE_TABLE
 from services.storage.tables import RowCache
-from tests.unit.snapshots_harness import Harness, global_chain, verify
+from tests.unit.snapshots_harness import Harness, verify
 
 DELETED = SnapshotStatus.SNAPSHOT_DELETED
 ACTIVE = SnapshotStatus.SNAPSHOT_ACTIVE
@@ -39,7 +39,7 @@ ACTIVE = SnapshotStatus.SNAPSHOT_ACTIVE
 
 def assert_linked(harness: Harness) -> None:
     """Rows name their neighbours, in both chains, in the order of takes; a restart finds the same."""
-    rows = global_chain(harness.tables)
+    rows = queries.snapshot_chain(harness.tables)
     assert verify(harness.tables).corruption == ""
     newest: dict[str, str] = {"": ""}
     for row in rows:
@@ -350,7 +350,7 @@ def snapshots_in(harness: Harness, buckets: Sequence[str]) -> list[SnapshotInfo]
         harness.metadata.buckets.setdefault(("vol", bucket), 100 + len(harness.metadata.buckets))
         snapshot_id = harness.create(f"snap-{number}", bucket=bucket).snapshot_id
         harness.flag(snapshot_id, harness.metadata.chain_version)
-    return global_chain(harness.tables)
+    return queries.snapshot_chain(harness.tables)
 
 
 ONE_BUCKET = ["bucket"] * 5
@@ -379,7 +379,7 @@ def test_u4_to_u7_a_removal_relinks_and_resets_the_next_two(
     if is_one_batch:
         answers, harness.inbox = harness.inbox, []
         harness.feed(*answers)
-    left = {row.snapshot_id: row for row in global_chain(harness.tables)}
+    left = {row.snapshot_id: row for row in queries.snapshot_chain(harness.tables)}
     expected_reset: dict[str, int] = {}
     touched: set[str] = set()
     gone: set[str] = set()
@@ -423,7 +423,7 @@ def test_u2_answers_that_come_again_change_nothing() -> None:
 
 
 def rows_of(harness: Harness) -> dict[str, SnapshotInfo]:
-    return {row.name: row for row in global_chain(harness.tables)}
+    return {row.name: row for row in queries.snapshot_chain(harness.tables)}
 
 
 def test_neighbours_are_right_in_memory_too() -> None:
@@ -635,7 +635,7 @@ def test_unexpanded_directories_make_sizes_inexact() -> None:
         harness.create(name)
 
     def exact() -> list[tuple[bool, bool]]:
-        rows = global_chain(harness.tables)
+        rows = queries.snapshot_chain(harness.tables)
         return [(row.is_referenced_exact, row.is_exclusive_exact) for row in rows]
 
     assert exact() == [(True, True)] * 3
@@ -854,7 +854,7 @@ def test_a_barrier_id_is_used_once_at_a_time() -> None:
 
 def corrupt(harness: Harness) -> None:
     """What a bad repair does: two snapshots behind the same one."""
-    rows = global_chain(harness.tables)
+    rows = queries.snapshot_chain(harness.tables)
     broken = replace(rows[2], global_previous_snapshot_id=rows[0].snapshot_id)
     work = harness.make_work(0, harness.store, RowCache())
     work.table(SNAPSHOT_INFO_TABLE).put(f"/vol/bucket/{broken.name}".encode(), broken)
@@ -862,7 +862,7 @@ def corrupt(harness: Harness) -> None:
 
 
 def mend(harness: Harness) -> None:
-    rows = global_chain(harness.tables)
+    rows = queries.snapshot_chain(harness.tables)
     mended = replace(rows[2], global_previous_snapshot_id=rows[1].snapshot_id)
     work = harness.make_work(0, harness.store, RowCache())
     work.table(SNAPSHOT_INFO_TABLE).put(f"/vol/bucket/{mended.name}".encode(), mended)

@@ -54,10 +54,11 @@ def _next_after(tables: ReadableTables, volume: str, bucket: str, dropped: Dropp
     return next(later, "")
 
 
-def snapshot_chain(tables: ReadableTables, volume: str, bucket: str) -> list[SnapshotInfo]:
-    """Return the captured snapshots of a bucket, deleted ones too, oldest first."""
+def snapshot_chain(tables: ReadableTables, volume: str = "", bucket: str = "") -> list[SnapshotInfo]:
+    """Return the path chain of a bucket, or the global chain of the shard if no volume is named; oldest first."""
     prefix = name_key(volume, bucket, "")
-    return in_order_of_captures(row for _, row in tables.table(SNAPSHOT_INFO_TABLE).scan(prefix, prefix_end(prefix)))
+    table = tables.table(SNAPSHOT_INFO_TABLE)
+    return in_order_of_captures(row for _, row in (table.scan(prefix, prefix_end(prefix)) if volume else table.scan()))
 
 
 def freed_by_deleting(
