@@ -41,10 +41,11 @@ from schemas.records import (
 from schemas.topics import SCM_COMMANDS
 from services.client.kafka_plane import KafkaPlane
 from services.client.plane import NamespaceCommand
-from services.domain.row_columns import BlockGroup, groups_by_columns
+from services.domain.row_columns import BlockGroup
 from services.domain.table_keys import local_id
 from services.plane.stack.stack import Stack
 from services.plane.upkeep.audits import Auditor, FinishedAudit
+from tests.block_groups import groups_by_columns
 
 VOLUME, BUCKET, SHARD = "scale", "keys", 0
 KEYS_PER_DIRECTORY = 1_000

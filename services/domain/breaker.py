@@ -70,15 +70,8 @@ def new_hour(
 ) -> ClaimHourRow:
     """Return an hour without claims. It takes over the rest of the allowance of the hour before."""
     may_go = most(limits, had)
-    hour = ClaimHourRow(now_ms, may_go.size_bytes, may_go.versions, 0, 0)
-    if before is None:
-        return hour
-    return replace(
-        hour,
-        released_txn=before.released_txn,
-        released_bytes=before.released_bytes,
-        released_versions=before.released_versions,
-    )
+    rest = (before.released_txn, before.released_bytes, before.released_versions) if before else (0, 0, 0)
+    return ClaimHourRow(now_ms, may_go.size_bytes, may_go.versions, 0, 0, *rest)
 
 
 def release(hour: ClaimHourRow, txn: int, seen: Amount) -> ClaimHourRow:

@@ -17,7 +17,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from schemas.records import ChainCapture, ChainDrop, ChainedBucket, ChainedSnapshot, FullChain, SnapshotChainRecord
+from schemas.records import ChainCapture, ChainedBucket, ChainedSnapshot, FullChain, SnapshotChainRecord
 from services.domain.full_chain import FullChainParts
 from services.domain.reclaimability import LifetimeError, Txn, Verdict, judge_with_previous
 
@@ -138,17 +138,17 @@ class ChainView:
             ChainOrderError: the marker contradicts those before it.
         """
         version, predecessor, body = marker.version, marker.predecessor_version, marker.body
+        if isinstance(body, FullChain):
+            if version < self.version or not self._parts.follow(version, body):
+                return None
+            buckets = self._parts.pop()
+            changed = {*self._buckets, *(bucket.bucket_id for bucket in buckets)}
+            return tuple(sorted(changed)) if self.full(version, buckets) else None
         if isinstance(body, ChainCapture):
             is_new = self.capture(version, predecessor, body.bucket_id, body.snapshot_id, body.ordinal, body.txn)
-            return (body.bucket_id,) if is_new else None
-        if isinstance(body, ChainDrop):
+        else:
             is_new = self.drop(version, predecessor, body.bucket_id, body.snapshot_id)
-            return (body.bucket_id,) if is_new else None
-        if version < self.version or not self._parts.follow(version, body):
-            return None
-        buckets = self._parts.pop()
-        changed = {*self._buckets, *(bucket.bucket_id for bucket in buckets)}
-        return tuple(sorted(changed)) if self.full(version, buckets) else None
+        return (body.bucket_id,) if is_new else None
 
     def capture(
         self, version: int, predecessor_version: int, bucket_id: int, snapshot_id: str, ordinal: int, txn: Txn
@@ -235,7 +235,12 @@ class ChainView:
         """
         before_previous, previous, last_captured, next_captured = self.bounds(bucket_id, snapshots_before_death)
         if not last_captured < death < next_captured:
-            self._known(bucket_id, snapshots_before_death)
+            ever = self.ever(bucket_id)
+            if not 0 <= snapshots_before_death <= ever:
+                raise UnknownDeathError(
+                    f"a death after {snapshots_before_death} snapshots of bucket {bucket_id}, which had {ever} by "
+                    f"chain version {self.version}; keep the row"
+                )
             raise LifetimeError(
                 f"a death at {death} in bucket {bucket_id} does not follow {snapshots_before_death} snapshots; "
                 f"keep the row, and compare it with metadata's list"
@@ -348,15 +353,6 @@ class ChainView:
                     f"the full chain {version} and the markers up to it differ in bucket {bucket_id}; judge nothing, "
                     f"and compare both with metadata's list"
                 )
-
-    def _known(self, bucket_id: int, snapshots_before_death: int) -> _BucketChain:
-        chain = self._chain(bucket_id)
-        if not 0 <= snapshots_before_death <= chain.ever:
-            raise UnknownDeathError(
-                f"a death after {snapshots_before_death} snapshots of bucket {bucket_id}, which had "
-                f"{chain.ever} by chain version {self.version}; keep the row"
-            )
-        return chain
 
     def _chain(self, bucket_id: int) -> _BucketChain:
         return self._buckets.get(bucket_id, _NO_SNAPSHOTS)

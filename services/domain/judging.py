@@ -11,14 +11,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TypeVar
 
-from schemas.records import (
-    DeletedKind,
-    DirectoryVerdict,
-    JudgedDirectory,
-    PurgeKeys,
-    SweepResult,
-    SweptParts,
-)
+from schemas.records import DeletedKind, DirectoryVerdict, JudgedDirectory, PurgeKeys, SweepResult, SweptParts
 from services.domain.chain_view import ChainView, UnknownDeathError
 from services.domain.errors import PrematureError
 from services.domain.reclaimability import LifetimeError, Verdict
@@ -84,10 +77,10 @@ def judge_batch(entries: Sequence[LoggedEntry], view: ChainView) -> JudgedBatch:
             _count(parts, logged, is_reclaimable=bool(is_reclaimable))
         if is_reclaimable is None:
             continue
+        row = (entry.bucket_id, entry.object_id, entry.birth, entry.death)
         if entry.kind is DeletedKind.DIRECTORY:
-            directories.append(_judged_directory(entry, is_reclaimable=is_reclaimable))
+            directories.append(JudgedDirectory(*row, entry.snapshots_before_death, is_reclaimable))
         elif is_reclaimable:
-            row = (entry.bucket_id, entry.object_id, entry.birth, entry.death)
             rows.setdefault((entry.kind, entry.sweep_id != 0), []).append((row, entry.snapshots_before_death))
     for (kind, is_sweep), found in rows.items():
         for some in _slices(found):
@@ -117,17 +110,6 @@ def _judge(logged: LoggedEntry, view: ChainView, batch: JudgedBatch) -> bool | N
     return verdict is Verdict.RECLAIMABLE
 
 
-def _judged_directory(entry: DeletedEntry, *, is_reclaimable: bool) -> JudgedDirectory:
-    return JudgedDirectory(
-        bucket_id=entry.bucket_id,
-        object_id=entry.object_id,
-        birth=entry.birth,
-        death=entry.death,
-        snapshots_before_death=entry.snapshots_before_death,
-        is_reclaimable=is_reclaimable,
-    )
-
-
 def _count(parts: dict[tuple[int, int], _SweepPart], logged: LoggedEntry, *, is_reclaimable: bool) -> None:
     entry = logged.entry
     part = parts.setdefault((entry.sweep_id, entry.sweep_page), _SweepPart())
@@ -139,6 +121,8 @@ def _count(parts: dict[tuple[int, int], _SweepPart], logged: LoggedEntry, *, is_
 
 
 def _sweep_result(sweep_id: int, sweep_page: int, part: _SweepPart, chain_version: int) -> SweepResult:
+    rows = {(txn, number): count for (txn, number, _), count in part.rows.items()}  # each message once
+    txns, numbers = zip(*rows, strict=True)
     return SweepResult(
         sweep_id=sweep_id,
         sweep_page=sweep_page,
@@ -147,15 +131,8 @@ def _sweep_result(sweep_id: int, sweep_page: int, part: _SweepPart, chain_versio
         reclaimable_rows=part.reclaimable_rows,
         reclaimable_directories=part.reclaimable_directories,
         chain_version=chain_version,
-        parts=_swept_parts(part),
+        parts=SweptParts(txns, numbers, tuple(rows.values())),
     )
-
-
-def _swept_parts(part: _SweepPart) -> SweptParts:
-    """Return the messages of a part, each once."""
-    rows = {(txn, number): count for (txn, number, _), count in part.rows.items()}
-    txns, numbers = zip(*rows, strict=True)
-    return SweptParts(txns, numbers, tuple(rows.values()))
 
 
 def _slices(items: Iterable[T]) -> Iterator[tuple[T, ...]]:

@@ -25,10 +25,6 @@ class RankPages:
     starts: list[int]
     ranks: list[int]
 
-    def rank(self, n: int) -> int:
-        """Return the number of ordinals that are at most n."""
-        return self.ranks[self.starts[n >> self.shift] + (n & self.mask)]
-
 
 def rank_pages(ordinals: Sequence[int], last: int) -> RankPages:
     """Return pages for every n from 0 to ``last``. ``ordinals`` are ascending and at least 1."""

@@ -8,11 +8,11 @@ applies it in the same unit of work, and a preview only decides.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from schemas.records import ConsumerRow, RetentionPolicy, TagRow
+from schemas.records import ConsumerRow, RetentionPolicy, SnapshotInfo, TagRow
 
 UNLIMITED = 0
 NEVER_MS = -1
@@ -59,30 +59,13 @@ class ReasonWithFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class ExistingSnapshot:
-    """A snapshot that users can read."""
-
-    snapshot_id: str
-    txn: int
-    creation_time_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class KeptSnapshot:
-    """A snapshot that stays, with every reason."""
-
-    snapshot_id: str
-    reasons: tuple[ReasonWithFacts, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class ExpiryDecision:
     """The result of one run."""
 
     expired: tuple[str, ...]
     """Ids of the snapshots that expire, in the order of the chain."""
-    kept: tuple[KeptSnapshot, ...]
-    """All others, in the order of the chain."""
+    kept: Mapping[str, tuple[ReasonWithFacts, ...]]
+    """Every reason of each other snapshot, by its id, in the order of the chain."""
     dropped_consumers: tuple[str, ...]
     """Consumers that reported nothing for too long: they are removed first and protect nothing."""
     dropped_tags: tuple[str, ...]
@@ -122,7 +105,7 @@ def check_policy(policy: RetentionPolicy) -> None:
 
 def decide_expiry(
     policy: RetentionPolicy,
-    snapshots: Sequence[ExistingSnapshot],
+    snapshots: Sequence[SnapshotInfo],
     consumers: Iterable[ConsumerRow],
     tags: Iterable[TagRow],
     now_ms: int,
@@ -152,7 +135,8 @@ def decide_expiry(
     tags_of: dict[str, list[str]] = {}
     for tag in holding:
         tags_of.setdefault(tag.snapshot_id, []).append(tag.tag)
-    expired, kept = [], []
+    expired: list[str] = []
+    kept: dict[str, tuple[ReasonWithFacts, ...]] = {}
     for position, snapshot in enumerate(snapshots):
         reasons = []
         if position >= minimum_bound:
@@ -167,12 +151,12 @@ def decide_expiry(
         if position >= age_bound:
             reasons.append(ReasonWithFacts(KeepReason.AGE, until_ms=due_times_ms[position]))
         if reasons:
-            kept.append(KeptSnapshot(snapshot.snapshot_id, tuple(reasons)))
+            kept[snapshot.snapshot_id] = tuple(reasons)
         else:
             expired.append(snapshot.snapshot_id)
     return ExpiryDecision(
         tuple(expired),
-        tuple(kept),
+        kept,
         tuple(sorted(consumer.consumer for consumer in consumers if is_forgotten(consumer, policy, now_ms))),
         tuple(sorted(tag.tag for tag in tags if is_over(tag, now_ms))),
     )
@@ -188,12 +172,12 @@ def is_over(tag: TagRow, now_ms: int) -> bool:
     return tag.expiry_time_ms != NEVER_MS and tag.expiry_time_ms <= now_ms
 
 
-def _position(snapshots: Sequence[ExistingSnapshot], consumer: ConsumerRow) -> int:
+def _position(snapshots: Sequence[SnapshotInfo], consumer: ConsumerRow) -> int:
     """Return the position of the snapshot that a consumer reads next; behind the last one if it has read all."""
-    return bisect_left(snapshots, consumer.next_txn, key=lambda snapshot: snapshot.txn)
+    return bisect_left(snapshots, consumer.next_txn, key=lambda snapshot: snapshot.create_txn)
 
 
-def _is_old(policy: RetentionPolicy, snapshot: ExistingSnapshot, now_ms: int) -> bool:
+def _is_old(policy: RetentionPolicy, snapshot: SnapshotInfo, now_ms: int) -> bool:
     return now_ms - snapshot.creation_time_ms > policy.time_retained_ms
 
 
@@ -202,7 +186,7 @@ def _first_aged(policy: RetentionPolicy, count: int) -> int:
     return 0 if policy.num_retained_max == UNLIMITED else max(0, count - policy.num_retained_max)
 
 
-def _age_bound(policy: RetentionPolicy, snapshots: Sequence[ExistingSnapshot], now_ms: int) -> int:
+def _age_bound(policy: RetentionPolicy, snapshots: Sequence[SnapshotInfo], now_ms: int) -> int:
     """Return the first position whose next snapshot is missing or too young."""
     start = _first_aged(policy, len(snapshots))
     return next(
@@ -215,7 +199,7 @@ def _age_bound(policy: RetentionPolicy, snapshots: Sequence[ExistingSnapshot], n
     )
 
 
-def _due_times_ms(policy: RetentionPolicy, snapshots: Sequence[ExistingSnapshot]) -> list[int]:
+def _due_times_ms(policy: RetentionPolicy, snapshots: Sequence[SnapshotInfo]) -> list[int]:
     """Return for each position the first moment at which age does not keep it: the latest one of all up to it."""
     due_times_ms = [0] * len(snapshots)
     slowest_ms = 0
@@ -228,17 +212,11 @@ def _due_times_ms(policy: RetentionPolicy, snapshots: Sequence[ExistingSnapshot]
     return due_times_ms
 
 
-@dataclass(frozen=True, slots=True)
-class DueTag:
-    """An automatic tag that is due."""
+def due_tags(policy: RetentionPolicy, snapshots: Sequence[SnapshotInfo], last_period: int) -> list[tuple[int, str]]:
+    """Return each period after the last tagged one, and the id of the first snapshot created in it.
 
-    snapshot_id: str
-    period: int
-    """Number of its period, counted from the epoch."""
-
-
-def due_tags(policy: RetentionPolicy, snapshots: Sequence[ExistingSnapshot], last_period: int) -> list[DueTag]:
-    """Return for each period after the last tagged one the first snapshot created in it."""
+    Periods are numbered from the epoch.
+    """
     if not policy.tag_every_ms:
         return []
     first: dict[int, str] = {}
@@ -246,7 +224,7 @@ def due_tags(policy: RetentionPolicy, snapshots: Sequence[ExistingSnapshot], las
         period = snapshot.creation_time_ms // policy.tag_every_ms
         if period > last_period:
             first.setdefault(period, snapshot.snapshot_id)
-    return [DueTag(first[period], period) for period in sorted(first)]
+    return sorted(first.items())
 
 
 def surplus_tags(policy: RetentionPolicy, tags: Iterable[TagRow]) -> list[str]:

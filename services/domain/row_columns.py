@@ -149,19 +149,6 @@ def block_groups(groups: BlockGroups) -> list[BlockGroup]:
     ]
 
 
-def groups_by_columns(found: Iterable[BlockGroup]) -> BlockGroups:
-    """Return groups by columns."""
-    fields = [
-        (
-            *(group.bucket_id, group.object_id, group.birth, group.death, group.blocks.container_id),
-            *(group.blocks.first_local_id, group.blocks.block_count),
-            *(group.blocks.block_size_bytes, group.blocks.size_bytes),
-        )
-        for group in found
-    ]
-    return BlockGroups(*zip(*fields, strict=True)) if fields else NO_GROUPS
-
-
 def groups_at(groups: BlockGroups, places: Sequence[int]) -> BlockGroups:
     """Return the groups at some places."""
     return BlockGroups(*(tuple([column[place] for place in places]) for column in group_columns(groups)))

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from operator import attrgetter
 
 
 class DiffKind(StrEnum):
@@ -119,20 +120,12 @@ def difference(before: Iterable[PlacedObject], after: Iterable[PlacedObject]) ->
     renamed = [DiffEntry(DiffKind.RENAMED, now.path, was.path) for was, now in both if _is_moved(was.row, now.row)]
     modified = [DiffEntry(DiffKind.MODIFIED, now.path) for was, now in both if was.row.version != now.row.version]
     return [
-        *sorted(deleted, key=_path),
-        *sorted(renamed, key=_paths),
-        *sorted(created, key=_path),
-        *sorted(modified, key=_path),
+        *sorted(deleted, key=attrgetter("path")),
+        *sorted(renamed, key=attrgetter("old_path", "path")),
+        *sorted(created, key=attrgetter("path")),
+        *sorted(modified, key=attrgetter("path")),
     ]
 
 
 def _is_moved(was: NamespaceObject, now: NamespaceObject) -> bool:
     return (was.parent_id, was.name) != (now.parent_id, now.name)
-
-
-def _path(entry: DiffEntry) -> str:
-    return entry.path
-
-
-def _paths(entry: DiffEntry) -> tuple[str, str]:
-    return entry.old_path, entry.path

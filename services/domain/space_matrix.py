@@ -115,19 +115,6 @@ def merged_after_drop(
     return changed
 
 
-def exclusive(cells: Mapping[Holders, SpaceCell], snapshot: Txn) -> SpaceCell:
-    """Return the cell of the versions that one snapshot alone holds."""
-    return cells.get((snapshot, snapshot), EMPTY)
-
-
-def rows_held_alone(cells: Mapping[Holders, SpaceCell], snapshot: Txn) -> int:
-    """Return the number of garbage rows, of all three tables, that one snapshot alone holds.
-
-    0 means that its drop frees nothing.
-    """
-    return exclusive(cells, snapshot).rows
-
-
 def freed_by_dropping(cells: Mapping[Holders, SpaceCell], dropped: Collection[Txn], live: Sequence[Txn]) -> SpaceCell:
     """Return the sum that dropping a set of snapshots would free: the cells whose runs lie within the set.
 

@@ -71,40 +71,39 @@ def plan_drops(
     if wanted_bytes >= everything.most_bytes:
         dropped, is_smallest = everything.needed_for_all(), True
     else:
-        search = _Search(cells, live, candidates, max_steps)
         window = min(max_snapshots_at_once, len(candidates))
         is_smallest = window == len(candidates)
-        while (found := search.window_by_window(wanted_bytes, window)) is None:
+        while (found := _window_by_window(cells, live, candidates, wanted_bytes, window, max_steps)) is None:
             window, is_smallest = max(1, window // 2), False
         dropped = found
     freed = freed_by_dropping(cells, dropped, live)
     return DropPlan(tuple(dropped), freed, everything.most_bytes >= wanted_bytes, is_smallest)
 
 
-@dataclass(frozen=True, slots=True)
-class _Search:
-    """Searches a set that frees enough, given that all candidates together do."""
+def _window_by_window(
+    cells: Mapping[Holders, SpaceCell],
+    live: Sequence[Txn],
+    candidates: Sequence[Txn],
+    wanted_bytes: int,
+    window: int,
+    max_steps: int,
+) -> list[Txn] | None:
+    """Return all snapshots of the oldest windows and the fewest of the last one; None after too many steps.
 
-    cells: Mapping[Holders, SpaceCell]
-    live: Sequence[Txn]
-    candidates: Sequence[Txn]
-    max_steps: int
-
-    def window_by_window(self, wanted_bytes: int, window: int) -> list[Txn] | None:
-        """Return all snapshots of the oldest windows and the fewest of the last one; None after too many steps."""
-        cells, live = self.cells, self.live
-        dropped: list[Txn] = []
-        for start in range(0, len(self.candidates), window):
-            among = self.candidates[start : start + window]
-            droppable = _Droppable(cells, live, among)
-            if droppable.most_bytes >= wanted_bytes:
-                # A window of one snapshot is searched before the first step is counted, so every search ends.
-                chosen = _smallest(droppable, wanted_bytes, self.max_steps)
-                return None if chosen is None else dropped + chosen
-            dropped += among
-            wanted_bytes -= droppable.most_bytes
-            cells, live = after_dropping(cells, among, live)
-        return dropped
+    All candidates together free enough.
+    """
+    dropped: list[Txn] = []
+    for start in range(0, len(candidates), window):
+        among = candidates[start : start + window]
+        droppable = _Droppable(cells, live, among)
+        if droppable.most_bytes >= wanted_bytes:
+            # A window of one snapshot is searched before the first step is counted, so every search ends.
+            chosen = _smallest(droppable, wanted_bytes, max_steps)
+            return None if chosen is None else dropped + chosen
+        dropped += among
+        wanted_bytes -= droppable.most_bytes
+        cells, live = after_dropping(cells, among, live)
+    return dropped
 
 
 class _Droppable:

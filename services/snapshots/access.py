@@ -70,19 +70,15 @@ class Access:
             raise CommandError(
                 ErrorCode.PERMISSION_DENIED, f"{type(body).__name__} is for administrators, which {command.user} is not"
             )
-        owner = self._owner(body.volume, body.bucket)
-        if owner is None and isinstance(body, records.CreateSnapshot):
+        chain = self._rows.active_chain(body.volume, body.bucket)
+        if not chain and isinstance(body, records.CreateSnapshot):
             return  # the owner is not known here: metadata decides
-        if not may_manage(role, command.user, owner or ""):
+        if not may_manage(role, command.user, chain[-1].owner if chain else ""):
             raise CommandError(
                 ErrorCode.PERMISSION_DENIED,
                 f"{command.user} is not known to own {body.volume}/{body.bucket}: its owner or an administrator may "
                 f"do this, and as long as it has no snapshot only an administrator",
             )
-
-    def _owner(self, volume: str, bucket: str) -> str | None:
-        chain = self._rows.active_chain(volume, bucket)
-        return chain[-1].owner if chain else None
 
     def set_secret(self, change: SetSecret, work: Work) -> None:
         """Add, change or remove the secret of a user or a service.

@@ -60,8 +60,10 @@ from services.snapshots.lifecycle.rollbacks import Rollbacks
 from services.snapshots.lifecycle.settle import Settling
 from services.snapshots.lifecycle.sizes import Sizes
 from services.snapshots.lifecycle.snapshots import Lifecycle
-from services.snapshots.metrics import SnapshotsMetrics
+from services.snapshots.metrics import OPERATIONS, SnapshotsMetrics
+from services.snapshots.retention.expiry import Expiry
 from services.snapshots.retention.runs import Retention
+from services.snapshots.retention.waiting_requests import WaitingRequests
 from services.snapshots.settings import SnapshotsSettings
 from services.snapshots.state.answers import Answers
 from services.snapshots.state.commands import send_to_metadata
@@ -70,23 +72,6 @@ from services.snapshots.state.rows import SnapshotRows, is_active, is_complete
 from services.snapshots.state.tables import TABLES, ReadableTables
 from services.storage.tables import TablesReader
 
-_OPERATIONS: dict[type[object], str] = {
-    CreateSnapshot: "create",
-    DeleteSnapshot: "delete",
-    RenameSnapshot: "rename",
-    SetDeepClean: "set_deep_clean",
-    Settle: "settle",
-    SetRetention: "set_retention",
-    UnsetRetention: "unset_retention",
-    CreateTag: "create_tag",
-    DeleteTag: "delete_tag",
-    SetConsumer: "set_consumer",
-    DeleteConsumer: "delete_consumer",
-    ExpireSnapshots: "expire",
-    RollBackBucket: "roll_back",
-    SetSecret: "set_secret",
-    ResolveDeadLetter: "resolve_dead_letter",
-}
 FLAGS_SENDER = "key_deletion"
 
 
@@ -109,12 +94,26 @@ class SnapshotsService(RememberingService):
         self._lifecycle = Lifecycle(self._rows, self._sizes, self._answers, self._settling.work_was_done, metrics)
         self._protections = Protections(self._rows, settings)
         self._requests = Requests(self._rows, self._lifecycle, self._protections, self._answers, settings, metrics)
+        self._waiting = WaitingRequests(self._rows, self._answers)
+        expiry = Expiry(self._rows, self._lifecycle, self._protections)
         self._retention = Retention(
-            self._rows, self._lifecycle, self._requests, self._protections, self._answers, settings, metrics
+            self._rows,
+            self._lifecycle,
+            self._requests,
+            self._protections,
+            expiry,
+            self._waiting,
+            settings,
+            metrics,
         )
         self._rollbacks = Rollbacks(self._rows, self._lifecycle, self._protections, self._answers, settings, metrics)
         self._dropped_snapshots = DroppedSnapshots(settings.max_dropped_snapshots)
-        self._lifecycle.listeners = [self._dropped_snapshots, self._retention]
+        self._lifecycle.when_completed = [
+            self._dropped_snapshots.snapshot_completed,
+            self._retention.snapshot_completed,
+        ]
+        self._lifecycle.when_removed = [self._dropped_snapshots.snapshot_removed, self._waiting.snapshot_removed]
+        self._lifecycle.when_create_refused = [self._retention.create_refused]
         self._chain_check = ChainCheck(self._rows)
         self._dead_letters = DeadLetters(metrics)
         self._is_started = False
@@ -141,10 +140,11 @@ class SnapshotsService(RememberingService):
         self._lifecycle.restore(tables)
         self._protections.restore(tables)
         self._retention.restore(tables)
+        self._waiting.restore(tables)
         self._rollbacks.restore(tables)
         self._dropped_snapshots.restore(tables)
         unanswered = self._settling.unanswered() | self._lifecycle.unanswered()
-        unanswered |= self._retention.unanswered() | self._rollbacks.unanswered()
+        unanswered |= self._waiting.unanswered() | self._rollbacks.unanswered()
         self._answers.restore(tables, unanswered)
         self._chain_check.restore(tables)
 
@@ -172,40 +172,32 @@ class SnapshotsService(RememberingService):
             self._apply_flags(command, command.body, work)
             return
         if len(command.client_id) > MAX_CLIENT_ID_LENGTH:
-            raise InvalidMessageError(f"a client id has at most {MAX_CLIENT_ID_LENGTH} characters: take a UUID")
-        if self._access.is_on and (denial := self._denial(message, command)):
-            # Not recorded: an unauthorized sender could otherwise use up a client's numbers.
-            self._metrics.refusals.labels(_OPERATIONS[type(command.body)]).inc()
-            work.send(SNAPSHOTS_REPLIES, SnapshotReply(command.client_id, command.number, denial.code, str(denial)))
-            return
+            raise InvalidMessageError(f"a client id has at most {MAX_CLIENT_ID_LENGTH} characters: use a UUID")
+        operation = OPERATIONS[type(command.body)]
+        if self._access.is_on:
+            try:
+                self._access.check_client(message, command)
+            except CommandError as denial:
+                # Not recorded: an unauthorized sender could otherwise use up a client's numbers.
+                self._metrics.refusals.labels(operation).inc()
+                work.send(SNAPSHOTS_REPLIES, SnapshotReply(command.client_id, command.number, denial.code, str(denial)))
+                return
         if self._answers.is_repeat(command, work):
             self._metrics.repeats.inc()
             return
         self._answers.received(command, message.timestamp_ms, work)
-        operation = _OPERATIONS[type(command.body)]
         try:
-            self._check_shard(command, work)
+            if command.shard != work.shard:
+                raise CommandError(
+                    ErrorCode.WRONG_SHARD,
+                    f"the command means shard {command.shard} but is in partition {work.shard}; "
+                    f"set the partition explicitly",
+                )
             self._carry_out(message, command, work)
         except (CommandError, InvalidNameError) as error:
             self._metrics.refusals.labels(operation).inc()
             reply = SnapshotReply(command.client_id, command.number, str(error.code), shortened(str(error)))
             self._answers.answer(reply, work)
-
-    def _denial(self, message: Message, command: SnapshotCommand) -> CommandError | None:
-        """Return the error that refuses a command of an unauthorized client; None for an authorized one."""
-        try:
-            self._access.check_client(message, command)
-        except CommandError as error:
-            return error
-        return None
-
-    def _check_shard(self, command: SnapshotCommand, work: Work) -> None:
-        if command.shard != work.shard:
-            raise CommandError(
-                ErrorCode.WRONG_SHARD,
-                f"the command means shard {command.shard} but is in partition {work.shard}; "
-                f"set the partition explicitly",
-            )
 
     def _carry_out(self, message: Message, command: SnapshotCommand, work: Work) -> None:
         body = command.body
@@ -225,7 +217,7 @@ class SnapshotsService(RememberingService):
             self._metrics.commands.labels("expire").inc()
         else:
             snapshot_id = self._carry_out_at_once(command, message.timestamp_ms, work)
-            self._metrics.commands.labels(_OPERATIONS[type(body)]).inc()
+            self._metrics.commands.labels(OPERATIONS[type(body)]).inc()
             self._answers.answer(SnapshotReply(command.client_id, command.number, snapshot_id=snapshot_id), work)
         if not isinstance(body, Settle):
             self._settling.work_was_done(work)
@@ -290,7 +282,7 @@ class SnapshotsService(RememberingService):
             send_to_metadata(StopClaims(f"snapshots: {self._lifecycle.corruption}"), work)
             error = ChainCorruptedError(self._lifecycle.corruption)
             self._settling.give_up(error, work)
-            self._retention.give_up(error, work)
+            self._waiting.give_up(error, work)
         else:
             self._lifecycle.ask_again(work)
             self._rollbacks.ask_again(work)
@@ -344,8 +336,8 @@ class SnapshotsService(RememberingService):
         self._metrics.chain_corrupted.labels(shard).set(bool(self._lifecycle.corruption))
 
     def _report_differences(self, work: Work) -> None:
-        for difference, count in self._chain_check.differences().items():
-            self._metrics.chain_differences.labels(str(work.shard), difference).set(count)
+        for difference, ids in self._chain_check.different_snapshots().items():
+            self._metrics.chain_differences.labels(str(work.shard), difference).set(len(ids))
 
 
 def _place_of(update: SpaceUpdate) -> tuple[str, str]:

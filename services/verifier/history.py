@@ -77,6 +77,11 @@ class Version(NamedTuple):
     back_txn: int
     entered: int
 
+    @property
+    def name(self) -> tuple[int, int]:
+        """The object id and the birth, which no other version has."""
+        return self.object_id, self.birth
+
 
 class Asked(NamedTuple):
     """A claim that named a version while no snapshot held it.
@@ -247,9 +252,9 @@ class History:
         self, bucket_id: int, object_id: int, birth: int, size_bytes: int, blocks: BlockRun | None, now: Moment
     ) -> None:
         """Record a committed version."""
-        run = (None,) * 4
+        run: tuple[int | None, ...] = (None,) * 4
         if blocks is not None:
-            run = (blocks.container_id, blocks.first_local_id, blocks.block_count, blocks.block_size_bytes)  # type: ignore[assignment]
+            run = (blocks.container_id, blocks.first_local_id, blocks.block_count, blocks.block_size_bytes)
         self._run(
             "INSERT INTO versions (object, birth, bucket, born, container, first_block, blocks, block_bytes, bytes) "
             "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -258,20 +263,17 @@ class History:
 
     def die(self, object_id: int, birth: int, now: Moment) -> None:
         """Record the death of a version."""
-        self._run(
-            "UPDATE versions SET died = ?, death = ? WHERE object = ? AND birth = ?",
-            (now.offset, now.txn, object_id, birth),
-        )
+        self._change((object_id, birth), "died = ?, death = ?", now.offset, now.txn)
+
+    def _change(self, name: tuple[int, int], changes: str, *values: int) -> None:
+        """Set some columns of a version."""
+        self._run(f"UPDATE versions SET {changes} WHERE object = ? AND birth = ?", (*values, *name))  # noqa: S608  ours
 
     def bring_back(self, version: Version, now: Moment) -> None:
         """Make a dead version live again and drop all earlier claims of it."""
-        name = (version.object_id, version.birth)
-        self._run(
-            "UPDATE versions SET died = NULL, death = NULL, rollback = NULL, claim = NULL, previous = NULL, "
-            "next = NULL, back = ? WHERE object = ? AND birth = ?",
-            (now.txn, *name),
-        )
-        self._run("DELETE FROM asked_again WHERE object = ? AND birth = ?", name)
+        no_claim = "rollback = NULL, claim = NULL, previous = NULL, next = NULL"
+        self._change(version.name, f"died = NULL, death = NULL, {no_claim}, back = ?", now.txn)
+        self._run("DELETE FROM asked_again WHERE object = ? AND birth = ?", version.name)
 
     def hand_over(self, version: Version, object_id: int, now: Moment) -> None:
         """Move a dead version's blocks to a new version born now, and remove the old version."""
@@ -279,10 +281,10 @@ class History:
             "INSERT INTO versions (object, birth, bucket, born, container, first_block, blocks, block_bytes, bytes) "
             "SELECT ?, ?, bucket, ?, container, first_block, blocks, block_bytes, bytes FROM versions "
             "WHERE object = ? AND birth = ?",
-            (object_id, now.txn, now.offset, version.object_id, version.birth),
+            (object_id, now.txn, now.offset, *version.name),
         )
         for table in ("versions", "asked_again"):
-            self._run(f"DELETE FROM {table} WHERE object = ? AND birth = ?", (version.object_id, version.birth))  # noqa: S608  names of ours
+            self._run(f"DELETE FROM {table} WHERE object = ? AND birth = ?", version.name)  # noqa: S608  names of ours
 
     def version(self, object_id: int, birth: int) -> Version | None:
         """Return a version, live or dead, or None."""
@@ -307,13 +309,9 @@ class History:
         Whether metadata granted the claim is not known here: the ledger row names the claim.
         """
         if version.claim_txn is None:
-            self._run(
-                "UPDATE versions SET claim = ?, death = ?, previous = ?, next = ? WHERE object = ? AND birth = ?",
-                (*asked, version.object_id, version.birth),
-            )
+            self._change(version.name, "claim = ?, death = ?, previous = ?, next = ?", *asked)
         else:
-            name = (version.object_id, version.birth)
-            self._run("INSERT OR IGNORE INTO asked_again VALUES (?, ?, ?, ?, ?, ?)", (*name, *asked))
+            self._run("INSERT OR IGNORE INTO asked_again VALUES (?, ?, ?, ?, ?, ?)", (*version.name, *asked))
 
     def asked(self, version: Version, claim_txn: int) -> Asked | None:
         """Return how a claim named a version, or None if it did not name it or a snapshot held the version."""
@@ -321,16 +319,14 @@ class History:
             return Asked(claim_txn, version.death or 0, version.previous_txn or 0, version.next_txn or 0)
         found = self._run(
             "SELECT txn, death, previous, next FROM asked_again WHERE object = ? AND birth = ? AND txn = ?",
-            (version.object_id, version.birth, claim_txn),
+            (*version.name, claim_txn),
         ).fetchone()
         return None if found is None else Asked(*found)
 
     def note_held(self, version: Version, claim_txn: int, holder_txn: int) -> None:
         """Record the first claim that names a version while a snapshot holds it."""
-        self._run(
-            "UPDATE versions SET held_claim = ?, holder = ? WHERE object = ? AND birth = ? AND held_claim IS NULL",
-            (claim_txn, holder_txn, version.object_id, version.birth),
-        )
+        if version.held_claim_txn is None:
+            self._change(version.name, "held_claim = ?, holder = ?", claim_txn, holder_txn)
 
     def note_finish(self, txn: int, time_ms: int) -> None:
         """Record a finish command."""
@@ -338,10 +334,7 @@ class History:
 
     def finish(self, version: Version, finish_txn: int) -> None:
         """Record that the blocks of a claimed version are deleted."""
-        self._run(
-            "UPDATE versions SET finish = ? WHERE object = ? AND birth = ?",
-            (finish_txn, version.object_id, version.birth),
-        )
+        self._change(version.name, "finish = ?", finish_txn)
 
     def claim_of(self, txn: int) -> Claim | None:
         """Return the claim with this txn, or None."""
@@ -357,10 +350,7 @@ class History:
 
     def enter(self, version: Version) -> None:
         """Count a ledger row of a version."""
-        self._run(
-            "UPDATE versions SET entered = entered + 1 WHERE object = ? AND birth = ?",
-            (version.object_id, version.birth),
-        )
+        self._change(version.name, "entered = entered + 1")
 
     def not_entered(self) -> Iterator[Version]:
         """Return the claimed versions without a ledger row, finished or not."""

@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from schemas import records
 from schemas.records import BlockRun, BucketLayout, DeletedKind, MetadataCommand, MetadataReply, RowNames
@@ -34,6 +34,8 @@ from services.domain.table_keys import local_id, local_id_shard, local_id_txn, o
 from services.verifier.history import Asked, Claim, Entry, History, Moment, Version
 from services.verifier.report import Finding, FindingKind
 from services.verifier.unauthorized_commands import COLLECTION_COMMANDS, Secrets, Signed
+
+T = TypeVar("T")
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -208,12 +210,17 @@ class LogReplay:
         self.txn = self._now.txn
 
     def _apply_by_answer(self, command: MetadataCommand) -> None:
-        if isinstance(command.body, records.Undelete):
-            self._undelete(command, command.body)
-        elif isinstance(command.body, records.RequeueOrphans):
-            self._requeue_orphans(command, command.body)
-        else:
-            self._send_collection(command)
+        answer, body = self._answers(self._now.txn), command.body
+        if answer is None or (answer.client_id, answer.number) != (command.client_id, command.number):
+            return
+        if isinstance(body, records.RequeueOrphans):
+            self._requeue_orphans(body, is_last=answer.committed is not None)
+        elif answer.committed is None:
+            return
+        elif isinstance(body, records.Undelete):
+            self._undelete(command, body, answer.committed.object_id)
+        elif answer.committed.keys is None:
+            self._send_collection(command, answer.committed.object_id)
 
     def _is_new(self, command: MetadataCommand) -> bool:
         """Record the number of a client's command. Return False when the client already sent this or a later one."""
@@ -290,9 +297,8 @@ class LogReplay:
 
     def _bucket(self, body: Any) -> _Bucket:
         """Return the bucket that a command names. Refuse the command if it is missing or being rolled back."""
-        bucket = self._buckets.get((body.volume, body.bucket))
-        _require(bucket is not None and not bucket.fence)
-        assert bucket is not None  # noqa: S101  it was required
+        bucket = _required(self._buckets.get((body.volume, body.bucket)))
+        _require(not bucket.fence)
         return bucket
 
     def _tree(self, body: Any) -> _Bucket:
@@ -307,17 +313,13 @@ class LogReplay:
         check_key_path(body.key, is_tree=bucket.is_tree)
         check_length("a tag", body.tag, MAX_KEY_TAG_LENGTH)
         blocks = self._blocks(body)
-        parent_id, missing, name = bucket.bucket_id, list[str](), body.key
-        if bucket.is_tree:
-            directory, _, name = body.key.rpartition("/")
-            parent_id, missing = self._walk(bucket, directory)
+        parent_id, missing, name = self._place(bucket, body.key)
         there = None if missing else self.history.find(parent_id, name)
         _require(there is None or not there.is_directory)
         _require(len(missing) + (there is None) <= MAX_OBJECTS)
         _require(self._stored_bytes + body.size_bytes <= MAX_BYTES)
         self._stored_bytes += body.size_bytes
-        for made in missing:
-            parent_id = self._add_directory(bucket, parent_id, made)
+        parent_id = self._add_directories(bucket, parent_id, missing)
         if there is not None:
             self.history.leave(parent_id, name, self._now)
             self.history.die(there.object_id, there.birth, self._now)
@@ -349,19 +351,31 @@ class LogReplay:
             parent_id = found.object_id
         return parent_id, []
 
-    def _add_directory(self, bucket: _Bucket, parent_id: int, name: str) -> int:
-        made = Entry(self._new_object_id(), 0, is_directory=True)
-        self.history.add(bucket.bucket_id, parent_id, name, made, self._now)
-        return made.object_id
+    def _place(self, bucket: _Bucket, path: str) -> tuple[int, list[str], str]:
+        """Return the id of the last existing directory above a path, the names of the missing ones, and its own."""
+        if not bucket.is_tree:
+            return bucket.bucket_id, [], path
+        directory, _, name = path.rpartition("/")
+        return *self._walk(bucket, directory), name
+
+    def _add_directories(self, bucket: _Bucket, parent_id: int, names: list[str]) -> int:
+        """Create directories one below the other. Return the id of the last one."""
+        for name in names:
+            made = Entry(self._new_object_id(), 0, is_directory=True)
+            self.history.add(bucket.bucket_id, parent_id, name, made, self._now)
+            parent_id = made.object_id
+        return parent_id
 
     def _find(self, bucket: _Bucket, path: str) -> tuple[int, str, Entry | None]:
-        """Return the parent id, name and entry of a path in a tree. The entry is None if missing or the root."""
+        """Return the parent id, name and entry of a path. The entry is None if missing or the root of a tree."""
+        if not bucket.is_tree:
+            return bucket.bucket_id, path, self.history.find(bucket.bucket_id, path)
         directory, slash, name = path.rpartition("/")
         parent_id, missing = self._walk(bucket, directory or slash)
         return parent_id, name, None if missing or not name else self.history.find(parent_id, name)
 
     def _delete_key(self, body: records.DeleteKey) -> None:
-        self._delete_one(self._bucket(body), body.key)
+        self._delete(self._bucket(body), body.key, is_recursive=False)
 
     def _delete_keys(self, body: records.DeleteKeys) -> None:
         """Delete each key on its own: a key that cannot be deleted does not stop the others."""
@@ -369,26 +383,14 @@ class LogReplay:
         _require(1 <= len(body.keys) <= MAX_KEYS)
         for key in body.keys:
             with suppress(_RefusedError):
-                self._delete_one(bucket, key)
-
-    def _delete_one(self, bucket: _Bucket, key: str) -> None:
-        if bucket.is_tree:
-            self._delete_path(bucket, key, is_recursive=False)
-        else:
-            self._delete_at(bucket, bucket.bucket_id, key, is_recursive=False)
+                self._delete(bucket, key, is_recursive=False)
 
     def _delete_directory(self, body: records.DeleteDirectory) -> None:
-        self._delete_path(self._tree(body), body.directory, is_recursive=body.is_recursive)
+        self._delete(self._tree(body), body.directory, is_recursive=body.is_recursive)
 
-    def _delete_path(self, bucket: _Bucket, path: str, *, is_recursive: bool) -> None:
-        parent_id, name, found = self._find(bucket, path)
-        _require(found is not None)
-        self._delete_at(bucket, parent_id, name, is_recursive=is_recursive)
-
-    def _delete_at(self, bucket: _Bucket, parent_id: int, name: str, *, is_recursive: bool) -> None:
-        found = self.history.find(parent_id, name)
-        _require(found is not None)
-        assert found is not None  # noqa: S101  it was required
+    def _delete(self, bucket: _Bucket, path: str, *, is_recursive: bool) -> None:
+        parent_id, name, there = self._find(bucket, path)
+        found = _required(there)
         if found.is_directory:
             _require(is_recursive or not self.history.has_children(found.object_id))
             self.history.leave_tree(bucket.bucket_id, found.object_id, self._now)
@@ -402,18 +404,16 @@ class LogReplay:
             self._rename(bucket, body.source, body.target)
             return
         check_key_path(body.target, is_tree=False)
-        found = self.history.find(bucket.bucket_id, body.source)
-        _require(found is not None and self.history.find(bucket.bucket_id, body.target) is None)
-        assert found is not None  # noqa: S101  it was required
+        found = _required(self.history.find(bucket.bucket_id, body.source))
+        _require(self.history.find(bucket.bucket_id, body.target) is None)
         self._move(bucket, (bucket.bucket_id, body.source), (bucket.bucket_id, body.target), found)
 
     def _rename_directory(self, body: records.RenameDirectory) -> None:
         self._rename(self._tree(body), body.source, body.target)
 
     def _rename(self, bucket: _Bucket, source: str, target: str) -> None:
-        parent_id, name, found = self._find(bucket, source)
-        _require(found is not None)
-        assert found is not None  # noqa: S101  it was required
+        parent_id, name, there = self._find(bucket, source)
+        found = _required(there)
         check_key_path(target, is_tree=True)
         if source == target:
             _require(not found.is_directory)
@@ -422,8 +422,7 @@ class LogReplay:
         if onto is not None and onto.is_directory:
             target = f"{target}/{name}"
         _require(not (found.is_directory and target.startswith(f"{source}/")))
-        directory, _, new_name = target.rpartition("/")
-        new_parent_id, missing = self._walk(bucket, directory)
+        new_parent_id, missing, new_name = self._place(bucket, target)
         _require(not missing and self.history.find(new_parent_id, new_name) is None)
         self._move(bucket, (parent_id, name), (new_parent_id, new_name), found)
 
@@ -442,15 +441,11 @@ class LogReplay:
         check_key_path(body.directory, is_tree=True)
         parent_id, missing = self._walk(bucket, body.directory)
         _require(len(missing) <= MAX_OBJECTS)
-        for name in missing:
-            parent_id = self._add_directory(bucket, parent_id, name)
+        self._add_directories(bucket, parent_id, missing)
 
-    def _requeue_orphans(self, command: MetadataCommand, body: records.RequeueOrphans) -> None:
+    def _requeue_orphans(self, body: records.RequeueOrphans, *, is_last: bool) -> None:
         """Apply the last page of an orphan search; earlier pages change nothing. The answer shows which is the last."""
-        answer = self._answers(self._now.txn)
-        if answer is None or (answer.client_id, answer.number) != (command.client_id, command.number):
-            return
-        if answer.committed is not None:
+        if is_last:
             try:
                 self._require_orphans(body)
             except _RefusedError:
@@ -480,31 +475,21 @@ class LogReplay:
 
     # Collection commands
 
-    def _send_collection(self, command: MetadataCommand) -> None:
+    def _send_collection(self, command: MetadataCommand, answered_id: int) -> None:
         """Advance the txn if the answer shows that the command got one. The collection state is not replayed."""
         body: Any = command.body
-        answer = self._answers(self._now.txn)
-        is_mine = answer is not None and (answer.client_id, answer.number) == (command.client_id, command.number)
-        if answer is not None and is_mine and answer.committed is not None and answer.committed.keys is None:
-            named = self._ids_of_names[body.volume, body.bucket] if body.volume else {0}
-            # A command without a number is matched to the answer by its object id.
-            if command.number or answer.committed.object_id in named:
-                self.txn = self._now.txn
+        named = self._ids_of_names[body.volume, body.bucket] if body.volume else {0}
+        # A command without a number is matched to the answer by its object id.
+        if command.number or answered_id in named:
+            self.txn = self._now.txn
 
     # Undelete
 
-    def _undelete(self, command: MetadataCommand, body: records.Undelete) -> None:
-        answer = self._answers(self._now.txn)
-        is_mine = answer is not None and (answer.client_id, answer.number) == (command.client_id, command.number)
-        if answer is None or not is_mine or answer.committed is None:
-            return
-        answered_id = answer.committed.object_id
+    def _undelete(self, command: MetadataCommand, body: records.Undelete, answered_id: int) -> None:
         if answered_id != body.object_id and object_txn(answered_id) != self._now.txn:
             return  # the answer belongs to another command without a number
-        bucket = self._buckets.get((body.volume, body.bucket))
         try:
-            _require(bucket is not None and not bucket.fence)
-            assert bucket is not None  # noqa: S101  it was required
+            bucket = self._bucket(body)
             if body.kind is DeletedKind.DIRECTORY:
                 self._undelete_tree(bucket, body)
             else:
@@ -512,33 +497,32 @@ class LogReplay:
         except (_RefusedError, InvalidNameError):
             if not command.number:
                 return  # without a number the answer may belong to a later command, which then gets this txn
-            self._note_return(bucket, body, "was brought back, and was not there to come back, or its place was taken")
+            there = self._buckets.get((body.volume, body.bucket))
+            self._note_return(there, body, "was brought back, and was not there to come back, or its place was taken")
         self.undeletes += 1
         self.txn = self._now.txn
 
     def _undelete_key(self, bucket: _Bucket, body: records.Undelete, answered_id: int) -> None:
-        version = self._dead(bucket.bucket_id, body.object_id, body.birth, body.death)
-        _require(version is not None and version.died is not None and version.finish_txn is None)
-        assert version is not None  # noqa: S101  it was required
-        assert version.died is not None  # noqa: S101  it was required
+        version = _required(self._dead(bucket.bucket_id, body.object_id, body.birth, body.death))
+        died = _required(version.died)
+        _require(version.finish_txn is None)
         parent_id, name = self._free_place(bucket, body.path)
         if answered_id == body.object_id:
-            if bucket.offsets and bucket.offsets[-1] > version.died:
+            if bucket.offsets and bucket.offsets[-1] > died:
                 self._note_return(bucket, body, "was brought back as itself, though a snapshot was taken since it died")
             self.history.bring_back(version, self._now)
             entry = Entry(version.object_id, version.birth, is_directory=False)
         else:
             _require(answered_id == self._new_object_id())
-            if bisect_left(bucket.offsets, version.born) < bisect_left(bucket.offsets, version.died):
+            if bisect_left(bucket.offsets, version.born) < bisect_left(bucket.offsets, died):
                 self._note_return(bucket, body, "was given another name, though a snapshot held it under its own")
             self.history.hand_over(version, answered_id, self._now)
             entry = Entry(answered_id, self._now.txn, is_directory=False)
         self.history.add(bucket.bucket_id, parent_id, name, entry, self._now)
 
     def _undelete_tree(self, bucket: _Bucket, body: records.Undelete) -> None:
-        tree = self.history.tree(body.object_id, body.death)
-        _require(tree is not None and tree.bucket_id == bucket.bucket_id)
-        assert tree is not None  # noqa: S101  it was required
+        tree = _required(self.history.tree(body.object_id, body.death))
+        _require(tree.bucket_id == bucket.bucket_id)
         parent_id, name = self._free_place(bucket, body.path)
         if bucket.offsets and bucket.offsets[-1] > tree.died:
             self._note_return(bucket, body, "was brought back, though a snapshot was taken since it died")
@@ -549,15 +533,9 @@ class LogReplay:
     def _free_place(self, bucket: _Bucket, path: str) -> tuple[int, str]:
         """Return the parent id and name for an undeleted entry, creating missing directories; refuse a taken path."""
         check_key_path(path, is_tree=bucket.is_tree)
-        if not bucket.is_tree:
-            _require(self.history.find(bucket.bucket_id, path) is None)
-            return bucket.bucket_id, path
-        directory, _, name = path.rpartition("/")
-        parent_id, missing = self._walk(bucket, directory)
+        parent_id, missing, name = self._place(bucket, path)
         _require(bool(missing) or self.history.find(parent_id, name) is None)
-        for made in missing:
-            parent_id = self._add_directory(bucket, parent_id, made)
-        return parent_id, name
+        return self._add_directories(bucket, parent_id, missing), name
 
     def _note_return(self, bucket: _Bucket | None, body: records.Undelete, reason: str) -> None:
         bucket_id = bucket.bucket_id if bucket else 0
@@ -675,6 +653,13 @@ def _require(is_so: bool) -> None:
     """Refuse the command unless the condition holds."""
     if not is_so:
         raise _RefusedError
+
+
+def _required(found: T | None) -> T:
+    """Return what a command needs. Refuse the command if it is missing."""
+    if found is None:
+        raise _RefusedError
+    return found
 
 
 def _check_whole(rows: tuple[RowNames, ...]) -> None:

@@ -19,14 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from schemas.codec import DecodeError, codec, schema_id_of
-from schemas.records import (
-    MetadataCommand,
-    MetadataProgress,
-    MetadataReply,
-    RollbackOutcome,
-    RollbackPage,
-    RollbackPageDone,
-)
+from schemas.records import MetadataCommand, MetadataReply, RollbackOutcome, RollbackPage, RollbackPageDone
 from schemas.topics import LEDGER, METADATA_COMMANDS, METADATA_PROGRESS, METADATA_REPLIES, Topic
 from services.domain.errors import DeepcleanError
 from services.log.port import Log, LogRecord
@@ -52,17 +45,6 @@ class _Progress:
     txn: int = 0
     ended: dict[str, int] = field(default_factory=dict)
     went_on: dict[str, int] = field(default_factory=dict)
-
-    def receive(self, message: MetadataProgress | None) -> None:
-        if message is None:
-            return
-        self.txn = max(self.txn, message.txn)
-        if isinstance(message.body, RollbackPageDone):
-            done = message.body
-            pages = {RollbackOutcome.DONE: self.ended, RollbackOutcome.PARTLY: self.went_on}.get(done.outcome)
-            if pages is not None:
-                # Keep the first page: a page that is sent again after the end gets the last page's answer.
-                pages.setdefault(done.rollback_id, done.page)
 
 
 class _Answers:
@@ -166,7 +148,15 @@ def _read_progress(log: Log, shard: int) -> _Progress:
     name = METADATA_PROGRESS.name
     ends = log.first_offset(name, shard), log.end_offset(name, shard)
     for _, message in _messages(log, METADATA_PROGRESS, shard, *ends):
-        progress.receive(message)
+        if message is None:
+            continue
+        progress.txn = max(progress.txn, message.txn)
+        if isinstance(message.body, RollbackPageDone):
+            done = message.body
+            pages = {RollbackOutcome.DONE: progress.ended, RollbackOutcome.PARTLY: progress.went_on}.get(done.outcome)
+            if pages is not None:
+                # Keep the first page: a page that is sent again after the end gets the last page's answer.
+                pages.setdefault(done.rollback_id, done.page)
     return progress
 
 

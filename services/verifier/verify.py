@@ -104,8 +104,8 @@ class Verification:
             if entered != reported:
                 yield FindingKind.DIFFERENT, f"{name}: the ledger says {entered}, the log {reported}"
 
-    def end(self, complete_txn: int) -> VerifyReport:
-        """Report finished versions without a ledger row and return the report.
+    def end(self, complete_txn: int) -> None:
+        """Report finished versions without a ledger row.
 
         The ledger must hold every version finished at or below ``complete_txn``. Claimed versions without a row that
         finish later are counted as unfinished.
@@ -118,7 +118,6 @@ class Verification:
             else:
                 report.unfinished_rows += 1
                 report.unfinished_bytes += version.size_bytes
-        return report
 
     def compare_bytes(self, deleted_before: int, deleted_after: int) -> None:
         """Compare the ledger's bytes with the block store's deleted bytes, read before the replay and after it."""

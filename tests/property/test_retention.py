@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.records import ConsumerRow, RetentionPolicy, TagRow
+from schemas.records import ConsumerRow, RetentionPolicy, SnapshotInfo, TagRow
 from services.domain.retention import (
     NEVER_MS,
-    ExistingSnapshot,
     KeepReason,
     decide_expiry,
     is_forgotten,
     is_over,
 )
+from tests.unit.test_retention_rules import snapshot
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Situation:
     """One bucket at one moment."""
 
     policy: RetentionPolicy
-    snapshots: list[ExistingSnapshot]
+    snapshots: list[SnapshotInfo]
     consumers: list[ConsumerRow]
     tags: list[TagRow]
     now_ms: int
@@ -35,7 +35,7 @@ def situations(draw: st.DrawFn) -> Situation:
     times = draw(st.lists(st.integers(0, 100), min_size=len(txns), max_size=len(txns)))
     if draw(st.booleans()):
         times = sorted(times)
-    snapshots = [ExistingSnapshot(f"s{txn}", txn, time) for txn, time in zip(txns, times, strict=True)]
+    snapshots = [snapshot(f"s{txn}", txn, time) for txn, time in zip(txns, times, strict=True)]
     minimum = draw(st.integers(1, 12))
     maximum = draw(st.sampled_from([0, minimum, minimum + 1, minimum + 5]))
     policy = RetentionPolicy(
@@ -67,7 +67,7 @@ def end_of_the_range(situation: Situation) -> int:
     end = latest - policy.num_retained_min + 1
     for consumer in situation.consumers:
         if not is_forgotten(consumer, policy, now_ms):
-            read = sum(snapshot.txn < consumer.next_txn for snapshot in situation.snapshots)
+            read = sum(snapshot.create_txn < consumer.next_txn for snapshot in situation.snapshots)
             end = min(end, read + 1)
     end = min(end, earliest + policy.expire_limit)
     for position in range(start, end):
@@ -90,31 +90,31 @@ def test_expiry_is_the_documented_range_without_the_tagged(situation: Situation)
 def test_what_expiry_promises(situation: Situation) -> None:
     policy, snapshots = situation.policy, situation.snapshots
     decision = decide_expiry(*_arguments(situation))
-    kept = [one.snapshot_id for one in decision.kept]
+    kept = list(decision.kept)
     order = [snapshot.snapshot_id for snapshot in snapshots]
     assert sorted([*decision.expired, *kept], key=order.index) == order
     assert len(kept) >= min(policy.num_retained_min, len(snapshots))
     assert set(kept) >= set(order[-policy.num_retained_min :])
     assert len(decision.expired) <= policy.expire_limit
-    for snapshot in snapshots:
-        if snapshot.snapshot_id not in decision.expired:
+    for one in snapshots:
+        if one.snapshot_id not in decision.expired:
             continue
         for tag in situation.tags:
-            assert tag.snapshot_id != snapshot.snapshot_id or tag.tag in decision.dropped_tags
+            assert tag.snapshot_id != one.snapshot_id or tag.tag in decision.dropped_tags
         for consumer in situation.consumers:
-            assert consumer.next_txn > snapshot.txn or consumer.consumer in decision.dropped_consumers
+            assert consumer.next_txn > one.create_txn or consumer.consumer in decision.dropped_consumers
 
 
 @settings(max_examples=300, deadline=None)
 @given(situations())
 def test_each_reason_alone_keeps_a_snapshot_and_only_tags_make_holes(situation: Situation) -> None:
     decision = decide_expiry(*_arguments(situation))
-    assert all(one.reasons for one in decision.kept)
+    assert all(decision.kept.values())
     order = {snapshot.snapshot_id: position for position, snapshot in enumerate(situation.snapshots)}
     newest_expired = max((order[snapshot_id] for snapshot_id in decision.expired), default=-1)
-    for one in decision.kept:
-        if order[one.snapshot_id] < newest_expired:
-            assert {reason.reason for reason in one.reasons} == {KeepReason.TAG}
+    for snapshot_id, reasons in decision.kept.items():
+        if order[snapshot_id] < newest_expired:
+            assert {reason.reason for reason in reasons} == {KeepReason.TAG}
 
 
 @settings(max_examples=300, deadline=None)
@@ -125,12 +125,14 @@ def test_expiring_again_at_once_goes_on_only_behind_a_limit_or_a_tag(situation: 
     left = [s for s in situation.snapshots if s.snapshot_id not in decision.expired]
     again = decide_expiry(*_arguments(replace(situation, snapshots=left)))
     held_by_limit = {
-        one.snapshot_id for one in decision.kept if any(reason.reason is KeepReason.LIMIT for reason in one.reasons)
+        snapshot_id
+        for snapshot_id, reasons in decision.kept.items()
+        if KeepReason.LIMIT in [reason.reason for reason in reasons]
     }
     assert set(again.expired) <= held_by_limit
 
 
 def _arguments(
     situation: Situation,
-) -> tuple[RetentionPolicy, list[ExistingSnapshot], list[ConsumerRow], list[TagRow], int]:
+) -> tuple[RetentionPolicy, list[SnapshotInfo], list[ConsumerRow], list[TagRow], int]:
     return situation.policy, situation.snapshots, situation.consumers, situation.tags, situation.now_ms

@@ -26,7 +26,7 @@ from schemas.records import (
 from schemas.topics import SPACE
 from services.snapshots.reads import queries
 from services.snapshots.settings import SnapshotsSettings
-from tests.unit.snapshots_harness import Crash, Harness
+from tests.unit.snapshots_harness import Crash, Harness, verify
 
 NAMES = ["snap-1", "snap-2", "snap-3", "snap-4", "BAD"]
 BUCKETS = ["bucket", "bucket1", "absent"]
@@ -161,7 +161,7 @@ def test_rows_are_what_metadata_holds(seed: int) -> None:
     rows = queries.snapshot_chain(harness.tables)
     held = harness.metadata.captured.keys() - harness.metadata.dropped.keys()
     assert {row.snapshot_id for row in rows} == held
-    verification = queries.verify(harness.tables)
+    verification = verify(harness.tables)
     assert verification.corruption == ""
     assert not any(verification.differences.values())
     made = {reply.snapshot_id for reply in harness.replies if not reply.error}

@@ -11,11 +11,9 @@ from services.domain.space_matrix import (
     Holders,
     SpaceCell,
     after_dropping,
-    exclusive,
     freed_by_dropping,
     holders,
     merged_after_drop,
-    rows_held_alone,
     runs_of,
 )
 
@@ -84,8 +82,8 @@ def test_a_what_if_equals_a_recount(given_lives: list[Life], live: list[int], da
     assert freed_by_dropping(cells, dropped, live) == total(expected)
     for snapshot in live:
         alone = total([life for life in given_lives if held_by(life, live) == {snapshot}])
-        assert exclusive(cells, snapshot) == freed_by_dropping(cells, {snapshot}, live) == alone
-        assert rows_held_alone(cells, snapshot) == alone.key_rows + alone.directory_rows + alone.rename_rows
+        assert cells.get((snapshot, snapshot), EMPTY) == freed_by_dropping(cells, {snapshot}, live) == alone
+        assert alone.rows == alone.key_rows + alone.directory_rows + alone.rename_rows
 
 
 @given(lives, snapshots, st.data())

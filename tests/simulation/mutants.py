@@ -14,7 +14,7 @@ from schemas.topics import METADATA_COMMANDS, SCM_COMMANDS, SNAPSHOT_CHAIN
 from services.domain import chain_view, coming_back
 from services.domain.chain_view import Bounds, ChainView
 from services.domain.coming_back import Return
-from services.domain.row_columns import BlockGroup, Row, groups_by_columns, names_of_groups, row_names
+from services.domain.row_columns import BlockGroup, Row, names_of_groups, row_names
 from services.domain.space_matrix import NOBODY
 from services.domain.table_keys import garbage_key, object_txn
 from services.key_deletion.garbage_ranges import GarbageRanges
@@ -39,6 +39,7 @@ from services.runtime.loop.service import Message, OutgoingMessage, Work
 from services.snapshots.lifecycle.protections import Protections
 from services.snapshots.retention import expiry
 from services.storage.tables import RowCache
+from tests.block_groups import groups_by_columns
 from tests.simulation import silent_scripts as scripts
 from tests.simulation.faults import FaultMix
 from tests.simulation.mutant import Mutant, scripted

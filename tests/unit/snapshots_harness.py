@@ -44,13 +44,41 @@ from schemas.topics import (
     Topic,
 )
 from services.domain.errors import InvariantError
+from services.domain.snapshot_chain import ChainCorruptedError, SnapshotChain
 from services.runtime.loop.service import Message, Work
+from services.snapshots.lifecycle.chain_check import ChainCheck
 from services.snapshots.metrics import SnapshotsMetrics
 from services.snapshots.reads import queries
 from services.snapshots.service import SnapshotsService
 from services.snapshots.settings import SnapshotsSettings
+from services.snapshots.state.rows import SnapshotRows, in_order_of_captures
+from services.snapshots.state.tables import ReadableTables
 from services.storage.memory import MemoryStore
 from services.storage.tables import RowCache, TablesReader
+
+
+@dataclass(frozen=True)
+class Verification:
+    """Whether the stored rows form one chain, and how it differs from metadata's."""
+
+    corruption: str
+    chain_version: int
+    is_chain_known: bool
+    differences: dict[str, list[str]]
+
+
+def verify(tables: ReadableTables) -> Verification:
+    rows = SnapshotRows()
+    rows.restore(tables)
+    check = ChainCheck(rows)
+    check.restore(tables)
+    corruption = ""
+    try:
+        SnapshotChain.load(in_order_of_captures(rows))
+    except ChainCorruptedError as error:
+        corruption = str(error)
+    return Verification(corruption, check.version, check.is_known, check.different_snapshots())
+
 
 START_MS = 1_700_000_000_000
 SHARD = 0

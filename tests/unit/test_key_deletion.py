@@ -45,13 +45,13 @@ from services.domain.row_columns import (
     BlockGroup,
     block_groups,
     by_columns,
-    groups_by_columns,
     row_names,
 )
 from services.key_deletion.metrics import KeyDeletionMetrics
 from services.key_deletion.service import KeyDeletionService
 from services.key_deletion.settings import KeyDeletionSettings
 from services.key_deletion.tables import BARRIER_TABLE, GARBAGE_RANGE_TABLE, SWEEP_TABLE, TASK_TABLE, WAITING_TABLE
+from tests.block_groups import groups_by_columns
 from tests.unit.service_harness import Harness, Sent, bodies, only, senders
 
 BUCKET = 7

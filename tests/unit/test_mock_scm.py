@@ -20,12 +20,13 @@ from schemas.records import (
     ScmCommand,
 )
 from schemas.topics import METADATA_COMMANDS, SCM_COMMANDS, SCM_REPLIES
-from services.domain.row_columns import BlockGroup, groups_by_columns
+from services.domain.row_columns import BlockGroup
 from services.domain.table_keys import local_id
 from services.mock_scm import queries
 from services.mock_scm.service import MockScmService
 from services.mock_scm.settings import MockScmSettings, MockScmSwitches
 from services.storage.tables import TablesReader
+from tests.block_groups import groups_by_columns
 from tests.unit.service_harness import SHARD, Harness, Sent, bodies, only, senders
 
 BUCKET = 7

@@ -6,13 +6,11 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from schemas.records import ConsumerRow, RetentionPolicy, TagRow
+from schemas.records import ConsumerRow, RetentionPolicy, SnapshotInfo, SnapshotStatus, TagRow
 from services.domain.retention import (
     LATEST_TIME_MS,
     MOST_EXPIRED_AT_ONCE,
     NEVER_MS,
-    DueTag,
-    ExistingSnapshot,
     ExpiryDecision,
     InvalidPolicyError,
     KeepReason,
@@ -27,8 +25,13 @@ SECOND_MS = 1_000
 INFINITE = 0
 
 
-def snapshots_of(ids: list[int]) -> list[ExistingSnapshot]:
-    return [ExistingSnapshot(str(number), number, number * 10 * SECOND_MS) for number in ids]
+def snapshot(snapshot_id: str, txn: int, creation_time_ms: int) -> SnapshotInfo:
+    active = SnapshotStatus.SNAPSHOT_ACTIVE
+    return SnapshotInfo(snapshot_id, f"name-{txn}", "vol", "bucket", active, creation_time_ms, create_txn=txn)
+
+
+def snapshots_of(ids: list[int]) -> list[SnapshotInfo]:
+    return [snapshot(str(number), number, number * 10 * SECOND_MS) for number in ids]
 
 
 def policy_of(
@@ -90,11 +93,11 @@ def test_documented_cases(case: Case) -> None:
     consumers = [] if case.consumer is None else [consumer_at(case.consumer)]
     decision = decide_expiry(policy, snapshots_of(there), consumers, [], case.now_s * SECOND_MS)
     assert decision.expired == tuple(str(number) for number in there if number <= case.expires)
-    assert [kept.snapshot_id for kept in decision.kept] == [str(number) for number in there if number > case.expires]
+    assert list(decision.kept) == [str(number) for number in there if number > case.expires]
 
 
 def reasons(decision: ExpiryDecision, number: int) -> tuple[ReasonWithFacts, ...]:
-    return next(kept.reasons for kept in decision.kept if kept.snapshot_id == str(number))
+    return decision.kept[str(number)]
 
 
 def test_every_reason_is_reported_with_its_facts() -> None:
@@ -164,7 +167,7 @@ def test_a_run_looks_at_no_more_than_it_can_tell() -> None:
 
 
 def test_no_snapshots_no_decision() -> None:
-    assert decide_expiry(policy_of(), [], [consumer_at(1)], [], 0) == ExpiryDecision((), (), (), ())
+    assert decide_expiry(policy_of(), [], [consumer_at(1)], [], 0) == ExpiryDecision((), {}, (), ())
 
 
 @pytest.mark.parametrize(
@@ -197,8 +200,8 @@ def test_policies_at_the_edge_are_accepted() -> None:
 def test_the_first_snapshot_of_each_period_is_tagged() -> None:
     policy = RetentionPolicy(tag_every_ms=60_000)
     made = snapshots_of([1, 5, 6, 7, 13])  # periods 0, 0, 1, 1, 2
-    assert due_tags(policy, made, -1) == [DueTag("1", 0), DueTag("6", 1), DueTag("13", 2)]
-    assert due_tags(policy, made, 1) == [DueTag("13", 2)]
+    assert due_tags(policy, made, -1) == [(0, "1"), (1, "6"), (2, "13")]
+    assert due_tags(policy, made, 1) == [(2, "13")]
     assert due_tags(RetentionPolicy(), made, -1) == []
 
 

@@ -44,7 +44,7 @@ def test_a_rollback_brings_the_names_back_and_drops_newer_snapshots(line: Comman
 def test_a_tag_names_a_snapshot_and_holds_those_that_would_go(line: CommandLine) -> None:
     line.run("tag", "create", "vol1/tree", "snap3", "release")
     refused = line.run("snapshot", "rollback", "vol1/tree", "snap1", status=1)
-    assert refused.startswith("TAGGED_SNAPSHOT: snapshot snap3 is held by tag release")
+    assert refused.startswith("TAGGED_SNAPSHOT: snapshot snap3 is kept by a tag: release")
     assert snapshots(line) == ["snap1", "snap2", "snap3"]
     line.run("snapshot", "rollback", "vol1/tree", "--tag", "release")
     assert keys(line)["dir/k"] == "v3"

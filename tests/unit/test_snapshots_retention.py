@@ -32,7 +32,7 @@ from services.snapshots.retention.runs import DOUBT_MS
 from services.snapshots.settings import SnapshotsSettings
 from services.snapshots.state.tables import DROPPED_SNAPSHOT_TABLE, SNAPSHOT_INFO_TABLE
 from services.storage.tables import RowCache
-from tests.unit.snapshots_harness import START_MS, Harness
+from tests.unit.snapshots_harness import START_MS, Harness, verify
 
 MINUTE_MS = 60_000
 ALL_BUT_ONE = RetentionPolicy(num_retained_min=1, time_retained_ms=0)
@@ -103,7 +103,7 @@ def test_a_tagged_snapshot_is_not_deleted_and_the_refusal_names_its_tags() -> No
     tag(harness, "snap-1", "build-7")
     refused = harness.delete("snap-1")
     assert refused.error == "TAGGED_SNAPSHOT"
-    assert "tags audit (of ann, year end), build-7: delete them" in refused.message
+    assert "kept by tags: audit (of ann, year end), build-7; delete them" in refused.message
     assert harness.names() == ["snap-1"]
     assert not [asked for asked in harness.asked if isinstance(asked, DropSnapshot)]
     assert ask(harness, DeleteTag("vol", "bucket", "snap-1", "audit")).snapshot_id == made.snapshot_id
@@ -243,7 +243,7 @@ def test_expiry_names_what_expired_and_is_answered_when_it_is_removed() -> None:
     assert (reply.expired.snapshots, reply.expired.snapshot_ids) == (("snap-1", "snap-2"), ids)
     assert harness.names(with_deleted=True) == ["snap-3"]
     assert harness.metric("deepclean_snapshots_expired_total", trigger="request") == 2
-    assert queries.verify(harness.tables).corruption == ""
+    assert verify(harness.tables).corruption == ""
 
 
 def test_an_asynchronous_request_is_answered_when_what_goes_is_marked() -> None:

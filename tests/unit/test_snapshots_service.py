@@ -31,7 +31,7 @@ from services.snapshots.reads import queries
 from services.snapshots.settings import SnapshotsSettings
 from services.snapshots.state.tables import CLIENT_TABLE, SNAPSHOT_INFO_TABLE, SNAPSHOT_SIZE_TABLE
 from services.storage.tables import RowCache
-from tests.unit.snapshots_harness import Harness
+from tests.unit.snapshots_harness import Harness, verify
 
 DELETED = SnapshotStatus.SNAPSHOT_DELETED
 ACTIVE = SnapshotStatus.SNAPSHOT_ACTIVE
@@ -40,7 +40,7 @@ ACTIVE = SnapshotStatus.SNAPSHOT_ACTIVE
 def assert_linked(harness: Harness) -> None:
     """Rows name their neighbours, in both chains, in the order of takes; a restart finds the same."""
     rows = queries.snapshot_chain(harness.tables)
-    assert queries.verify(harness.tables).corruption == ""
+    assert verify(harness.tables).corruption == ""
     newest: dict[str, str] = {"": ""}
     for row in rows:
         assert row.global_previous_snapshot_id == newest[""]
@@ -678,15 +678,16 @@ def test_what_a_set_of_snapshots_would_free() -> None:
     for name in ("snap-1", "snap-2", "snap-3"):
         harness.create(name)
     harness.feed(update(9, cell(1, 1, 1), cell(1, 2, 10), cell(2, 2, 100), cell(1, 3, 1000), cell(0, 0, 10_000)))
-    freed = queries.freed_by_deleting(harness.tables, "vol", "bucket", ["snap-1", "snap-2"])
-    assert (freed.space.bytes, freed.is_exact) == (111, True)
-    assert queries.freed_by_deleting(harness.tables, "vol", "bucket", ["snap-2"]).space.bytes == 100
-    assert queries.freed_by_deleting(harness.tables, "vol", "bucket", []).space.bytes == 0
+
+    def freed(*names: str) -> tuple[int, bool]:
+        space, is_exact = queries.freed_by_deleting(harness.tables, "vol", "bucket", names)
+        return space.bytes, is_exact
+
+    assert (freed("snap-1", "snap-2"), freed("snap-2"), freed()) == ((111, True), (100, True), (0, True))
     harness.feed(update(10, unexpanded=(2, 2)))
-    assert not queries.freed_by_deleting(harness.tables, "vol", "bucket", ["snap-1"]).is_exact
-    assert queries.freed_by_deleting(harness.tables, "vol", "bucket", ["snap-2"]).is_exact
+    assert (freed("snap-1"), freed("snap-2")) == ((1, False), (100, True))
     with pytest.raises(CommandError):
-        queries.freed_by_deleting(harness.tables, "vol", "bucket", ["absent"])
+        freed("absent")
 
 
 # Settle
@@ -886,7 +887,7 @@ def test_c12_a_corrupted_chain_stops_claims_creates_and_deletes() -> None:
     assert harness.answered(harness.settle()).error == "INTERNAL_ERROR"
     assert harness.names() == ["snap-1", "snap-2", "snap-3"]
     assert harness.metric("deepclean_snapshots_chain_corrupted", shard="0") == 1
-    assert queries.verify(harness.tables).corruption != ""
+    assert verify(harness.tables).corruption != ""
     mend(harness)
     harness.restart()
     harness.feed()
@@ -921,7 +922,7 @@ def test_what_was_under_way_when_the_chain_was_corrupted_ends() -> None:
 
 
 def differences(harness: Harness) -> dict[str, list[str]]:
-    found = queries.verify(harness.tables).differences
+    found = verify(harness.tables).differences
     return {kind: ids for kind, ids in found.items() if ids}
 
 
@@ -966,7 +967,7 @@ def test_a_missing_marker_ends_the_comparison_and_nothing_else() -> None:
     harness.run()
     assert harness.create("snap-3").error == ""
     for _ in range(2):
-        verification = queries.verify(harness.tables)
+        verification = verify(harness.tables)
         assert (verification.is_chain_known, verification.chain_version) == (False, 1)
         harness.restart()
     assert harness.delete("snap-1").error == ""

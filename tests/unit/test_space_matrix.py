@@ -9,11 +9,9 @@ from services.domain.space_matrix import (
     NOBODY,
     SpaceCell,
     SpaceError,
-    exclusive,
     freed_by_dropping,
     holders,
     merged_after_drop,
-    rows_held_alone,
 )
 
 LIVE = [10, 20, 30]
@@ -109,11 +107,9 @@ def test_a_cell_of_a_run_that_is_not_there_is_a_defect(run: tuple[int, int]) -> 
         freed_by_dropping({run: cell(1)}, {20}, [20])
 
 
-def test_what_one_snapshot_alone_holds() -> None:
-    assert exclusive(CELLS, 20) == cell(8)
-    assert exclusive(CELLS, 40) == EMPTY
-    assert rows_held_alone({(20, 20): SpaceCell(9, 9, 1, 2, 4)}, 20) == 7
-    assert rows_held_alone(CELLS, 40) == 0
+def test_rows_of_a_cell_are_those_of_all_tables() -> None:
+    assert SpaceCell(9, 9, 1, 2, 4).rows == 7
+    assert EMPTY.rows == 0
 
 
 @pytest.mark.parametrize(

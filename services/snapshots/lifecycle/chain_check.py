@@ -95,7 +95,3 @@ class ChainCheck:
             elif row.chain_version_of_reset <= view.version:
                 found["missing_there"].append(row.snapshot_id)
         return found
-
-    def differences(self) -> dict[str, int]:
-        """Return the number of snapshots that differ, by kind of difference."""
-        return {difference: len(ids) for difference, ids in self.different_snapshots().items()}

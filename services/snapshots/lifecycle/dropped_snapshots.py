@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from schemas.records import DroppedSnapshotRow, PendingSnapshot, SnapshotInfo
+from schemas.records import DroppedSnapshotRow, SnapshotInfo
 from services.runtime.loop.service import Work
 from services.runtime.parts.due import DueQueue
 from services.snapshots.state.rows import row_key
@@ -12,7 +12,7 @@ _FOR_EVER_MS = 2**63 - 1
 
 
 class DroppedSnapshots:
-    """The newest dropped snapshots, at most one for each name. It is a listener of ``Lifecycle``."""
+    """The newest dropped snapshots, at most one for each name."""
 
     def __init__(self, max_remembered: int) -> None:
         self._max_remembered = max_remembered
@@ -46,9 +46,6 @@ class DroppedSnapshots:
             oldest = self._by_deletion.pop_due(_FOR_EVER_MS)
             if oldest is not None:
                 self._forget(oldest, work)
-
-    def create_refused(self, pending: PendingSnapshot, row: SnapshotInfo, message: str, work: Work) -> None:
-        """Do nothing: the snapshot never existed."""
 
     def _forget(self, key: bytes, work: Work) -> None:
         self._keys.discard(key)

@@ -20,7 +20,7 @@ from services.runtime.loop.service import Work
 from services.runtime.parts.due import DueQueue
 from services.snapshots.settings import SnapshotsSettings
 from services.snapshots.state.rows import SnapshotRows
-from services.snapshots.state.tables import CONSUMER_TABLE, TAG_TABLE, ReadableTables, label_key
+from services.snapshots.state.tables import CONSUMER_TABLE, TAG_TABLE, ReadableTables, name_key
 
 MAX_NOTE_LENGTH = 1_000
 Bucket = tuple[str, str]
@@ -48,7 +48,7 @@ class Protections:
             self._consumers.setdefault((consumer.volume, consumer.bucket), {})[consumer.consumer] = consumer
 
     def _remember(self, tag: TagRow) -> None:
-        key = label_key(tag.volume, tag.bucket, tag.tag)
+        key = name_key(tag.volume, tag.bucket, tag.tag)
         self._tags.setdefault((tag.volume, tag.bucket), {})[tag.tag] = tag
         self._tags_by_key[key] = tag
         if tag.expiry_time_ms != NEVER_MS:
@@ -131,7 +131,7 @@ class Protections:
         Raises:
             CommandError: LIMIT_EXCEEDED.
         """
-        key = label_key(tag.volume, tag.bucket, tag.tag)
+        key = name_key(tag.volume, tag.bucket, tag.tag)
         if key not in self._tags_by_key and self.tag_count >= self._settings.max_tags:
             raise CommandError(
                 ErrorCode.LIMIT_EXCEEDED,
@@ -159,7 +159,7 @@ class Protections:
 
     def remove_tag(self, volume: str, bucket: str, name: str, work: Work) -> None:
         """Remove an existing tag."""
-        key = label_key(volume, bucket, name)
+        key = name_key(volume, bucket, name)
         work.table(TAG_TABLE).delete(key)
         del self._tags[volume, bucket][name]
         del self._tags_by_key[key]
@@ -206,7 +206,7 @@ class Protections:
             row.create_txn + request.is_behind,
             log_time_ms,
         )
-        work.table(CONSUMER_TABLE).put(label_key(request.volume, request.bucket, request.consumer), consumer)
+        work.table(CONSUMER_TABLE).put(name_key(request.volume, request.bucket, request.consumer), consumer)
         self._consumers.setdefault((request.volume, request.bucket), {})[request.consumer] = consumer
         return row
 
@@ -225,5 +225,5 @@ class Protections:
 
     def remove_consumer(self, volume: str, bucket: str, name: str, work: Work) -> None:
         """Remove an existing consumer."""
-        work.table(CONSUMER_TABLE).delete(label_key(volume, bucket, name))
+        work.table(CONSUMER_TABLE).delete(name_key(volume, bucket, name))
         del self._consumers[volume, bucket][name]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from uuid import UUID, uuid5
 
 from schemas.error_codes import ErrorCode
@@ -42,24 +42,16 @@ def scheduled_snapshot_id(volume: str, bucket: str, name: str, shard: int) -> st
     return str(uuid5(_NAMESPACE, f"{shard}/{volume}/{bucket}/{name}"))
 
 
+@dataclass(eq=False, repr=False)
 class Requests:
     """Carries out creates, deletes and renames."""
 
-    def __init__(
-        self,
-        rows: SnapshotRows,
-        lifecycle: Lifecycle,
-        protections: Protections,
-        answers: Answers,
-        settings: SnapshotsSettings,
-        metrics: SnapshotsMetrics,
-    ) -> None:
-        self._rows = rows
-        self._lifecycle = lifecycle
-        self._protections = protections
-        self._answers = answers
-        self._settings = settings
-        self._metrics = metrics
+    _rows: SnapshotRows
+    _lifecycle: Lifecycle
+    _protections: Protections
+    _answers: Answers
+    _settings: SnapshotsSettings
+    _metrics: SnapshotsMetrics
 
     def create(self, message: Message, command: SnapshotCommand, request: CreateSnapshot, work: Work) -> None:
         """Reserve the name and send the capture to metadata. The client is answered after metadata's answer."""

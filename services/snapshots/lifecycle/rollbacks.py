@@ -6,7 +6,7 @@ snapshot is then the newest one. Until the last page is answered, no snapshot of
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from uuid import UUID, uuid5
 
 from schemas.error_codes import ErrorCode
@@ -35,26 +35,18 @@ from services.snapshots.state.tables import ROLLBACK_TABLE, ReadableTables, buck
 _NAMESPACE = UUID("0d8f7b52-0ee4-5a83-b5a7-6fd6b8e4e7a1")
 
 
+@dataclass(eq=False, repr=False)
 class Rollbacks:
     """All rollbacks of the shard that are in progress."""
 
-    def __init__(
-        self,
-        rows: SnapshotRows,
-        lifecycle: Lifecycle,
-        protections: Protections,
-        answers: Answers,
-        settings: SnapshotsSettings,
-        metrics: SnapshotsMetrics,
-    ) -> None:
-        self._rows = rows
-        self._lifecycle = lifecycle
-        self._protections = protections
-        self._answers = answers
-        self._settings = settings
-        self._metrics = metrics
-        self._tasks: dict[str, RollbackTaskRow] = {}
-        self._left_open: frozenset[str] = frozenset()
+    _rows: SnapshotRows
+    _lifecycle: Lifecycle
+    _protections: Protections
+    _answers: Answers
+    _settings: SnapshotsSettings
+    _metrics: SnapshotsMetrics
+    _tasks: dict[str, RollbackTaskRow] = field(default_factory=dict)
+    _left_open: frozenset[str] = frozenset()
 
     def __len__(self) -> int:
         return len(self._tasks)

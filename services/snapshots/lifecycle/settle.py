@@ -8,7 +8,7 @@ figures of ``gc.space`` are complete up to both, so that reads after the answer 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from schemas.error_codes import ErrorCode
 from schemas.records import Barrier, MetadataProgress, Settle, SettleRow, SnapshotCommand, SnapshotReply
@@ -18,17 +18,13 @@ from services.runtime.parts.collection_follower import CollectionFollower
 from services.snapshots.metrics import SnapshotsMetrics
 from services.snapshots.state.answers import Answers
 from services.snapshots.state.commands import send_to_metadata
-from services.snapshots.state.tables import (
-    RETURNED_BARRIER_TABLE,
-    SETTLE_TABLE,
-    ReadableTables,
-    returned_barrier_key,
-)
+from services.snapshots.state.tables import RETURNED_BARRIER_TABLE, SETTLE_TABLE, ReadableTables, returned_barrier_key
 
 BRANCHES = ("key_deletion", "directory_deletion")
 QUIET_ROUNDS = 2
 
 
+@dataclass(eq=False, repr=False)
 class Settling:
     """All settle requests in progress. Each has its own barrier; work that any barrier met counts for all requests.
 
@@ -36,19 +32,12 @@ class Settling:
     barrier, two concurrent requests would each see half of the work.
     """
 
-    def __init__(
-        self,
-        answers: Answers,
-        own_work: Callable[[], int],
-        metrics: SnapshotsMetrics,
-        collection: CollectionFollower,
-    ) -> None:
-        self._answers = answers
-        self._own_work = own_work
-        self._metrics = metrics
-        self._collection = collection
-        self._requests: dict[str, SettleRow] = {}
-        self._returned_txns: dict[tuple[str, str], int] = {}
+    _answers: Answers
+    _own_work: Callable[[], int]
+    _metrics: SnapshotsMetrics
+    _collection: CollectionFollower
+    _requests: dict[str, SettleRow] = field(default_factory=dict)
+    _returned_txns: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def restore(self, tables: ReadableTables) -> None:
         """Read the requests and the returned barriers from the tables."""
@@ -103,7 +92,8 @@ class Settling:
         """End the rounds that are complete. Return the barrier ids of the settled requests."""
         settled = []
         for _, row in sorted(self._requests.items()):  # the order in which a restart reads them
-            if len(row.returned) == len(BRANCHES) and space_txn >= self._needed_space_txn(row):
+            is_back = len(row.returned) == len(BRANCHES)
+            if is_back and space_txn >= max(self._returned_txns[row.barrier_id, branch] for branch in BRANCHES):
                 quiet_rounds = 0 if row.work else row.quiet_rounds + 1
                 if quiet_rounds < QUIET_ROUNDS:
                     self._begin_round(replace(row, quiet_rounds=quiet_rounds), work)
@@ -117,9 +107,6 @@ class Settling:
         """Answer every request with an error."""
         for _, row in sorted(self._requests.items()):
             self._end(row, SnapshotReply(row.client_id, row.number, error.code, str(error), rounds=row.round), work)
-
-    def _needed_space_txn(self, row: SettleRow) -> int:
-        return max(self._returned_txns[row.barrier_id, branch] for branch in BRANCHES)
 
     def _begin_round(self, row: SettleRow, work: Work) -> None:
         self._forget_returned(row, work)

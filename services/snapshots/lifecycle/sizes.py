@@ -8,18 +8,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from schemas.records import SnapshotInfo, SpaceCellValue, SpaceUpdate
+from schemas.records import SnapshotInfo, SpaceUpdate
 from services.domain.table_keys import bucket_id_key, cell_key
 from services.runtime.loop.service import Work
 from services.snapshots.state.rows import SnapshotRows
-from services.snapshots.state.tables import (
-    SNAPSHOT_SIZE_TABLE,
-    SPACE_PROGRESS_TABLE,
-    SPACE_TABLE,
-    ReadableTables,
-)
-
-_COMPLETE = bucket_id_key(0)
+from services.snapshots.state.tables import SNAPSHOT_SIZE_TABLE, SPACE_PROGRESS_TABLE, SPACE_TABLE, ReadableTables
 
 
 class Sizes:
@@ -33,8 +26,7 @@ class Sizes:
 
     def restore(self, tables: ReadableTables) -> None:
         """Read the progress of the figures. Snapshots that the current batch has marked stale stay stale."""
-        complete = tables.table(SPACE_PROGRESS_TABLE).get(_COMPLETE)
-        self.complete_txn = complete.txn if complete else 0
+        self.complete_txn = space_complete_until(tables)
 
     def forget_stale(self) -> None:
         """Forget which snapshots are stale: their batch was aborted, and rows and figures agree."""
@@ -70,7 +62,7 @@ class Sizes:
         table = work.table(SPACE_TABLE)
         for cell in update.cells:
             key = cell_key(update.bucket_id, cell.first_holder, cell.last_holder)
-            if _is_empty(cell):
+            if not (cell.bytes or cell.versions or cell.key_rows or cell.directory_rows or cell.rename_rows):
                 table.delete(key)
             else:
                 table.put(key, cell)
@@ -95,6 +87,12 @@ class Sizes:
         for key, size in list(table.scan()):
             if self._rows.of(size.snapshot_id) is None:
                 table.delete(key)
+
+
+def space_complete_until(tables: ReadableTables) -> int:
+    """Return the txn up to which all space figures have arrived."""
+    complete = tables.table(SPACE_PROGRESS_TABLE).get(bucket_id_key(0))
+    return complete.txn if complete else 0
 
 
 def measure(row: SnapshotInfo, tables: ReadableTables) -> SnapshotInfo:
@@ -129,7 +127,3 @@ def _exactness(update: SpaceUpdate, create_txn: int) -> tuple[bool, bool]:
     is_none_before = not 0 < update.oldest_unexpanded_death <= create_txn
     is_none_after = update.newest_unexpanded_death <= create_txn
     return is_none_before, is_none_after
-
-
-def _is_empty(cell: SpaceCellValue) -> bool:
-    return not (cell.bytes or cell.versions or cell.key_rows or cell.directory_rows or cell.rename_rows)

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Protocol
 
 from schemas.error_codes import ErrorCode
 from schemas.records import (
@@ -36,12 +35,7 @@ from services.snapshots.state.answers import Answers
 from services.snapshots.state.commands import send_to_metadata
 from services.snapshots.state.refusals import ChainCorruptedError
 from services.snapshots.state.rows import SnapshotRows, in_order_of_captures, is_complete
-from services.snapshots.state.tables import (
-    DEEP_CLEAN_TABLE,
-    PENDING_TABLE,
-    SNAPSHOT_SIZE_TABLE,
-    ReadableTables,
-)
+from services.snapshots.state.tables import DEEP_CLEAN_TABLE, PENDING_TABLE, SNAPSHOT_SIZE_TABLE, ReadableTables
 
 
 class PendingAction(StrEnum):
@@ -55,47 +49,29 @@ class PendingAction(StrEnum):
     """A drop after a capture whose create has ended with an error."""
 
 
-class Listener(Protocol):
-    """An observer of snapshots. It is called in the unit of work that applies metadata's answer."""
-
-    def snapshot_completed(self, row: SnapshotInfo, log_time_ms: int, work: Work) -> None:
-        """Called when a snapshot was captured: clients may read it."""
-        ...
-
-    def snapshot_removed(self, row: SnapshotInfo, work: Work) -> None:
-        """Called when the row of a deleted snapshot was removed."""
-        ...
-
-    def create_refused(self, pending: PendingSnapshot, row: SnapshotInfo, message: str, work: Work) -> None:
-        """Called when a create has ended with an error."""
-        ...
-
-
+@dataclass(eq=False, repr=False)
 class Lifecycle:
     """Applies metadata's answers to rows, chains and flags."""
 
-    def __init__(
-        self,
-        rows: SnapshotRows,
-        sizes: Sizes,
-        answers: Answers,
-        work_was_done: Callable[[Work], None],
-        metrics: SnapshotsMetrics,
-    ) -> None:
-        self._rows = rows
-        self._sizes = sizes
-        self._answers = answers
-        self._work_was_done = work_was_done
-        self._metrics = metrics
-        self._chain = SnapshotChain()
-        self.pending: dict[str, PendingSnapshot] = {}
-        self._left_open: frozenset[str] = frozenset()
-        """Ids of the snapshots whose requests were unfinished when the tables were read."""
-        self.listeners: list[Listener] = []
-        self.rolled_back: frozenset[str] = frozenset()
-        """Paths of buckets that are being rolled back."""
-        self.corruption = ""
-        """Why the chain is corrupted; empty when it is not."""
+    _rows: SnapshotRows
+    _sizes: Sizes
+    _answers: Answers
+    _work_was_done: Callable[[Work], None]
+    _metrics: SnapshotsMetrics
+    _chain: SnapshotChain = field(default_factory=SnapshotChain)
+    pending: dict[str, PendingSnapshot] = field(default_factory=dict)
+    _left_open: frozenset[str] = frozenset()
+    """Ids of the snapshots whose requests were unfinished when the tables were read."""
+    when_completed: list[Callable[[SnapshotInfo, int, Work], None]] = field(default_factory=list)
+    """Called with the row and the log time when a snapshot was captured: clients may read it."""
+    when_removed: list[Callable[[SnapshotInfo, Work], None]] = field(default_factory=list)
+    """Called when the row of a deleted snapshot was removed."""
+    when_create_refused: list[Callable[[PendingSnapshot, SnapshotInfo, str, Work], None]] = field(default_factory=list)
+    """Called with the reason when a create has ended with an error."""
+    rolled_back: frozenset[str] = frozenset()
+    """Paths of buckets that are being rolled back."""
+    corruption: str = ""
+    """Why the chain is corrupted; empty when it is not."""
 
     def restore(self, tables: ReadableTables) -> None:
         """Build the chains from the rows again, and verify them."""
@@ -160,8 +136,8 @@ class Lifecycle:
             self._complete(progress, captured, row, pending.at_ms, work)
             self._remove_pending(pending, work)
             self._metrics.commands.labels("create").inc()
-            for listener in self.listeners:
-                listener.snapshot_completed(self._row(row.snapshot_id), log_time_ms, work)
+            for completed in self.when_completed:
+                completed(self._row(row.snapshot_id), log_time_ms, work)
             reply = SnapshotReply(pending.client_id, pending.number, snapshot_id=row.snapshot_id)
             self._answers.answer(reply, work)
 
@@ -177,8 +153,8 @@ class Lifecycle:
         self._metrics.refusals.labels("create").inc()
         self._metrics.undone_creates.inc()
         self._answers.answer(SnapshotReply(pending.client_id, pending.number, code, message), work)
-        for listener in self.listeners:
-            listener.create_refused(pending, row, f"{code}: {message}", work)
+        for refused in self.when_create_refused:
+            refused(pending, row, f"{code}: {message}", work)
 
     def _complete(
         self, progress: MetadataProgress, captured: SnapshotCaptured, row: SnapshotInfo, at_ms: int, work: Work
@@ -209,9 +185,7 @@ class Lifecycle:
                 global_previous_snapshot_id=self._chain.latest_global,
                 path_previous_snapshot_id=self._chain.latest(row.snapshot_path),
             )
-            self._chain.add(
-                row.snapshot_id, row.global_previous_snapshot_id, row.snapshot_path, row.path_previous_snapshot_id
-            )
+            self._chain.add(row)
             self._rows.put(row, work)
             return
         linked = [other for other in in_order_of_captures(self._rows) if other.snapshot_id != row.snapshot_id]
@@ -272,8 +246,8 @@ class Lifecycle:
         self._rows.remove(replace(row, is_removed=True, last_txn=max(row.last_txn, progress.txn)), work)
         work.table(DEEP_CLEAN_TABLE).delete(row.snapshot_id.encode())
         work.table(SNAPSHOT_SIZE_TABLE).delete(row.snapshot_id.encode())
-        for listener in self.listeners:
-            listener.snapshot_removed(row, work)
+        for removed in self.when_removed:
+            removed(row, work)
 
     def _touch(self, row: SnapshotInfo, progress: MetadataProgress, work: Work) -> None:
         self._rows.put(replace(row, last_txn=max(row.last_txn, progress.txn)), work)
@@ -326,15 +300,6 @@ class Lifecycle:
     def _reset_flags(self, row: SnapshotInfo, progress: MetadataProgress, chain_version: int, work: Work) -> None:
         reset = replace(row, chain_version_of_reset=max(row.chain_version_of_reset, chain_version))
         self._touch(_with_flags(reset, work), progress, work)
-
-
-def corruption_of(rows: SnapshotRows) -> str:
-    """Return why the rows form no chain; empty when they do."""
-    try:
-        SnapshotChain.load(in_order_of_captures(rows))
-    except ChainLinksError as error:
-        return str(error)
-    return ""
 
 
 def capture_of(row: SnapshotInfo, pending: PendingSnapshot) -> CaptureSnapshot:

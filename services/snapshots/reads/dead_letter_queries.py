@@ -9,12 +9,7 @@ from schemas.answers import DeadLetterBytes, DeadLetterCount, DeadLetterHeader
 from schemas.error_codes import ErrorCode
 from schemas.records import DeadLetterRow, DeadLetterState
 from services.domain.refusals import CommandError
-from services.snapshots.state.tables import (
-    DEAD_LETTER_TABLE,
-    LETTER_TABLE,
-    ReadableTables,
-    dead_letter_key,
-)
+from services.snapshots.state.tables import DEAD_LETTER_TABLE, LETTER_TABLE, ReadableTables, dead_letter_key
 
 
 @dataclass(frozen=True, slots=True)

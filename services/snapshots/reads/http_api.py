@@ -14,6 +14,7 @@ from schemas.records import DeadLetterRow, RetentionPolicy, RetentionRow, Snapsh
 from services.domain.refusals import CommandError
 from services.log.clock import Clock, SystemClock
 from services.runtime.http.reads import DEFAULT_LIMIT, Asked, Flag, Limit, Number, ReadRoute, Stores
+from services.snapshots.lifecycle.sizes import space_complete_until
 from services.snapshots.reads import dead_letter_queries, queries, retention_queries
 from services.snapshots.reads.dead_letter_queries import Wanted
 from services.snapshots.state.rows import is_active
@@ -49,12 +50,11 @@ def routes(stores: Stores, clock: Clock | None = None) -> list[Route]:
             policy = _policy_with(given, tables, volume, bucket) if given else None
             return retention_queries.preview(tables, volume, bucket, at_ms, policy)
 
-    figures = queries.space_complete_until
     return [
-        ReadRoute("/snapshots", stores, snapshots, applied_txn=figures),
-        ReadRoute("/snapshot", stores, snapshot, applied_txn=figures),
+        ReadRoute("/snapshots", stores, snapshots, applied_txn=space_complete_until),
+        ReadRoute("/snapshot", stores, snapshot, applied_txn=space_complete_until),
         ReadRoute("/retention", stores, retention),
-        ReadRoute("/retention/preview", stores, preview, applied_txn=figures),
+        ReadRoute("/retention/preview", stores, preview, applied_txn=space_complete_until),
         ReadRoute("/tags", stores, tags),
         ReadRoute("/consumers", stores, consumers),
         ReadRoute("/dead-letters", stores, dead_letters),

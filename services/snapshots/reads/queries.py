@@ -3,44 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
 from schemas.error_codes import ErrorCode
 from schemas.records import DroppedSnapshotRow, SnapshotInfo
 from services.domain.refusals import CommandError, SnapshotExpiredError
-from services.domain.space_matrix import Holders, SpaceCell, freed_by_dropping
+from services.domain.space_matrix import EMPTY, Holders, SpaceCell, freed_by_dropping
 from services.domain.table_keys import bucket_id_key, bucket_id_prefix
-from services.snapshots.lifecycle.chain_check import ChainCheck
-from services.snapshots.lifecycle.snapshots import corruption_of
-from services.snapshots.state.rows import SnapshotRows, in_order_of_captures, is_active, is_complete
+from services.snapshots.state.rows import in_order_of_captures, is_active, is_complete
 from services.snapshots.state.tables import (
     DROPPED_SNAPSHOT_TABLE,
     SNAPSHOT_INFO_TABLE,
     SPACE_PROGRESS_TABLE,
     SPACE_TABLE,
     ReadableTables,
-    snapshot_key,
+    name_key,
 )
 from services.storage.store import prefix_end
-
-
-@dataclass(frozen=True, slots=True)
-class FreedSpace:
-    """The space that deleting some snapshots would free."""
-
-    space: SpaceCell
-    is_exact: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Verification:
-    """The result of checking that the rows form one chain, and that it equals metadata's."""
-
-    snapshots: int
-    corruption: str
-    chain_version: int
-    is_chain_known: bool
-    differences: dict[str, list[str]]
 
 
 def list_snapshots(
@@ -57,10 +35,10 @@ def snapshot_info(tables: ReadableTables, volume: str, bucket: str, name: str) -
         CommandError: FILE_NOT_FOUND if no snapshot of that name is known; SNAPSHOT_EXPIRED if it was dropped, with the
             snapshot at which a reader can continue.
     """
-    row = tables.table(SNAPSHOT_INFO_TABLE).get(snapshot_key(volume, bucket, name))
+    row = tables.table(SNAPSHOT_INFO_TABLE).get(name_key(volume, bucket, name))
     if row is not None and is_complete(row):
         return row
-    dropped = tables.table(DROPPED_SNAPSHOT_TABLE).get(snapshot_key(volume, bucket, name))
+    dropped = tables.table(DROPPED_SNAPSHOT_TABLE).get(name_key(volume, bucket, name))
     if dropped is not None:
         raise SnapshotExpiredError(f"snapshot {name}", _next_after(tables, volume, bucket, dropped))
     raise CommandError(ErrorCode.FILE_NOT_FOUND, f"there is no snapshot {name} of {volume}/{bucket}")
@@ -78,29 +56,22 @@ def _next_after(tables: ReadableTables, volume: str, bucket: str, dropped: Dropp
 
 def snapshot_chain(tables: ReadableTables, volume: str = "", bucket: str = "") -> list[SnapshotInfo]:
     """Return the path chain of a bucket, or the global chain of the shard if no volume is named; oldest first."""
-    prefix = snapshot_key(volume, bucket, "")
+    prefix = name_key(volume, bucket, "")
     table = tables.table(SNAPSHOT_INFO_TABLE)
     return in_order_of_captures(row for _, row in (table.scan(prefix, prefix_end(prefix)) if volume else table.scan()))
 
 
-def verify(tables: ReadableTables) -> Verification:
-    """Verify the links of all rows, and compare the rows with metadata's chain in both directions."""
-    rows = SnapshotRows()
-    rows.restore(tables)
-    check = ChainCheck(rows)
-    check.restore(tables)
-    return Verification(len(rows), corruption_of(rows), check.version, check.is_known, check.different_snapshots())
-
-
-def freed_by_deleting(tables: ReadableTables, volume: str, bucket: str, names: Collection[str]) -> FreedSpace:
-    """Return the space that deleting these snapshots of a bucket together would free.
+def freed_by_deleting(
+    tables: ReadableTables, volume: str, bucket: str, names: Collection[str]
+) -> tuple[SpaceCell, bool]:
+    """Return the space that deleting these snapshots of a bucket together would free, and whether it is exact.
 
     Raises:
         CommandError: FILE_NOT_FOUND.
     """
     chosen = [snapshot_info(tables, volume, bucket, name) for name in names]
     if not chosen:
-        return FreedSpace(SpaceCell(0, 0, 0, 0, 0), is_exact=True)
+        return EMPTY, True
     bucket_id = chosen[0].bucket_id
     cells = _cells(tables, bucket_id)
     # A snapshot that only the space figures know is being created or removed: it counts as a holder, too.
@@ -110,13 +81,7 @@ def freed_by_deleting(tables: ReadableTables, volume: str, bucket: str, names: C
     unexpanded = tables.table(SPACE_PROGRESS_TABLE).get(bucket_id_key(bucket_id))
     oldest = min(row.create_txn for row in chosen)
     is_exact = unexpanded is None or unexpanded.newest_unexpanded_death <= oldest
-    return FreedSpace(space, is_exact)
-
-
-def space_complete_until(tables: ReadableTables) -> int:
-    """Return the txn up to which all space figures have arrived."""
-    complete = tables.table(SPACE_PROGRESS_TABLE).get(bucket_id_key(0))
-    return complete.txn if complete else 0
+    return space, is_exact
 
 
 def _cells(tables: ReadableTables, bucket_id: int) -> dict[Holders, SpaceCell]:

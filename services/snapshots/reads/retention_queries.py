@@ -13,7 +13,6 @@ from schemas.answers import (
 from schemas.error_codes import ErrorCode
 from schemas.records import ConsumerRow, RetentionPolicy, RetentionRow, SnapshotInfo, TagRow
 from services.domain.refusals import CommandError
-from services.domain.retention import ReasonWithFacts
 from services.snapshots.reads.queries import freed_by_deleting, list_snapshots
 from services.snapshots.retention.expiry import checked, decide
 from services.snapshots.state.tables import (
@@ -22,7 +21,7 @@ from services.snapshots.state.tables import (
     TAG_TABLE,
     ReadableTables,
     bucket_key,
-    label_key,
+    name_key,
 )
 from services.storage.store import prefix_end
 
@@ -44,13 +43,13 @@ def retention_of(tables: ReadableTables, volume: str, bucket: str) -> RetentionR
 
 def tag_rows(tables: ReadableTables, volume: str, bucket: str) -> list[TagRow]:
     """Return the tags of a bucket, by name."""
-    prefix = label_key(volume, bucket, "")
+    prefix = name_key(volume, bucket, "")
     return [row for _, row in tables.table(TAG_TABLE).scan(prefix, prefix_end(prefix))]
 
 
 def consumer_rows(tables: ReadableTables, volume: str, bucket: str) -> list[ConsumerRow]:
     """Return the consumers of a bucket, by name."""
-    prefix = label_key(volume, bucket, "")
+    prefix = name_key(volume, bucket, "")
     return [row for _, row in tables.table(CONSUMER_TABLE).scan(prefix, prefix_end(prefix))]
 
 
@@ -100,28 +99,24 @@ def preview(
     decision = decide(chosen, chain, consumers, tags, now_ms)
     rows = {row.snapshot_id: row for row in chain}
     expired = [rows[snapshot_id] for snapshot_id in decision.expired]
-    freed = freed_by_deleting(tables, volume, bucket, [row.name for row in expired])
+    freed, is_exact = freed_by_deleting(tables, volume, bucket, [row.name for row in expired])
     return RetentionPreview(
         now_ms,
         chosen,
         tuple(ExpiringSnapshot(row.name, row.snapshot_id, row.create_txn, row.creation_time_ms) for row in expired),
         tuple(
             RetainedSnapshot(
-                rows[kept.snapshot_id].name,
-                kept.snapshot_id,
-                rows[kept.snapshot_id].create_txn,
-                rows[kept.snapshot_id].creation_time_ms,
-                tuple(map(_shown, kept.reasons)),
+                rows[snapshot_id].name,
+                snapshot_id,
+                rows[snapshot_id].create_txn,
+                rows[snapshot_id].creation_time_ms,
+                tuple(RetentionReason(one.reason.value, one.bound, one.names, one.until_ms) for one in reasons),
             )
-            for kept in decision.kept
+            for snapshot_id, reasons in decision.kept.items()
         ),
-        freed.space.bytes,
-        freed.space.versions,
-        freed.is_exact,
+        freed.bytes,
+        freed.versions,
+        is_exact,
         decision.dropped_consumers,
         decision.dropped_tags,
     )
-
-
-def _shown(reason: ReasonWithFacts) -> RetentionReason:
-    return RetentionReason(reason.reason.value, reason.bound, reason.names, reason.until_ms)

@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from schemas.error_codes import ErrorCode
 from schemas.records import ConsumerRow, RetentionPolicy, SnapshotInfo, TagRow
 from services.domain.refusals import CommandError
-from services.domain.retention import (
-    ExistingSnapshot,
-    ExpiryDecision,
-    InvalidPolicyError,
-    check_policy,
-    decide_expiry,
-)
+from services.domain.retention import ExpiryDecision, InvalidPolicyError, check_policy, decide_expiry
 from services.runtime.loop.service import Work
 from services.snapshots.lifecycle.protections import Protections
 from services.snapshots.lifecycle.snapshots import Lifecycle
 from services.snapshots.state.rows import SnapshotRows
-
-
-def existing(chain: Sequence[SnapshotInfo]) -> list[ExistingSnapshot]:
-    """Return the facts about each snapshot that the rules use."""
-    return [ExistingSnapshot(row.snapshot_id, row.create_txn, row.creation_time_ms) for row in chain]
 
 
 def decide(
@@ -40,7 +29,7 @@ def decide(
     present = {row.bucket_id for row in chain}
     stale_consumers = [consumer.consumer for consumer in consumers if present and consumer.bucket_id not in present]
     own = [consumer for consumer in consumers if consumer.consumer not in stale_consumers]
-    decision = decide_expiry(policy, existing(chain), own, tags, now_ms)
+    decision = decide_expiry(policy, chain, own, tags, now_ms)
     return replace(decision, dropped_consumers=tuple(sorted((*decision.dropped_consumers, *stale_consumers))))
 
 
@@ -57,13 +46,13 @@ def checked(policy: RetentionPolicy) -> RetentionPolicy:
     return policy
 
 
+@dataclass(eq=False)
 class Expiry:
     """Decides which snapshots expire, and deletes them in the same unit of work."""
 
-    def __init__(self, rows: SnapshotRows, lifecycle: Lifecycle, protections: Protections) -> None:
-        self._rows = rows
-        self._lifecycle = lifecycle
-        self._protections = protections
+    _rows: SnapshotRows
+    _lifecycle: Lifecycle
+    _protections: Protections
 
     def carry_out(
         self, volume: str, bucket: str, policy: RetentionPolicy, now_ms: int, log_time_ms: int, work: Work

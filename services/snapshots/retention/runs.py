@@ -12,7 +12,7 @@ policy until the next run, and the answer to a request to expire reports it. It 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 
@@ -43,10 +43,9 @@ from services.snapshots.lifecycle.protections import Protections
 from services.snapshots.lifecycle.requests import Requests
 from services.snapshots.lifecycle.snapshots import Lifecycle
 from services.snapshots.metrics import SnapshotsMetrics
-from services.snapshots.retention.expiry import Expiry, checked, existing
+from services.snapshots.retention.expiry import Expiry, checked
 from services.snapshots.retention.waiting_requests import WaitingRequests
 from services.snapshots.settings import SnapshotsSettings
-from services.snapshots.state.answers import Answers
 from services.snapshots.state.rows import SnapshotRows
 from services.snapshots.state.tables import RETENTION_TABLE, ReadableTables, bucket_key
 
@@ -65,41 +64,27 @@ class Trigger(StrEnum):
     CLOCK = "clock"
 
 
+@dataclass(eq=False, repr=False)
 class Retention:
     """All policies of the shard, their runs, and the clients' requests to expire snapshots."""
 
-    def __init__(
-        self,
-        rows: SnapshotRows,
-        lifecycle: Lifecycle,
-        requests: Requests,
-        protections: Protections,
-        answers: Answers,
-        settings: SnapshotsSettings,
-        metrics: SnapshotsMetrics,
-    ) -> None:
-        self._rows = rows
-        self._lifecycle = lifecycle
-        self._requests = requests
-        self._protections = protections
-        self._settings = settings
-        self._metrics = metrics
-        self._policies: dict[bytes, RetentionRow] = {}
-        self._due: DueQueue[bytes] = DueQueue()
-        self._expiry = Expiry(rows, lifecycle, protections)
-        self._waiting = WaitingRequests(rows, answers)
+    _rows: SnapshotRows
+    _lifecycle: Lifecycle
+    _requests: Requests
+    _protections: Protections
+    _expiry: Expiry
+    _waiting: WaitingRequests
+    _settings: SnapshotsSettings
+    _metrics: SnapshotsMetrics
+    _policies: dict[bytes, RetentionRow] = field(default_factory=dict)
+    _due: DueQueue[bytes] = field(default_factory=DueQueue)
 
     def restore(self, tables: ReadableTables) -> None:
-        """Read the policies and the waiting requests from the tables."""
+        """Read the policies from the table."""
         self._policies = dict(tables.table(RETENTION_TABLE).scan())
-        self._waiting.restore(tables)
         self._due.clear()
         for key, row in self._policies.items():
             self._due.set(key, row.next_run_ms)
-
-    def unanswered(self) -> set[tuple[str, int]]:
-        """Return client id and number of the commands that have no answer yet."""
-        return self._waiting.unanswered()
 
     @property
     def policy_count(self) -> int:
@@ -200,29 +185,14 @@ class Retention:
             row.failure if row else "",
         )
         if row is not None:
-            self._note_request(row, request, expired, log_time_ms, work)
+            if request.policy is None:  # it counts as a run of the bucket's own policy
+                row = replace(row, last_run_ms=log_time_ms, last_expired=len(expired))
+            self._put(_without_failure(row), work)  # the answer reports the failure
         asked = ExpiryRow(command.client_id, command.number, outcome)
         if expired and command.client_id and policy.execution_mode is ExecutionMode.SYNC:
             self._waiting.add(asked, work)
         else:
             self._waiting.answer(asked, work)
-
-    def _note_request(
-        self,
-        row: RetentionRow,
-        request: ExpireSnapshots,
-        expired: Sequence[SnapshotInfo],
-        log_time_ms: int,
-        work: Work,
-    ) -> None:
-        """Clear the failure, which the answer reports; a request with the bucket's own policy counts as a run."""
-        if request.policy is None:
-            row = replace(row, last_run_ms=log_time_ms, last_expired=len(expired))
-        self._put(_without_failure(row), work)
-
-    def give_up(self, error: CommandError, work: Work) -> None:
-        """Answer every waiting request with an error."""
-        self._waiting.give_up(error, work)
 
     # ---- the life of snapshots
 
@@ -239,10 +209,6 @@ class Retention:
             self._run(policy_row, Trigger.CREATE, log_time_ms, work)
         else:
             self._put(replace(policy_row, next_run_ms=min(policy_row.next_run_ms, log_time_ms)), work)
-
-    def snapshot_removed(self, row: SnapshotInfo, work: Work) -> None:
-        """Answer the request that waited for this snapshot, if it was the request's last one."""
-        self._waiting.snapshot_removed(row, work)
 
     def create_refused(self, pending: PendingSnapshot, row: SnapshotInfo, message: str, work: Work) -> None:
         """Store the refusal of an automatic snapshot as a failure of the bucket's policy."""
@@ -314,16 +280,17 @@ class Retention:
     def _tag_by_period(self, row: RetentionRow, now_ms: int, work: Work) -> RetentionRow:
         """Create the automatic tags that are due, and remove the surplus ones. Return the policy's new row."""
         policy, chain = row.policy, self._rows.active_chain(row.volume, row.bucket)
-        for due in due_tags(policy, existing(chain), row.last_tag_period):
+        tagged = {tag.tag for tag in self._protections.tags_of(row.volume, row.bucket)}
+        for period, snapshot_id in due_tags(policy, chain, row.last_tag_period):
             end_ms = now_ms + policy.tag_time_retained_ms if policy.tag_time_retained_ms else NEVER_MS
-            name = _name_of_period(due.period * policy.tag_every_ms)
-            if not self._has_tag(row, name):
+            name = _name_of_period(period * policy.tag_every_ms)
+            if name not in tagged:
                 self._protections.put_tag(
                     TagRow(
                         row.volume,
                         row.bucket,
                         name,
-                        due.snapshot_id,
+                        snapshot_id,
                         "",
                         "the first snapshot of its period",
                         now_ms,
@@ -332,13 +299,10 @@ class Retention:
                     ),
                     work,
                 )
-            row = replace(row, last_tag_period=due.period)
+            row = replace(row, last_tag_period=period)
         for name in surplus_tags(policy, self._protections.tags_of(row.volume, row.bucket)):
             self._protections.remove_tag(row.volume, row.bucket, name, work)
         return row
-
-    def _has_tag(self, row: RetentionRow, name: str) -> bool:
-        return any(tag.tag == name for tag in self._protections.tags_of(row.volume, row.bucket))
 
     def _count(self, trigger: Trigger, expired: Sequence[SnapshotInfo], *, is_failed: bool = False) -> None:
         outcome = "failed" if is_failed else "expired" if expired else "nothing"

@@ -16,7 +16,7 @@ class TaggedSnapshotError(CommandError):
         names = ", ".join(_described(tag) for tag in tags)
         super().__init__(
             ErrorCode.TAGGED_SNAPSHOT,
-            f"snapshot {snapshot} is held by {'tag' if len(tags) == 1 else 'tags'} {names}: delete "
+            f"snapshot {snapshot} is kept by {'a tag' if len(tags) == 1 else 'tags'}: {names}; delete "
             f"{'it' if len(tags) == 1 else 'them'} first (deepclean tag delete)",
         )
 

@@ -8,12 +8,12 @@ from schemas.error_codes import ErrorCode
 from schemas.records import SnapshotInfo, SnapshotStatus
 from services.domain.refusals import CommandError
 from services.runtime.loop.service import Work
-from services.snapshots.state.tables import SNAPSHOT_INFO_TABLE, ReadableTables, snapshot_key
+from services.snapshots.state.tables import SNAPSHOT_INFO_TABLE, ReadableTables, name_key
 
 
 def row_key(row: SnapshotInfo) -> bytes:
     """Return the key of a row in snapshotInfoTable."""
-    return snapshot_key(row.volume, row.bucket, row.name)
+    return name_key(row.volume, row.bucket, row.name)
 
 
 def is_complete(row: SnapshotInfo) -> bool:
@@ -59,7 +59,7 @@ class SnapshotRows:
 
     def named(self, volume: str, bucket: str, name: str) -> SnapshotInfo | None:
         """Return the row of a name, complete or not; None for an unknown name."""
-        return self._by_key.get(snapshot_key(volume, bucket, name))
+        return self._by_key.get(name_key(volume, bucket, name))
 
     def of(self, snapshot_id: str) -> SnapshotInfo | None:
         """Return the row of an id, complete or not; None for an unknown id."""
@@ -68,8 +68,7 @@ class SnapshotRows:
 
     def captured_at(self, bucket_id: int, txn: int) -> SnapshotInfo | None:
         """Return the complete row of a bucket that was captured at a txn; None for none."""
-        snapshot_id = self._buckets.get(bucket_id, {}).get(txn)
-        return None if snapshot_id is None else self.of(snapshot_id)
+        return self.of(self._buckets.get(bucket_id, {}).get(txn, ""))
 
     def of_bucket(self, bucket_id: int) -> Iterator[SnapshotInfo]:
         """Yield the complete rows of a bucket."""

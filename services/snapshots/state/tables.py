@@ -30,14 +30,13 @@ clientTable          client id          last number and answer of a client
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from hashlib import sha256
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from schemas import records
 from services.runtime.parts.collection_follower import COLLECTION_TABLE
 from services.runtime.parts.stored_chain import CHAIN_TABLE
-from services.storage.tables import TableDefinition
+from services.storage.tables import TableDefinition, TablesReader, UnitOfWork
 
 SNAPSHOT_INFO_TABLE = TableDefinition("snapshotInfoTable", records.SnapshotInfo)
 PENDING_TABLE = TableDefinition("pendingTable", records.PendingSnapshot)
@@ -85,44 +84,19 @@ TABLES: tuple[TableDefinition[Any], ...] = (
     CLIENT_TABLE,
 )
 
-V = TypeVar("V")
-V_co = TypeVar("V_co", covariant=True)
+ReadableTables = TablesReader | UnitOfWork
+"""Committed rows, or those of a unit of work."""
 MAX_NUMBER = 2**63 - 1
 
 
-class ReadableTable(Protocol[V_co]):
-    """A table: its committed rows, or those of a unit of work."""
-
-    def get(self, key: bytes) -> V_co | None:
-        """Return the row of a key, or None."""
-        ...
-
-    def scan(self, start: bytes = ..., end: bytes = ...) -> Iterator[tuple[bytes, V_co]]:
-        """Yield every row with start <= key < end."""
-        ...
-
-
-class ReadableTables(Protocol):
-    """All tables: the interface that ``TablesReader`` and a unit of work share."""
-
-    def table(self, definition: TableDefinition[V]) -> ReadableTable[V]:
-        """Return one table."""
-        ...
-
-
-def snapshot_key(volume: str, bucket: str, name: str) -> bytes:
-    """Return a key of snapshotInfoTable; with an empty name, the prefix of the bucket."""
+def name_key(volume: str, bucket: str, name: str) -> bytes:
+    """Return a key of the tables by volume, bucket and a name in it; with an empty name, the prefix of the bucket."""
     return f"/{volume}/{bucket}/{name}".encode()
 
 
 def bucket_key(volume: str, bucket: str) -> bytes:
     """Return a key of retentionTable and rollbackTable."""
     return f"/{volume}/{bucket}".encode()
-
-
-def label_key(volume: str, bucket: str, label: str) -> bytes:
-    """Return a key of tagTable or consumerTable; with an empty label, the prefix of the bucket."""
-    return f"/{volume}/{bucket}/{label}".encode()
 
 
 def expiry_key(client_id: str, number: int) -> bytes:
