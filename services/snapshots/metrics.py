@@ -84,7 +84,7 @@ class SnapshotsMetrics:
         )
         self.chain_differences = gauge(
             "deepclean_snapshots_chain_differences",
-            "Differences between snapshotInfoTable and metadata's chain; looked for at start and when settled.",
+            "Differences between snapshotInfoTable and metadata's chain, compared once a minute.",
             ["shard", "difference"],
         )
         self.dead_letters_open = gauge(

@@ -73,6 +73,8 @@ from services.snapshots.state.tables import TABLES, ReadableTables
 from services.storage.tables import TablesReader
 
 FLAGS_SENDER = "key_deletion"
+COMPARED_MS = 60_000
+"""Time between two comparisons of all snapshots of the shard with metadata's chain, for the alert."""
 
 
 class SnapshotsService(RememberingService):
@@ -117,6 +119,7 @@ class SnapshotsService(RememberingService):
         self._chain_check = ChainCheck(self._rows)
         self._dead_letters = DeadLetters(metrics)
         self._is_started = False
+        self._compare_at_ms = 0
 
     @property
     def chain_corruption(self) -> str:
@@ -273,6 +276,9 @@ class SnapshotsService(RememberingService):
         """
         if not self._is_started:
             self._start(work)
+        if now_ms >= self._compare_at_ms:
+            self._report_differences(work)
+            self._compare_at_ms = now_ms + COMPARED_MS
         if work.is_caught_up and self._retention.tick(now_ms, work):
             self._settling.work_was_done(work)
 
@@ -288,7 +294,6 @@ class SnapshotsService(RememberingService):
             self._rollbacks.ask_again(work)
         self._is_started = True
         self._report_counts(work)
-        self._report_differences(work)
 
     def end_batch(self, work: Work) -> None:
         """Compute sizes, publish changed rows, end complete settle rounds, and report."""
@@ -298,7 +303,6 @@ class SnapshotsService(RememberingService):
             work.send(SNAPSHOTS_INFO, row, row.snapshot_id.encode())
         if self._settling.end_rounds(self._sizes.complete_txn, work):
             self._sizes.forget_removed(work)
-            self._report_differences(work)
         self._answers.forget_old_clients(work)
         self._report_retention(work)
         self._dead_letters.report(work)

@@ -28,6 +28,7 @@ from services.domain.errors import InvalidMessageError
 from services.domain.refusals import CommandError
 from services.runtime.loop.service import Work
 from services.snapshots.reads import queries
+from services.snapshots.service import COMPARED_MS
 from services.snapshots.settings import SnapshotsSettings
 from services.snapshots.state.tables import CLIENT_TABLE, SNAPSHOT_INFO_TABLE, SNAPSHOT_SIZE_TABLE
 from services.storage.tables import RowCache
@@ -942,6 +943,27 @@ def test_rows_and_metadata_s_chain_are_compared_both_ways() -> None:
     harness.feed()
     assert harness.metric("deepclean_snapshots_chain_differences", shard="0", difference="unknown_here") == 1
     assert [capture.snapshot_id for capture in harness.asked if isinstance(capture, CaptureSnapshot)] == ids
+
+
+def test_the_alert_sees_a_difference_that_comes_and_goes_while_the_service_runs() -> None:
+    harness = Harness()
+    ids = [harness.create(name).snapshot_id for name in ("snap-1", "snap-2")]
+
+    def dropped_there() -> float:
+        return harness.metric("deepclean_snapshots_chain_differences", shard="0", difference="dropped_there")
+
+    for topic, record in harness.metadata._drop(DropSnapshot(ids[0])):
+        if topic is SNAPSHOT_CHAIN:
+            harness.feed((topic, record))
+    harness.now_ms += COMPARED_MS
+    harness.feed()
+    assert dropped_there() == 1
+    harness.delete("snap-1")
+    harness.feed()
+    assert dropped_there() == 1, "all snapshots of the shard are compared once a minute, not after each message"
+    harness.now_ms += COMPARED_MS
+    harness.feed()
+    assert dropped_there() == 0
 
 
 def test_a_snapshot_that_metadata_never_captured_is_a_difference() -> None:
