@@ -178,7 +178,7 @@ def merge(
     runs: Annotated[list[Path], typer.Argument(metavar="A.json B.json …", help="Runs of one commit.")],
     output: Annotated[Path, typer.Option("--json", help="Where to write what others are compared with.")],
 ) -> None:
-    """Make one report of several runs of the same commit: of each row the run in the middle, and how they differed."""
+    """Make one report of several runs of the same commit: the median run of each row, and how far the runs differed."""
     whole = small_bench.merged([comparing.read_report(run) for run in runs])
     output.write_text(json.dumps(whole, indent=2) + "\n", "utf-8")
     say(f"{counted(len(whole['figures']), 'row')} of {counted(len(runs), 'run')}: {output}")

@@ -49,7 +49,8 @@ class ErrorCode(StrEnum):
     NOT_SUPPORTED_OPERATION = "NOT_SUPPORTED_OPERATION"
     """The layout of the bucket does not have this operation."""
     OLD_REQUEST = "OLD_REQUEST"
-    """A command with this number or a higher one of the same client was applied already."""
+    """A command of the same client with a higher number was received before. A repeat of the last number is no error:
+    it gets the first answer again."""
     WRONG_SHARD = "WRONG_SHARD"
     """The command's shard is not the partition that it was sent to, or the process does not serve the shard."""
     PERMISSION_DENIED = "PERMISSION_DENIED"
@@ -65,7 +66,8 @@ class ErrorCode(StrEnum):
     SEARCH_IN_PROGRESS = "SEARCH_IN_PROGRESS"
     """No owner of the orphaned blocks was found so far; the same command, sent again, continues the search."""
     FILE_NOT_FOUND = "FILE_NOT_FOUND"
-    """There is no such snapshot (or it was dropped two days ago or more), tag or consumer."""
+    """There is no such snapshot, tag or consumer. Also of a dropped snapshot that is forgotten: by metadata, which
+    knows it by its id, after two days; by snapshots, which knows it by its name, once too many others were dropped."""
     SNAPSHOT_EXPIRED = "SNAPSHOT_EXPIRED"
     """Reads only: the snapshot existed, and has expired or was deleted; the answer names the next one."""
     INVALID_SNAPSHOT_ERROR = "INVALID_SNAPSHOT_ERROR"

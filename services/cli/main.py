@@ -68,7 +68,7 @@ SUB_COMMANDS = (
     SubCommand(
         "accept-lost-tail",
         "operate.lost_tail:accept",
-        "Show which messages a broker lost after services had read them. --yes resumes and skips the numbers in use.",
+        "Show which messages a broker lost after services had read them. --yes accepts the loss.",
     ),
     SubCommand(
         "replay", "workloads.replay:replay", "Execute a workload; snapshots may be renamed (as in the recorded cases)."

@@ -24,10 +24,10 @@ class DirectoryDeletionSettings:
     max_removing_rows: int = 32_000
     """Rows in flight in all RemoveDirectories commands."""
     first_blocked_ms: int = 60_000
-    """First pause before a directory that still has a child row is tried again; each try doubles it. The removal of
-    that child row starts a try at once."""
+    """First pause before metadata is asked again to remove the row of a directory that still has a child row; each
+    refusal doubles the pause. The removal of that child row ends it at once."""
     longest_blocked_ms: int = 3_600_000
-    """Longest pause before such a try."""
+    """Longest such pause."""
     answer_timeout_ms: int = 600_000
     """Time after which a request without an answer is sent again."""
     undo_window_ms: int = 0

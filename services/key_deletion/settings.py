@@ -31,8 +31,9 @@ class KeyDeletionSettings:
     max_sweeps_in_flight: int = 8
     """Sweeps that run at the same time."""
     max_sweep_pages_in_flight: int = 24
-    """Pages of all sweeps whose rows are not judged yet, as long as no row waits to be claimed; else one page. With one
-    page at a time the sweep after a snapshot's deletion would mostly wait for the judges."""
+    """Most pages, over all sweeps together, whose rows are not judged yet. While claims are throttled or no further
+    task can start, the limit is one page; while rows that a sweep has found wait for a task, no page is requested. With
+    one page at a time the sweep after a snapshot's deletion would mostly wait for the judges."""
     max_sweep_page_rows: int = 3_000
     """Rows of one page of a sweep. While metadata sends a page it does nothing else. Smaller pages make a sweep longer,
     since the next page can only be requested after the answer. Use a multiple of 1,000, the rows of one message."""
@@ -47,8 +48,10 @@ class KeyDeletionSettings:
     undo_window_ms: int = 0
     """Undo window: how long rows wait before they are claimed. Until then they can be undeleted. A settle ends it."""
     max_rows_per_second: int = 0
-    """Most rows that are claimed per second and shard, averaged over minutes; 0: unlimited. A settle ignores it."""
+    """Most rows that are claimed per second and shard, as an average: after a task of n rows the next one waits n /
+    limit seconds. 0: unlimited. A settle ignores it."""
     max_bytes_per_second: int = 0
-    """Most bytes that are claimed per second and shard, averaged over minutes; 0: unlimited. A settle ignores it."""
+    """Most bytes that are claimed per second and shard, as an average: one claim is in progress at a time, and after a
+    task of n bytes the next one waits n / limit seconds. 0: unlimited. A settle ignores it."""
     purge_hours: Annotated[str, AfterValidator(checked_hours)] = ""
     """Hours of the day, in UTC, in which rows are claimed, as in 22-6 or 12-13,22:30-5:15; empty: always."""

@@ -92,7 +92,8 @@ class MetadataMetrics:
         )
         self.breaker_trips = Gauge(
             "deepclean_metadata_breaker_trips",
-            "Buckets whose breaker has tripped, by cause: limits of an hour, or figures that disagree with rows.",
+            "Buckets whose breaker has tripped, by cause: limits (those of an hour), forecast (a claim would exceed "
+            "the space figures), figures (a figure contradicts a row or is below zero).",
             ["shard", "cause"],
             registry=registry,
         )
@@ -110,7 +111,8 @@ class MetadataMetrics:
         )
         self.freed_seconds = Histogram(
             "deepclean_metadata_freed_seconds",
-            "For each freed version the time since no snapshot, undo window, pause or purge hours delayed it.",
+            "For each freed version, the time from the moment when no snapshot, undo window or suspension kept it any "
+            "more until it was freed, without the time outside of the purge hours.",
             ["shard"],
             buckets=FREED_SECONDS,
             registry=registry,

@@ -52,7 +52,9 @@ class SnapshotsMetrics:
             "Captures that were followed by a drop, since the create had ended with an error.",
         )
         self.stale_flags = counter(
-            "deepclean_snapshots_stale_flags_total", "Clean flags that were found before the last reset, and ignored."
+            "deepclean_snapshots_stale_flags_total",
+            "Clean flags that were ignored: they were computed at an older chain version than that of the last reset "
+            "of the snapshot's flags. The drop of one of the two snapshots before it resets them.",
         )
         self.settle_rounds = counter("deepclean_snapshots_settle_rounds_total", "Barriers that were sent.")
         self.expired = counter(
@@ -60,7 +62,7 @@ class SnapshotsMetrics:
         )
         self.retention_runs = counter(
             "deepclean_snapshots_retention_runs_total",
-            "Runs of retention, by what came of them; an automatic snapshot that is refused is one that failed.",
+            "Runs of retention, by outcome. A refused automatic snapshot counts as a failed run.",
             ["outcome"],
         )
         self.retention_policies = gauge(
@@ -75,16 +77,19 @@ class SnapshotsMetrics:
         )
         self.snapshots = gauge("deepclean_snapshots_rows", "Rows of snapshotInfoTable.", ["shard", "state"])
         self.unclean = gauge(
-            "deepclean_snapshots_unclean", "Active snapshots that are not flagged deep clean.", ["shard"]
+            "deepclean_snapshots_unclean",
+            "Snapshots that are not flagged deep clean, without deleted ones and without those of suspended buckets.",
+            ["shard"],
         )
         self.chain_corrupted = gauge(
             "deepclean_snapshots_chain_corrupted",
-            "1 while the chain of the shard is corrupted: no create, no delete, and claims were stopped.",
+            "1 while the snapshot chain of the shard is corrupted: no snapshot is created or deleted, and claims are "
+            "stopped.",
             ["shard"],
         )
         self.chain_differences = gauge(
             "deepclean_snapshots_chain_differences",
-            "Differences between snapshotInfoTable and metadata's chain, compared once a minute.",
+            "Snapshots in which snapshotInfoTable and metadata's chain differ, compared once a minute.",
             ["shard", "difference"],
         )
         self.dead_letters_open = gauge(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import structlog
 from prometheus_client import CollectorRegistry
 
 from schemas.error_codes import ErrorCode
@@ -73,8 +74,12 @@ from services.snapshots.state.tables import TABLES, ReadableTables
 from services.storage.tables import TablesReader
 
 FLAGS_SENDER = "key_deletion"
-COMPARED_MS = 60_000
-"""Time between two comparisons of all snapshots of the shard with metadata's chain, for the alert."""
+REPORTED_MS = 60_000
+"""Time between two reports about all snapshots of the shard: their counts, which change with collection states, too,
+and the comparison with metadata's chain."""
+SHOWN_IDS = 10
+
+logger = structlog.get_logger(__name__)
 
 
 class SnapshotsService(RememberingService):
@@ -119,7 +124,8 @@ class SnapshotsService(RememberingService):
         self._chain_check = ChainCheck(self._rows)
         self._dead_letters = DeadLetters(metrics)
         self._is_started = False
-        self._compare_at_ms = 0
+        self._report_at_ms = 0
+        self._reported_differences: dict[str, list[str]] = {}
 
     @property
     def chain_corruption(self) -> str:
@@ -276,9 +282,10 @@ class SnapshotsService(RememberingService):
         """
         if not self._is_started:
             self._start(work)
-        if now_ms >= self._compare_at_ms:
+        if now_ms >= self._report_at_ms:
+            self._report_counts(work)
             self._report_differences(work)
-            self._compare_at_ms = now_ms + COMPARED_MS
+            self._report_at_ms = now_ms + REPORTED_MS
         if work.is_caught_up and self._retention.tick(now_ms, work):
             self._settling.work_was_done(work)
 
@@ -293,7 +300,6 @@ class SnapshotsService(RememberingService):
             self._lifecycle.ask_again(work)
             self._rollbacks.ask_again(work)
         self._is_started = True
-        self._report_counts(work)
 
     def end_batch(self, work: Work) -> None:
         """Compute sizes, publish changed rows, end complete settle rounds, and report."""
@@ -340,8 +346,13 @@ class SnapshotsService(RememberingService):
         self._metrics.chain_corrupted.labels(shard).set(bool(self._lifecycle.corruption))
 
     def _report_differences(self, work: Work) -> None:
-        for difference, ids in self._chain_check.different_snapshots().items():
+        found = self._chain_check.different_snapshots()
+        for difference, ids in found.items():
             self._metrics.chain_differences.labels(str(work.shard), difference).set(len(ids))
+        if any(found.values()) and found != self._reported_differences:
+            first = {difference: ids[:SHOWN_IDS] for difference, ids in found.items() if ids}
+            logger.warning("snapshots differ from metadata's chain", shard=work.shard, **first)
+        self._reported_differences = found
 
 
 def _place_of(update: SpaceUpdate) -> tuple[str, str]:

@@ -26,4 +26,5 @@ class SnapshotsSettings:
     max_rollback_page_entries: int = 2_000
     """Rows that metadata reads for one page of a rollback. Commands to other buckets wait for at most one page."""
     max_dropped_snapshots: int = 10_000
-    """Dropped snapshots of one shard that are remembered; the newest are kept."""
+    """Most dropped snapshots that a shard remembers, so that a reader gets SNAPSHOT_EXPIRED and the next snapshot;
+    those that were deleted first are forgotten first."""

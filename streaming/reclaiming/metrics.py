@@ -62,12 +62,12 @@ class ReclaimMetrics:
         )
         self._premature = Gauge(
             "deepclean_streaming_premature_messages",
-            "Messages that wait for the snapshot chain to reach what their sender knew of it.",
+            "Messages whose chain version is above that of Spark's chain view; they wait until the view reaches it.",
             registry=registry,
         )
         self._behind = Gauge(
             "deepclean_streaming_messages_behind",
-            "Most messages of a shard that the last batch left unread, of a thousand entries at most.",
+            "Messages that the last batch left unread, in the shard with the most. A message has up to 1,000 rows.",
             registry=registry,
         )
         for verdict in (RECLAIMABLE, HELD):  # a verdict that was never reached is exported as 0, not absent

@@ -8,7 +8,10 @@ from dataclasses import replace
 import pytest
 
 from schemas.records import (
+    BucketCollection,
     CaptureSnapshot,
+    CollectionChanged,
+    CollectionState,
     CreateSnapshot,
     DeleteSnapshot,
     DropSnapshot,
@@ -28,7 +31,7 @@ from services.domain.errors import InvalidMessageError
 from services.domain.refusals import CommandError
 from services.runtime.loop.service import Work
 from services.snapshots.reads import queries
-from services.snapshots.service import COMPARED_MS
+from services.snapshots.service import REPORTED_MS
 from services.snapshots.settings import SnapshotsSettings
 from services.snapshots.state.tables import CLIENT_TABLE, SNAPSHOT_INFO_TABLE, SNAPSHOT_SIZE_TABLE
 from services.storage.tables import RowCache
@@ -945,7 +948,9 @@ def test_rows_and_metadata_s_chain_are_compared_both_ways() -> None:
     assert [capture.snapshot_id for capture in harness.asked if isinstance(capture, CaptureSnapshot)] == ids
 
 
-def test_the_alert_sees_a_difference_that_comes_and_goes_while_the_service_runs() -> None:
+def test_the_alert_sees_a_difference_that_comes_and_goes_while_the_service_runs(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     harness = Harness()
     ids = [harness.create(name).snapshot_id for name in ("snap-1", "snap-2")]
 
@@ -955,15 +960,27 @@ def test_the_alert_sees_a_difference_that_comes_and_goes_while_the_service_runs(
     for topic, record in harness.metadata._drop(DropSnapshot(ids[0])):
         if topic is SNAPSHOT_CHAIN:
             harness.feed((topic, record))
-    harness.now_ms += COMPARED_MS
+    harness.now_ms += REPORTED_MS
     harness.feed()
     assert dropped_there() == 1
+    assert ids[0] in capsys.readouterr().out, "the log names what differs"
     harness.delete("snap-1")
     harness.feed()
     assert dropped_there() == 1, "all snapshots of the shard are compared once a minute, not after each message"
-    harness.now_ms += COMPARED_MS
+    harness.now_ms += REPORTED_MS
     harness.feed()
     assert dropped_there() == 0
+
+
+def test_a_pause_is_seen_in_the_number_of_unclean_snapshots() -> None:
+    harness = Harness()
+    harness.create("snap-1")
+    assert harness.metric("deepclean_snapshots_unclean", shard="0") == 1
+    paused = BucketCollection(harness.info("snap-1").bucket_id, CollectionState.PAUSED)
+    harness.feed((METADATA_PROGRESS, MetadataProgress(9, CollectionChanged((paused,), 9, 0))))
+    harness.now_ms += REPORTED_MS
+    harness.feed()
+    assert harness.metric("deepclean_snapshots_unclean", shard="0") == 0
 
 
 def test_a_snapshot_that_metadata_never_captured_is_a_difference() -> None:

@@ -53,10 +53,11 @@ def set_limits(
         int | None, typer.Option(metavar="N", min=0, help="Versions that may always be claimed in an hour.")
     ] = None,
 ) -> None:
-    """Limit the claims of a bucket in an hour to a share of its versions, live and deleted, at the start of the hour.
+    """Limit what may be claimed of a bucket within an hour to a share of its bytes and of its versions.
 
-    The floors are for small buckets, of which most may be freed on a normal day. Options left out keep their values;
-    the first time, --share is required and a floor that is left out is 0.
+    The share is taken of the live and deleted amount at the start of the hour. The floors are for small buckets, of
+    which most may be freed on a normal day. Options left out keep their values; the first time, --share is required and
+    a floor that is left out is 0.
     """
     volume, name = bucket_path(bucket) if bucket else ("", "")
     floor_bytes = None if floor is None else parse_size(floor)

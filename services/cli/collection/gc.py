@@ -26,6 +26,18 @@ app = typer.Typer(no_args_is_help=True, help="Pause and resume garbage collectio
 BucketArgument = Annotated[
     str, typer.Argument(metavar="VOLUME/BUCKET", help="One bucket; by default everything, new buckets included.")
 ]
+ResumedArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="VOLUME/BUCKET", help="One bucket; by default everything, except buckets that were paused individually."
+    ),
+]
+ShownArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="VOLUME/BUCKET", help="One bucket; by default everything, and each bucket with a state of its own."
+    ),
+]
 ReasonOption = Annotated[str, typer.Option(help="Reason, shown by gc status.")]
 
 
@@ -64,7 +76,7 @@ def shadow(
 @app.command()
 def resume(
     context: typer.Context,
-    bucket: BucketArgument = "",
+    bucket: ResumedArgument = "",
     reason: ReasonOption = "",
     bucket_id: IdOption = 0,
     ends_stop: Annotated[
@@ -94,7 +106,7 @@ def resume(
 
 
 @app.command()
-def status(context: typer.Context, bucket: BucketArgument = "", as_json: JsonOption = False) -> None:
+def status(context: typer.Context, bucket: ShownArgument = "", as_json: JsonOption = False) -> None:
     """Show which buckets are suspended, since when, by whom and why, and how much waits."""
     with session_of(context) as session:
         lines = collection_lines(session, bucket)

@@ -36,7 +36,11 @@ def audit(
     context: typer.Context,
     shard: Annotated[list[int] | None, typer.Option(help="Audit this shard; may be repeated. By default all.")] = None,
     bucket: Annotated[
-        str, typer.Option(metavar="VOLUME/BUCKET", help="Audit only the data that is counted for this bucket.")
+        str,
+        typer.Option(
+            metavar="VOLUME/BUCKET",
+            help="Audit only this bucket: its rows and snapshots, and the blocks that the store lists under its id.",
+        ),
     ] = "",
     repair: Annotated[
         bool, typer.Option("--repair", help="Publish orphaned blocks to the judges, unless a block is lost.")
@@ -54,7 +58,8 @@ def audit(
     """Recount what is live, held and owed by reading every table and checkpoint, and compare with the block store.
 
     Exit status: 0 nothing found; 1 the audit could not be made; 2 wrong options; 3 something is lost, or about to be;
-    4 only leaks, or figures that a recount does not confirm. It tells what was found, repaired or not.
+    4 only leaks, or figures that a recount does not confirm. The status reports findings even if --repair has repaired
+    them.
     """
     if repair and bucket:
         raise typer.BadParameter(

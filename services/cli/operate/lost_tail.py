@@ -26,7 +26,11 @@ def accept(
     reason: Annotated[str, typer.Option(help="Reason, stored in the log.")] = "",
     bootstrap_servers: BOOTSTRAP_SERVERS = "",
 ) -> None:
-    """Show which messages a broker lost after services had read them. --yes resumes and skips the numbers in use."""
+    """Show which messages a broker lost after services had read them. --yes accepts the loss.
+
+    If commands of metadata or chain markers are lost, the shard then skips every txn and chain version that may have
+    been used.
+    """
     session = made_session(context)
     with log_of_stopped_plane(session.home, bootstrap_servers) as log:
         losses = find_losses(log, session.home, shard)

@@ -21,7 +21,9 @@ from services.plane.upkeep.log_trims import planned_trims, publish_full_chain
 
 def trim_log(
     context: typer.Context,
-    is_dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show which records would be deleted.")] = False,
+    is_dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Delete nothing, only show what would be deleted.")
+    ] = False,
     backups: Annotated[
         list[Path] | None,
         typer.Option(help="Directory of further backups, beside those in the home; name each such directory."),
@@ -29,7 +31,8 @@ def trim_log(
     writes_full_chain: Annotated[
         bool,
         typer.Option(
-            "--full-chain", help="Publish the whole chain again, so that gc.snapshot-chain can be trimmed later."
+            "--full-chain",
+            help="Publish a full chain, also with --dry-run, so that gc.snapshot-chain can be trimmed later.",
         ),
     ] = False,
     as_json: JsonOption = False,

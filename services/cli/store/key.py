@@ -40,7 +40,7 @@ KeyArgument = Annotated[str, typer.Argument(metavar="VOLUME/BUCKET/KEY", help="T
 def put(
     context: typer.Context,
     key: KeyArgument,
-    size: Annotated[int, typer.Option(min=0, help="Its bytes.")],
+    size: Annotated[int, typer.Option(min=0, help="Size of the key in bytes; deepclean stores no data.")],
     tag: Annotated[str, typer.Option(help="Your label for this version, shown in listings.")] = "",
     as_json: JsonOption = False,
 ) -> None:
@@ -53,7 +53,9 @@ def put(
 @app.command()
 def delete(
     context: typer.Context,
-    keys: Annotated[list[str] | None, typer.Argument(metavar="VOLUME/BUCKET/KEY", help="The key, or many.")] = None,
+    keys: Annotated[
+        list[str] | None, typer.Argument(metavar="VOLUME/BUCKET/KEY…", help="One or more keys, separated by spaces.")
+    ] = None,
     from_file: Annotated[
         typer.FileText | None,
         typer.Option(metavar="FILE", help="Delete the keys in this file, one a line; - for standard input."),

@@ -59,7 +59,7 @@ class ServiceSettings(BaseSettings):
     http_token_file: Path | None = Field(
         None, description="File of mode 0600 with the token that every request must carry; required beyond loopback."
     )
-    http_port: int = Field(0, ge=0, le=65_535, description="Port to serve them on; 0 takes a free one.")
+    http_port: int = Field(0, ge=0, le=65_535, description="Port for reads, metrics and health; 0 takes a free one.")
     log_level: str = Field("info", description="debug, info, warning or error.")
     max_batch_messages: int = Field(
         2_000, ge=1, le=MOST_BATCH_MESSAGES, description="Most messages of one unit of work; at most 100,000."
@@ -72,7 +72,12 @@ class ServiceSettings(BaseSettings):
         ge=60,
         description="Age at which a copy that was not given back is removed; raise it for slow backups.",
     )
-    poll_seconds: float = Field(0.1, gt=0, le=10, description="How long a poll, and due work, waits for messages.")
+    poll_seconds: float = Field(
+        0.1,
+        gt=0,
+        le=10,
+        description="Longest time that a poll waits for messages. Work that is due waits until the poll returns.",
+    )
     crash_at: str = Field(
         "", description="For tests alone: die at a point of the loop, as in after_write:3, its third pass."
     )
