@@ -11,12 +11,10 @@
 
 from __future__ import annotations
 
-import argparse
 import json
-import sys
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,15 +24,14 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from schemas.audit_report import AuditReport
-from services.domain.errors import DeepcleanError
 from services.domain.table_keys import local_id_txn
 from streaming.audit.blocks import Tally, judge_all
 from streaming.audit.facts import Fact, directories_of, directory_tasks, fact_tasks, facts_of
 from streaming.audit.result import report_of, trees_of
 from streaming.audit.shard import AuditedCopies, survey
 from streaming.spark.checkpoint_rows import CheckpointRows
-from streaming.spark.child_job import STOPPED_STATUS, end_with_standard_input, say
-from streaming.spark.session import SessionOptions, spark_session
+from streaming.spark.child_job import job_session, say
+from streaming.spark.session import session_parser
 
 PARTS_PER_CORE = 8
 RUNS_PER_PART = 100_000
@@ -45,23 +42,10 @@ ROWS_PER_TASK = 20_000
 FACTS_PER_CHUNK = 5_000
 WATCH_SECONDS = 0.5
 _READ_PERCENT, _DONE_PERCENT = 15, 95
-_REPORT = TypeAdapter(AuditReport)
 Chunk = tuple[int, list[Fact]]
 
 
-def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m streaming.audit", description="Audit copies of one shard.")
-    parser.add_argument("--jars-directory", required=True, type=Path, metavar="DIR", help="Spark's jars")
-    parser.add_argument("--master", default="local[2]", help="Spark's master (default: local[2])")
-    parser.add_argument("--heap", default="1g", help="heap of Spark's driver (default: 1g)")
-    parser.add_argument("audited", type=Path, help="a JSON file: copies (fields of AuditedCopies) and output")
-    return parser.parse_args(arguments)
-
-
-def audit(
-    session: SparkSession, copies: AuditedCopies, progress: Callable[[int], None] = lambda _: None
-) -> AuditReport:
+def audit(session: SparkSession, copies: AuditedCopies, progress: Callable[[int], None]) -> AuditReport:
     """Audit a shard and return the report; ``progress`` is called with percents.
 
     Raises:
@@ -138,24 +122,18 @@ def _watched(context: SparkContext, progress: Callable[[int], None]) -> Iterator
         thread.join()
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Audit; return the exit status: 0 if the report was written, else 1 with one sentence on standard error."""
-    options = parse(arguments)
+def main() -> None:
+    """Audit the copies that a file names, and write the report."""
+    parser = session_parser("streaming.audit", "Audit copies of one shard.")
+    parser.add_argument("audited", type=Path, help="a JSON file: copies (fields of AuditedCopies) and output")
+    options = parser.parse_args()
     audited = json.loads(options.audited.read_text("utf-8"))
-    copies = AuditedCopies(**audited["copies"])
-    end_with_standard_input()
-    session_options = SessionOptions(options.jars_directory, options.master, options.heap, name="deepclean-audit")
-    try:
-        with spark_session(session_options) as session:
-            say(progress=5)
-            report = audit(session, copies, lambda percent: say(progress=percent))
-    except DeepcleanError as error:
-        print(error, file=sys.stderr)
-        return STOPPED_STATUS
-    Path(audited["output"]).write_bytes(_REPORT.dump_json(report))
+    with job_session(options, "deepclean-audit") as session:
+        say(progress=5)
+        report = audit(session, AuditedCopies(**audited["copies"]), lambda percent: say(progress=percent))
+    Path(audited["output"]).write_bytes(TypeAdapter(AuditReport).dump_json(report))
     say(progress=100)
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
