@@ -203,11 +203,8 @@ def _collected() -> list[Column]:
     is_reclaimable, is_held = col("verdict") == RECLAIMABLE, col("verdict") == HELD
     is_directory = col("kind") == DeletedKind.DIRECTORY.value
     is_key, is_rename = (col("kind") == kind.value for kind in (DeletedKind.KEY, DeletedKind.RENAME_ENTRY))
-    row = functions.struct("bucket_id", "object_id", "birth", "death", "snapshots_before_death")
-    directory = functions.struct(
-        *("bucket_id", "object_id", "birth", "death", "snapshots_before_death"),
-        is_reclaimable.alias("is_reclaimable"),
-    )
+    fields = ("bucket_id", "object_id", "birth", "death", "snapshots_before_death")
+    row, directory = functions.struct(*fields), functions.struct(*fields, is_reclaimable.alias("is_reclaimable"))
     is_settled = col("verdict").isin(RECLAIMABLE, HELD, EMPTY, PREMATURE, PASSED_OVER)
     passed = when(col("verdict") == PASSED_OVER, col("offset"))
     premature = functions.struct("offset", "chain_version")

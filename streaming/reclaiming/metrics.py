@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
-from socketserver import ThreadingMixIn
 from typing import Any
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, make_wsgi_app
+from prometheus_client.exposition import ThreadingWSGIServer
 
 from schemas.build_info import report_build
 from schemas.http_token import UNAUTHORIZED, is_authorized
@@ -108,10 +108,6 @@ class ReclaimMetrics:
         self._behind.set_function(count)
 
 
-class _Server(ThreadingMixIn, WSGIServer):
-    daemon_threads = True
-
-
 class _SilentHandler(WSGIRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 the name is wsgiref's
         """Log nothing: scrapes are too frequent."""
@@ -125,7 +121,7 @@ class MetricsServer:
         self.is_alive: Callable[[], bool] = lambda: True
         self.is_ready: Callable[[], bool] = lambda: False
         self._metrics = make_wsgi_app(registry)
-        self._server = make_server(address, port, self._answer, _Server, _SilentHandler)
+        self._server = make_server(address, port, self._answer, ThreadingWSGIServer, _SilentHandler)
         self.port = self._server.server_port
         self._thread = threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True)
         self._thread.start()
