@@ -156,11 +156,7 @@ class _Batches:
         say(batch=number, rows=self.rows, unreadable=self.unreadable)
 
     def _require_schemas(self, read: DataFrame) -> None:
-        """Check that the schema of each framed message is known.
-
-        Raises:
-            InvariantError: a schema is not published.
-        """
+        """Raise InvariantError if the schema of a framed message is not known."""
         unknown = read.filter(self._messages.has_unknown_schema(col("value"))).orderBy("shard", "offset").head()
         if unknown is not None:
             raise InvariantError(
