@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from pathlib import Path
 
@@ -115,23 +116,11 @@ def run(options: argparse.Namespace, stop: threading.Event) -> None:
 
 def _run_until(stop: threading.Event, job: ReclaimJob) -> None:
     """Wait until ``stop`` is set or the job ends, then stop the job. Raise the DeepcleanError with which it failed."""
-    failures: list[DeepcleanError] = []
-
-    def watch() -> None:
-        try:
-            job.wait()
-        except DeepcleanError as error:
-            failures.append(error)
-        finally:
-            stop.set()
-
-    watcher = threading.Thread(target=watch, name="watcher", daemon=True)
-    watcher.start()
+    is_over = ThreadPoolExecutor(1, "watcher").submit(job.wait)
+    is_over.add_done_callback(lambda _: stop.set())
     stop.wait()
     job.stop()
-    watcher.join()
-    if failures:
-        raise failures[0]
+    is_over.result()
 
 
 def _log_to_standard_error() -> None:

@@ -33,7 +33,7 @@ Holders = tuple[int, int]
 
 
 @dataclass(slots=True)
-class _Version:
+class Version:
     """All facts of one version of one object."""
 
     bucket_id: int
@@ -45,6 +45,7 @@ class _Version:
     claimed: int = 0
     """Its death in reclaimTable (``deleted``: in deletedTable); 0 without a row there."""
     key: bytes = b""
+    """The key of its row in the namespace; empty when it has none."""
     is_split: bool = False
     """Whether its rows name different blocks."""
 
@@ -55,13 +56,8 @@ class RawFinding:
 
     kind: FindingKind
     reason: str
-    bucket_id: int
-    object_id: int
-    birth: int
-    run: Run
-    mask: int
-    key: bytes
-    """The key of its row in the namespace; empty when it has none."""
+    version: Version
+    """For a run without references: its bucket alone."""
 
 
 @dataclass(slots=True)
@@ -93,11 +89,11 @@ class Tally:
     findings: defaultdict[FindingKind, Amount] = field(default_factory=lambda: defaultdict(Amount))
     raw: list[RawFinding] = field(default_factory=list)
 
-    def find(self, finding: RawFinding) -> None:
+    def find(self, kind: FindingKind, version: Version, reason: str) -> None:
         """Count a finding, and keep it unless ``MAX_FINDINGS`` of its kind are kept."""
-        self.findings[finding.kind] += Amount(1, finding.run[4])
-        if self.findings[finding.kind].versions <= MAX_FINDINGS:
-            self.raw.append(finding)
+        self.findings[kind] += Amount(1, version.run[4])
+        if self.findings[kind].versions <= MAX_FINDINGS:
+            self.raw.append(RawFinding(kind, reason, version))
 
     def merge(self, other: Tally) -> None:
         """Add the results of another part."""
@@ -190,26 +186,26 @@ def _judge_run(facts: Sequence[Fact], shard: AuditedShard, tally: Tally) -> None
             if fact[9] != BEFORE | AFTER or local_id_txn(fact[2]) > shard.txn:
                 tally.too_young += Amount(1, fact[5])
             else:
-                reason = "in the block store, and nothing refers to it"
-                tally.find(RawFinding(FindingKind.ORPHANED, reason, fact[6], 0, 0, fact[1:6], 0, b""))
+                unknown = Version(bucket_id=fact[6], object_id=0, birth=0, run=fact[1:6])
+                tally.find(FindingKind.ORPHANED, unknown, "in the block store, and nothing refers to it")
         return
     if len(versions) > 1:
         for version in versions:
-            _found(tally, version, FindingKind.CONTRADICTION, f"{len(versions)} versions own the same blocks")
+            tally.find(FindingKind.CONTRADICTION, version, f"{len(versions)} versions own the same blocks")
     for version in versions:
         _sort(version, shard, tally)
         _look_for(version, inventory, shard, tally)
 
 
-def _versions(facts: Sequence[Fact]) -> list[_Version]:
-    found: dict[tuple[int, int, int], _Version] = {}
+def _versions(facts: Sequence[Fact]) -> list[Version]:
+    found: dict[tuple[int, int, int], Version] = {}
     for kind, container, first, count, block_size, size, bucket_id, object_id, birth, seen, key in facts:
         if kind == FactKind.INVENTORY:
             continue
         run = (container, first, count, block_size, size)
         version = found.get((bucket_id, object_id, birth))
         if version is None:
-            version = found[bucket_id, object_id, birth] = _Version(bucket_id, object_id, birth, run)
+            version = found[bucket_id, object_id, birth] = Version(bucket_id, object_id, birth, run)
         version.is_split |= version.run != run
         if kind == FactKind.NAMESPACE:
             # The path of an example is its path in the active namespace, if there is one.
@@ -223,15 +219,7 @@ def _versions(facts: Sequence[Fact]) -> list[_Version]:
     return list(found.values())
 
 
-def _found(tally: Tally, version: _Version, kind: FindingKind, reason: str) -> None:
-    tally.find(
-        RawFinding(
-            kind, reason, version.bucket_id, version.object_id, version.birth, version.run, version.mask, version.key
-        )
-    )
-
-
-def _sort(version: _Version, shard: AuditedShard, tally: Tally) -> None:
+def _sort(version: Version, shard: AuditedShard, tally: Tally) -> None:
     """Count a version in the sums of its places, and record findings about places that it must not be in."""
     bucket, sums = shard.buckets[version.bucket_id], tally.buckets[version.bucket_id]
     amount = Amount(1, version.run[4])
@@ -242,7 +230,7 @@ def _sort(version: _Version, shard: AuditedShard, tally: Tally) -> None:
     if version.claimed:
         sums.claimed += amount
         if is_live or holders:
-            _found(tally, version, FindingKind.CLAIMED_TOO_EARLY, f"claimed, and shown by {_who(version, bucket)}")
+            tally.find(FindingKind.CLAIMED_TOO_EARLY, version, f"claimed, and shown by {_who(version, bucket)}")
     if version.deleted:
         sums.held += amount if holders else NOTHING
         sums.pending += NOTHING if holders else amount
@@ -254,13 +242,13 @@ def _sort(version: _Version, shard: AuditedShard, tally: Tally) -> None:
         sums.unexpanded += amount
     elif is_stray:
         sums.stray += amount
-        _found(tally, version, FindingKind.STRAY, "its row is there and no path leads to it")
+        tally.find(FindingKind.STRAY, version, "its row is there and no path leads to it")
     places = (is_live or is_unexpanded or is_stray) + bool(version.deleted) + bool(version.claimed)
     if not places and not bucket.is_rolling_back:
-        _found(tally, version, FindingKind.FORGOTTEN, f"shown by {_who(version, bucket)} alone, without a garbage row")
+        tally.find(FindingKind.FORGOTTEN, version, f"shown by {_who(version, bucket)} alone, without a garbage row")
     reason = _contradiction(version, bucket, places, holders)
     if reason:
-        _found(tally, version, FindingKind.CONTRADICTION, reason)
+        tally.find(FindingKind.CONTRADICTION, version, reason)
 
 
 def look_up(holders: int, death: int, snapshot_txns: Sequence[int]) -> Verdicts:
@@ -281,7 +269,7 @@ def cell_of(holders: int, bucket: AuditedBucket) -> Holders:
     return bucket.snapshot_txns[oldest], bucket.snapshot_txns[newest]
 
 
-def _contradiction(version: _Version, bucket: AuditedBucket, places: int, holders: int) -> str:
+def _contradiction(version: Version, bucket: AuditedBucket, places: int, holders: int) -> str:
     """Return what is wrong with a version's rows; empty if nothing is."""
     if places == 1 and not holders and not version.is_split:
         return ""
@@ -306,7 +294,7 @@ def _contradiction(version: _Version, bucket: AuditedBucket, places: int, holder
     return next((reason for reason, is_so in checks.items() if is_so), "")
 
 
-def _who(version: _Version, bucket: AuditedBucket) -> str:
+def _who(version: Version, bucket: AuditedBucket) -> str:
     holders = snapshots_of(version.mask)
     shown = ["the active namespace"] if version.mask & ACTIVE else []
     count = holders.bit_count()
@@ -316,7 +304,7 @@ def _who(version: _Version, bucket: AuditedBucket) -> str:
     return " and ".join(shown)
 
 
-def _look_for(version: _Version, inventory: Sequence[Fact], shard: AuditedShard, tally: Tally) -> None:
+def _look_for(version: Version, inventory: Sequence[Fact], shard: AuditedShard, tally: Tally) -> None:
     """Record a finding if the block store lacks a version's blocks; blocks of a claimed version may be deleted."""
     is_there = any(fact[1:6] == version.run and fact[6] == version.bucket_id for fact in inventory)
     if is_there or not (version.mask or version.deleted):
@@ -325,11 +313,11 @@ def _look_for(version: _Version, inventory: Sequence[Fact], shard: AuditedShard,
         tally.too_young += Amount(1, version.run[4])
         return
     if inventory:
-        _found(tally, version, FindingKind.DAMAGED, "the block store has it with another length or bucket")
+        tally.find(FindingKind.DAMAGED, version, "the block store has it with another length or bucket")
         return
     place = (
         "waits in deletedTable"
         if version.deleted and not version.mask
         else f"shown by {_who(version, shard.buckets[version.bucket_id]) or 'no path'}"
     )
-    _found(tally, version, FindingKind.DANGLING, f"not in the block store, and {place}")
+    tally.find(FindingKind.DANGLING, version, f"not in the block store, and {place}")

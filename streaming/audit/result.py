@@ -19,7 +19,7 @@ from schemas.audit_report import (
     Verdicts,
 )
 from schemas.records import DeletedDirectoryRow, SpaceCellValue
-from streaming.audit.blocks import BucketTally, Holders, RawFinding, Tally, cell_of, look_up
+from streaming.audit.blocks import BucketTally, Holders, RawFinding, Tally, Version, cell_of, look_up
 from streaming.audit.facts import deleted_directories
 from streaming.audit.reach import ACTIVE, PRESENT, UNEXPANDED, DirectoryFact, path_in, reach_of, snapshots_of, state_bit
 from streaming.audit.shard import AuditedBucket, AuditedShard
@@ -141,28 +141,30 @@ def _examples(shard: AuditedShard, trees: Trees, raw: Sequence[RawFinding]) -> I
     edges: dict[int, defaultdict[int, list[DirectoryFact]]] = {}
     rank = {kind: place for place, kind in enumerate(FindingKind)}
     kept = Counter[FindingKind]()
-    for one in sorted(raw, key=lambda found: (rank[found.kind], found.run)):
+    for one in sorted(raw, key=lambda found: (rank[found.kind], found.version.run)):
         kept[one.kind] += 1
         if kept[one.kind] > MAX_EXAMPLES and one.kind is not FindingKind.ORPHANED:
             continue
-        bucket = shard.buckets.get(one.bucket_id)
+        version = one.version
+        bucket = shard.buckets.get(version.bucket_id)
         if bucket is not None and bucket.bucket_id not in edges:
             by_id = edges[bucket.bucket_id] = defaultdict(list)
             for fact in trees.facts[bucket.bucket_id]:
                 by_id[fact.object_id].append(fact)
-        path = "" if bucket is None else _path(bucket, one, edges[bucket.bucket_id])
+        path = "" if bucket is None else _path(bucket, version, edges[bucket.bucket_id])
+        name = bucket.name if bucket else ""
         yield Finding(
-            one.kind, one.reason, one.bucket_id, bucket.name if bucket else "", path, one.object_id, one.birth, *one.run
+            one.kind, one.reason, version.bucket_id, name, path, version.object_id, version.birth, *version.run
         )
 
 
-def _path(bucket: AuditedBucket, finding: RawFinding, edges: Mapping[int, list[DirectoryFact]]) -> str:
-    if not finding.key:
+def _path(bucket: AuditedBucket, version: Version, edges: Mapping[int, list[DirectoryFact]]) -> str:
+    if not version.key:
         return ""
     if not bucket.is_tree:
-        return finding.key[len(bucket.keys[0]) :].decode(errors="replace")
-    _, _, _, parent_id, name = finding.key.split(b"/", 4)
-    active = bool(finding.mask & (ACTIVE | UNEXPANDED | PRESENT))
-    snapshots = snapshots_of(finding.mask)
+        return version.key[len(bucket.keys[0]) :].decode(errors="replace")
+    _, _, _, parent_id, name = version.key.split(b"/", 4)
+    active = bool(version.mask & (ACTIVE | UNEXPANDED | PRESENT))
+    snapshots = snapshots_of(version.mask)
     state = 0 if active or not snapshots else snapshots.bit_length()
     return path_in(state_bit(state), bucket.bucket_id, int(parent_id), name.decode(errors="replace"), edges)
