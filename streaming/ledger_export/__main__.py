@@ -35,14 +35,12 @@ from services.log.kafka import KafkaLog
 from services.log.schema_topic import SchemaTopic
 from streaming.spark.child_job import job_session, say
 from streaming.spark.session import session_parser
-from streaming.spark.written_messages import WrittenMessages
+from streaming.spark.written_messages import COLUMNS_ERROR, DECODE_ERROR, WrittenMessages
 
 MARKS_DIRECTORY = "marks"
 CHECKPOINT_DIRECTORY = "checkpoint"
 ROWS_DIRECTORY = "rows"
 UNREADABLE_DIRECTORY = "unreadable"
-DECODE_ERROR = "DecodeError"
-COLUMNS_ERROR = "ColumnsError"
 MAX_MESSAGES_PER_BATCH = 2_000
 _CLAIM_FIELDS = (
     *("claim_txn", "claim_time_ms", "chain_version", "previous_txn", "next_txn"),
@@ -200,8 +198,7 @@ class _Batches:
 def read_messages(batch: DataFrame, messages: WrittenMessages) -> DataFrame:
     """Return the messages of a batch with the decoded ``entry``, and with ``error``, which is null for a good message.
 
-    ``error`` is ``DecodeError`` for an unreadable message. It is ``ColumnsError`` if the lists of rows differ in length
-    or a row names a claim that the message does not have.
+    ``COLUMNS_ERROR`` is also the error of a message in which a row names a claim that the message does not have.
     """
     decoded = messages.decode(col("value"))
     lengths = " and ".join(f"size(entry.groups.{name}) = size(entry.claim_places)" for name in _GROUP_FIELDS)

@@ -31,7 +31,7 @@ from streaming.reclaiming.rule import (
     verdict,
     with_neighbours,
 )
-from streaming.spark.written_messages import WrittenMessages, as_text
+from streaming.spark.written_messages import COLUMNS_ERROR, DECODE_ERROR, WrittenMessages, as_text
 
 OFFSETS_PER_GROUP = 200
 """A message holds at most 1,000 rows; all rows of a group are in memory at once.
@@ -48,8 +48,6 @@ PASSED_OVER = "passed over"
 PREMATURE = "premature"
 PREMATURE_ERROR = "PrematureError"
 EMPTY = "empty"
-COLUMNS_ERROR = "ColumnsError"
-DECODE_ERROR = "DecodeError"
 _BARRIER_TYPE = "struct<barrier_id:string,round:int,work:bigint,origin:string,collection_txn:bigint,passed_txn:bigint>"
 
 

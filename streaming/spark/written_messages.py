@@ -19,6 +19,10 @@ from schemas import published
 from schemas.codec import FRAME_BYTES, frame
 from schemas.schema_files import NAMESPACE, JsonSchema, released_versions, resolved_schema
 
+DECODE_ERROR = "DecodeError"
+"""The error of an unreadable message."""
+COLUMNS_ERROR = "ColumnsError"
+"""The error of a message whose lists of rows differ in length."""
 MARK_BYTES = 16
 """Length of the mark. The mark is random, so that no sender can end a message with it."""
 
