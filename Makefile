@@ -101,8 +101,8 @@ $(FUZZER): requirements-fuzz.lock $(INSTALLED)
 	@$(PIP) --require-hashes --only-binary :all: -r requirements-fuzz.lock
 	@touch $@
 
-$(COMPILED): schemas/avro_binary.py schemas/compile.py $(INSTALLED)
-	@.venv/bin/python -m schemas.compile
+$(COMPILED): schemas/avro_binary.py hatch_build.py $(INSTALLED)
+	@.venv/bin/python hatch_build.py
 	@touch $@
 
 $(JARS): services/plane/machine/jars.lock $(INSTALLED)

@@ -14,8 +14,6 @@ from schemas.topics import CLIENTS, NUMBERED, SCHEMAS, TOPICS
 ADMINISTRATOR = "admin"
 """The only identity that needs no rights: it creates topics, identities and rights, and repairs logs."""
 STREAMING = "streaming"
-_METADATA = "metadata"
-"""metadata reads its own output at startup, to check that the log is not behind the numbers that metadata published."""
 READ, WRITE = "READ", "WRITE"
 _GROUPS = {CLIENTS: "deepclean-client-", STREAMING: "deepclean-streaming"}
 
@@ -38,7 +36,8 @@ def rights() -> frozenset[Right]:
     """Return all rights; the broker refuses every other access."""
     readers = {Right(name, READ, topic.name) for topic in TOPICS for name in topic.consumers}
     writers = {Right(name, WRITE, topic.name) for topic in TOPICS for name in topic.producers}
-    looks_back = {Right(name, READ, topic.name) for topic in NUMBERED for name in topic.producers if name == _METADATA}
+    # metadata reads its own output at startup, to check that the log is not behind the numbers that it published.
+    looks_back = {Right("metadata", READ, topic.name) for topic in NUMBERED}
     schemas = {Right(name, READ, SCHEMAS) for name in identities()}
     return frozenset(readers | writers | looks_back | schemas)
 

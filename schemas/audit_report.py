@@ -26,7 +26,6 @@ class FindingKind(StrEnum):
 
 
 LOSSES = (FindingKind.DANGLING, FindingKind.DAMAGED, FindingKind.CLAIMED_TOO_EARLY, FindingKind.CONTRADICTION)
-LEAKS = (FindingKind.FORGOTTEN, FindingKind.STRAY, FindingKind.ORPHANED)
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,11 +36,7 @@ class Source:
 
 
 def _read_long(source: Source) -> i64:
-    """Return the next number, of at most 64 bits: seven bits per byte, the least significant first, zigzag-encoded.
-
-    Raises:
-        DecodeError: the bytes end early, or the number has more than 64 bits.
-    """
+    """Return the next number, of at most 64 bits: seven bits per byte, the least significant first, zigzag-encoded."""
     data = source.data
     at = source.at
     end = source.end
@@ -66,9 +62,6 @@ def _read_long(source: Source) -> i64:
 def _whole(value: Any) -> i64:
     """Return a number of at most 64 bits. Compiled, the conversion to ``i64`` checks the range; in plain Python the
     comparison does.
-
-    Raises:
-        OverflowError: the number has more than 64 bits.
     """
     try:
         number: i64 = value
@@ -99,11 +92,7 @@ def _write_long(out: BytesWriter, number: i64) -> None:
 
 
 def _read_sized(source: Source) -> bytes:
-    """Return the next bytes, whose length precedes them.
-
-    Raises:
-        DecodeError: the bytes end early.
-    """
+    """Return the next bytes, whose length precedes them."""
     length = _read_long(source)
     begin = source.at
     if length < 0 or length > source.end - begin:

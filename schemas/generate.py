@@ -12,13 +12,13 @@ import shutil
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any
 
 Schema = Mapping[str, Any]
+Folders = Mapping[str, Sequence[Schema]]
 
 FOLDER = Path(__file__).parent
 SCHEMAS, MODULES = FOLDER / "avro", FOLDER / "records"
@@ -49,27 +49,14 @@ LINE = 120
 QUOTES = '"""'
 
 
-@dataclass(frozen=True, slots=True)
-class Folder:
-    """The schemas that become one module. Each follows the schemas of the folder that it refers to."""
-
-    name: str
-    schemas: Sequence[Schema]
-
-    @property
-    def names(self) -> list[str]:
-        """Return the names of the classes, sorted alphabetically."""
-        return sorted((schema["name"] for schema in self.schemas), key=str.casefold)
-
-
-def folders(root: Path = SCHEMAS) -> list[Folder]:
-    """Return all schemas, by folder."""
-    found = []
-    for directory in sorted(path for path in root.iterdir() if path.is_dir()):
+def folders() -> Folders:
+    """Return all schemas by folder, which becomes a module; each follows those of its folder that it refers to."""
+    found = {}
+    for directory in sorted(path for path in SCHEMAS.iterdir() if path.is_dir()):
         schemas = [json.loads(file.read_text("utf-8")) for file in sorted(directory.glob("*.avsc"))]
         by_name = {schema["name"]: schema for schema in schemas}
         named = {name: sorted(_named_by(schema) & by_name.keys()) for name, schema in by_name.items()}
-        found.append(Folder(directory.name, [by_name[name] for name in TopologicalSorter(named).static_order()]))
+        found[directory.name] = [by_name[name] for name in TopologicalSorter(named).static_order()]
     return found
 
 
@@ -88,33 +75,36 @@ def _names_in(avro: Any) -> Iterator[str]:
         yield avro.removeprefix(NAMESPACE)
 
 
-def generated(all_folders: Sequence[Folder]) -> dict[str, str]:
+def generated(all_folders: Folders) -> dict[str, str]:
     """Return the content of each file of the package, by file name, before it is formatted."""
-    home = {name: folder.name for folder in all_folders for name in folder.names}
-    files = {f"{folder.name}.py": _module(folder, home) for folder in all_folders}
-    return {"__init__.py": _package(all_folders), **files}
+    home = {schema["name"]: folder for folder, schemas in all_folders.items() for schema in schemas}
+    files = {f"{folder}.py": _module(folder, schemas, home) for folder, schemas in all_folders.items()}
+    return {"__init__.py": _package(home), **files}
 
 
-def _package(all_folders: Sequence[Folder]) -> str:
-    names = sorted(name for folder in all_folders for name in folder.names)
-    imports = [f"from {PACKAGE}.{folder.name} import {', '.join(folder.names)}" for folder in all_folders]
-    listed = "".join(f'    "{name}",\n' for name in names)
-    return f"{_head('Every record and enum of ``schemas/avro``.', imports)}\n\n__all__ = [\n{listed}]\n"
+def _package(home: Mapping[str, str]) -> str:
+    listed = "".join(f'    "{name}",\n' for name in sorted(home))
+    return f"{_head('Every record and enum of ``schemas/avro``.', _imports(home, home))}\n\n__all__ = [\n{listed}]\n"
 
 
-def _module(folder: Folder, home: Mapping[str, str]) -> str:
+def _imports(names: Iterable[str], home: Mapping[str, str]) -> list[str]:
+    """Return the lines that import some classes from the modules in which they are at home."""
     wanted: dict[str, list[str]] = {}
-    for name in sorted({name for schema in folder.schemas for name in _named_by(schema)}, key=str.casefold):
-        if home[name] != folder.name:
-            wanted.setdefault(home[name], []).append(name)
-    fields = [field for schema in folder.schemas for field in schema.get("fields", ())]
+    for name in sorted(names, key=str.casefold):
+        wanted.setdefault(home[name], []).append(name)
+    return [f"from {PACKAGE}.{module} import {', '.join(some)}" for module, some in sorted(wanted.items())]
+
+
+def _module(folder: str, schemas: Sequence[Schema], home: Mapping[str, str]) -> str:
+    others = {name for schema in schemas for name in _named_by(schema) if home[name] != folder}
+    fields = [field for schema in schemas for field in schema.get("fields", ())]
     of_dataclasses = ["dataclass"] * bool(fields) + ["field"] * any(field.get("is_secret") for field in fields)
     imports = [f"from dataclasses import {', '.join(of_dataclasses)}"] if of_dataclasses else []
-    if any(schema["type"] == "enum" for schema in folder.schemas):
+    if any(schema["type"] == "enum" for schema in schemas):
         imports.append("from enum import StrEnum")
-    imports += ["", *(f"from {PACKAGE}.{module} import {', '.join(names)}" for module, names in sorted(wanted.items()))]
-    classes = "\n\n\n".join(_class(schema) for schema in folder.schemas)
-    return f"{_head(ABOUT[folder.name], imports)}\n\n\n{classes}\n"
+    imports += ["", *_imports(others, home)]
+    classes = "\n\n\n".join(_class(schema) for schema in schemas)
+    return f"{_head(ABOUT[folder], imports)}\n\n\n{classes}\n"
 
 
 def _head(about: str, imports: Sequence[str]) -> str:

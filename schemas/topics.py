@@ -1,9 +1,9 @@
 """Every topic of messages, in the order in which a deletion travels: what it carries, who writes and who reads it.
 
-The number of partitions is the number of shards: everything about a volume is in the partition of its shard,
-which a producer sets explicitly. Nothing is removed by age; ``metadata.commands`` and ``gc.snapshot-chain``
-are the truth from which everything else can be made again, but for what ``snapshots`` has decided: that is in its
-changelog.
+The number of partitions is the number of shards: everything about a volume is in the partition of its shard, which a
+producer sets explicitly. Nothing is removed by age. Everything can be made again from ``metadata.commands``, but for
+what ``snapshots`` has decided, which is in its changelog. ``gc.snapshot-chain`` is made again by the command
+PublishFullChain, upon which metadata sends the live snapshots of every bucket.
 """
 
 from __future__ import annotations
@@ -66,36 +66,12 @@ DEAD_LETTERS = Topic(
     ("snapshots",),
 )
 
-TOPICS = (
-    METADATA_COMMANDS,
-    METADATA_REPLIES,
-    METADATA_PROGRESS,
-    DELETED_ENTRIES,
-    SNAPSHOT_CHAIN,
-    SPACE,
-    PURGE_KEYS,
-    PURGE_DIRECTORIES,
-    SWEEP_RESULTS,
-    SCM_COMMANDS,
-    SCM_REPLIES,
-    LEDGER,
-    SNAPSHOTS_COMMANDS,
-    SNAPSHOTS_REPLIES,
-    SNAPSHOTS_INFO,
-    SNAPSHOTS_CHANGELOG,
-    DEAD_LETTERS,
-)
-NUMBERED: tuple[Topic, ...] = (
-    METADATA_REPLIES,
-    METADATA_PROGRESS,
-    SNAPSHOT_CHAIN,
-    SPACE,
-    SCM_COMMANDS,
-)
+TOPICS = tuple(one for one in list(globals().values()) if isinstance(one, Topic))
+"""All of them, in the order above."""
+NUMBERED = (METADATA_REPLIES, METADATA_PROGRESS, SNAPSHOT_CHAIN, SPACE, SCM_COMMANDS)
 """Topics by which metadata sees at its start what it has given names to. Not gc.deleted-entries: no judge believes what
 is there, so that a false entry in it must not stop metadata either."""
 CHANGELOGS: dict[str, Topic] = {"snapshots": SNAPSHOTS_CHANGELOG}
 """By service the topic that keeps what its units of work have changed, for those that would decide otherwise if they
 took in their inputs again in another order."""
 BY_NAME = {topic.name: topic for topic in TOPICS}
-BY_RECORD = {topic.record: topic for topic in TOPICS}

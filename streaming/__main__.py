@@ -12,7 +12,8 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import structlog
@@ -31,7 +32,7 @@ from streaming.reclaiming.reclaim import (
     ReclaimJob,
     ReclaimOptions,
 )
-from streaming.spark.session import SessionOptions, spark_session
+from streaming.spark.session import SessionOptions, session_parser, spark_session
 
 STOP_STATUS = 1
 TRY_AGAIN_STATUS = 75
@@ -39,19 +40,13 @@ TRY_AGAIN_STATUS = 75
 logger = structlog.get_logger(__name__)
 
 
-def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+def parse() -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m streaming", description="Judge deleted entries with Spark.")
+    jars_directory = Path(sys.prefix).parent / ".deepclean" / "jars" / "spark"  # where make setup puts them
+    parser = session_parser("streaming", "Judge deleted entries with Spark.", jars_directory)
     parser.add_argument("--bootstrap-servers", required=True, metavar="HOST:PORT,…", help="the broker")
     parser.add_argument("--shards", required=True, type=int, metavar="N", help="partitions of every topic")
     parser.add_argument("--checkpoint", required=True, type=Path, metavar="DIR", help="where Spark keeps its place")
-    parser.add_argument(
-        "--jars-directory",
-        type=Path,
-        metavar="DIR",
-        default=Path(sys.prefix).parent / ".deepclean" / "jars" / "spark",
-        help="Spark's Kafka and Avro jars (default: where make setup puts them)",
-    )
     parser.add_argument(
         "--max-messages-per-batch", type=int, default=MESSAGES_PER_BATCH, metavar="N", help="default: %(default)s"
     )
@@ -69,16 +64,14 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         metavar="MS",
         help="start a batch with fewer messages so long after the one before (default: %(default)s)",
     )
-    parser.add_argument("--master", default="local[2]", help="Spark's master (default: local[2])")
-    parser.add_argument("--heap", default="1g", help="heap of Spark's driver (default: 1g)")
-    parser.add_argument("--metrics-address", default="127.0.0.1", metavar="HOST", help="default: 127.0.0.1")
+    parser.add_argument("--metrics-address", default="127.0.0.1", metavar="HOST", help="default: %(default)s")
     parser.add_argument(
         "--metrics-port", type=int, metavar="PORT", help="serve /metrics, /healthz and /readyz (0: a free one)"
     )
     parser.add_argument(
         "--metrics-token-file", type=Path, metavar="FILE", help="token that requests must carry; wanted beyond loopback"
     )
-    return parser.parse_args(arguments)
+    return parser.parse_args()
 
 
 def run(options: argparse.Namespace, stop: threading.Event) -> None:
@@ -92,66 +85,42 @@ def run(options: argparse.Namespace, stop: threading.Event) -> None:
     token = read_secret(options.metrics_token_file) if options.metrics_token_file else ""
     check_address(options.metrics_address, token)
     metrics = ReclaimMetrics(CollectorRegistry())
-    server = None
-    if options.metrics_port is not None:
-        server = MetricsServer(metrics.registry, options.metrics_address, options.metrics_port, token)
-    try:
+    session_options = SessionOptions(
+        *(options.jars_directory, options.master, options.heap, options.shards),
+        name="deepclean-reclaim",
+        login_file=login_file_of(os.environ),
+    )
+    job_options = ReclaimOptions(
+        options.bootstrap_servers,
+        options.shards,
+        options.checkpoint.absolute(),
+        options.max_messages_per_batch,
+        options.full_batch_messages,
+        options.longest_wait_ms,
+        credentials,
+    )
+    with ExitStack() as opened:
+        server = None
+        if options.metrics_port is not None:
+            server = MetricsServer(metrics.registry, options.metrics_address, options.metrics_port, token)
+            opened.enter_context(closing(server))
         check_inputs(options.bootstrap_servers, options.shards, options.checkpoint, credentials)
-        session_options = SessionOptions(
-            options.jars_directory,
-            options.master,
-            options.heap,
-            options.shards,
-            "deepclean-reclaim",
-            login_file_of(os.environ),
-        )
-        with spark_session(session_options) as session:
-            job_options = ReclaimOptions(
-                options.bootstrap_servers,
-                options.shards,
-                options.checkpoint.absolute(),
-                options.max_messages_per_batch,
-                options.full_batch_messages,
-                options.longest_wait_ms,
-                credentials,
-            )
-            job = ReclaimJob(session, job_options, metrics)
-            try:
-                job.start()
-                if server is not None:
-                    server.is_alive = server.is_ready = lambda: job.is_active
-                logger.info("streaming runs", shards=options.shards, metrics_port=server.port if server else None)
-                _run_until(stop, job)
-            finally:
-                job.close()
-    finally:
+        session = opened.enter_context(spark_session(session_options))
+        job = opened.enter_context(closing(ReclaimJob(session, job_options, metrics)))
+        job.start()
         if server is not None:
-            server.close()
+            server.is_alive = server.is_ready = lambda: job.is_active
+        logger.info("streaming runs", shards=options.shards, metrics_port=server.port if server else None)
+        _run_until(stop, job)
 
 
 def _run_until(stop: threading.Event, job: ReclaimJob) -> None:
-    """Wait until ``stop`` is set or the job ends, then stop the job.
-
-    Raises:
-        DeepcleanError: the reason why the job failed.
-    """
-    failures: list[DeepcleanError] = []
-
-    def watch() -> None:
-        try:
-            job.wait()
-        except DeepcleanError as error:
-            failures.append(error)
-        finally:
-            stop.set()
-
-    watcher = threading.Thread(target=watch, name="watcher", daemon=True)
-    watcher.start()
+    """Wait until ``stop`` is set or the job ends, then stop the job. Raise the DeepcleanError with which it failed."""
+    is_over = ThreadPoolExecutor(1, "watcher").submit(job.wait)
+    is_over.add_done_callback(lambda _: stop.set())
     stop.wait()
     job.stop()
-    watcher.join()
-    if failures:
-        raise failures[0]
+    is_over.result()
 
 
 def _log_to_standard_error() -> None:
@@ -167,9 +136,9 @@ def _log_to_standard_error() -> None:
     )
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main() -> int:
     """Run the job; return the exit status."""
-    options = parse(arguments)
+    options = parse()
     keep_files_private()
     _log_to_standard_error()
     stop = threading.Event()

@@ -14,8 +14,10 @@ from services.mock_scm.tables import INVENTORY_TABLE, SCM_STATE_TABLE, STATE_KEY
 from services.plane.in_memory.plane import InMemoryPlane
 from services.storage.memory import MemoryReader, MemoryStore
 from services.storage.tables import TablesReader
-from streaming.audit.result import audit_here
-from streaming.audit.shard import AuditedCopies, Row
+from streaming.audit.blocks import judge_all
+from streaming.audit.facts import directories_of, directory_tasks, fact_tasks, facts_of
+from streaming.audit.result import report_of, trees_of
+from streaming.audit.shard import AuditedCopies, Row, survey
 
 
 class CopiedRows:
@@ -70,7 +72,11 @@ class MemoryAudit:
         return AuditedCopies(self.shard, "before", "namespace", self.snapshots, "after", self.bucket)
 
     def report(self) -> AuditReport:
-        return audit_here(self.copies, self.opened, parts=3)
+        """Audit the copies as the job does, in this process and without Spark."""
+        shard = survey(self.copies, self.opened)
+        trees = trees_of(shard, (found for task in directory_tasks(shard) for found in directories_of(shard, task)))
+        facts = (fact for task in fact_tasks(shard, 3) for fact in facts_of(shard, task, trees.reach))
+        return report_of(shard, trees, judge_all(facts, shard))
 
 
 def audit_at_once(plane: InMemoryPlane, shard: int = 0, bucket: str = "") -> AuditReport:

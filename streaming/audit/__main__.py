@@ -11,11 +11,11 @@
 
 from __future__ import annotations
 
-import argparse
 import json
-import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +24,14 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from schemas.audit_report import AuditReport
-from services.domain.errors import DeepcleanError
+from services.domain.table_keys import local_id_txn
 from streaming.audit.blocks import Tally, judge_all
 from streaming.audit.facts import Fact, directories_of, directory_tasks, fact_tasks, facts_of
-from streaming.audit.result import audited_at, report_of, trees_of
+from streaming.audit.result import report_of, trees_of
 from streaming.audit.shard import AuditedCopies, survey
 from streaming.spark.checkpoint_rows import CheckpointRows
-from streaming.spark.child_job import STOPPED_STATUS, end_with_standard_input, say
-from streaming.spark.session import SessionOptions, spark_session
+from streaming.spark.child_job import job_session, say
+from streaming.spark.session import session_parser
 
 PARTS_PER_CORE = 8
 RUNS_PER_PART = 100_000
@@ -40,26 +40,12 @@ MAX_PARTS = 4_000
 ROWS_PER_TASK = 20_000
 """Rows of each table in one task, about: a task with fewer rows spends most of its time on opening the copies."""
 FACTS_PER_CHUNK = 5_000
-TXN_SHIFT = 16
 WATCH_SECONDS = 0.5
 _READ_PERCENT, _DONE_PERCENT = 15, 95
-_REPORT = TypeAdapter(AuditReport)
 Chunk = tuple[int, list[Fact]]
 
 
-def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m streaming.audit", description="Audit copies of one shard.")
-    parser.add_argument("--jars-directory", required=True, type=Path, metavar="DIR", help="Spark's jars")
-    parser.add_argument("--master", default="local[2]", help="Spark's master (default: local[2])")
-    parser.add_argument("--heap", default="1g", help="heap of Spark's driver (default: 1g)")
-    parser.add_argument("audited", type=Path, help="a JSON file: copies (fields of AuditedCopies) and output")
-    return parser.parse_args(arguments)
-
-
-def audit(
-    session: SparkSession, copies: AuditedCopies, progress: Callable[[int], None] = lambda _: None
-) -> AuditReport:
+def audit(session: SparkSession, copies: AuditedCopies, progress: Callable[[int], None]) -> AuditReport:
     """Audit a shard and return the report; ``progress`` is called with percents.
 
     Raises:
@@ -67,27 +53,24 @@ def audit(
     """
     context = session.sparkContext
     shard = survey(copies, CheckpointRows)
+    known = context.broadcast(shard)
     of_trees = directory_tasks(shard)
-    directories = (
-        context.parallelize(of_trees, len(of_trees))
-        .flatMap(lambda task: directories_of(shard, task, CheckpointRows))
-        .collect()
-        if of_trees
-        else []
+    directories = context.parallelize(of_trees, max(1, len(of_trees))).flatMap(
+        lambda task: directories_of(known.value, task)
     )
-    trees = trees_of(shard, directories, CheckpointRows)
+    trees = trees_of(shard, directories.collect())
     progress(_READ_PERCENT)
     cuts = min(PARTS_PER_CORE * context.defaultParallelism, 1 + shard.inventory_blocks // ROWS_PER_TASK)
-    tasks = fact_tasks(shard, CheckpointRows, cuts)
-    reach, at = context.broadcast(trees.reach), context.broadcast(audited_at(shard))
+    tasks = fact_tasks(shard, cuts)
+    reach = context.broadcast(trees.reach)
     parts = max(2 * context.defaultParallelism, min(MAX_PARTS, shard.inventory_blocks // RUNS_PER_PART))
 
     def read(some: Iterable[Any]) -> Iterator[Chunk]:
         for task in some:
-            yield from _chunks(facts_of(shard, task, reach.value, CheckpointRows), parts)
+            yield from _chunks(facts_of(known.value, task, reach.value), parts)
 
     def judge(some: Iterable[Chunk]) -> Iterator[Tally]:
-        yield judge_all((fact for _, chunk in some for fact in chunk), at.value)
+        yield judge_all((fact for _, chunk in some for fact in chunk), known.value)
 
     # Small tasks share a partition: a bucket has several tasks, and a shard may have thousands of buckets.
     read_parts = min(len(tasks), PARTS_PER_CORE * context.defaultParallelism * 4)
@@ -102,68 +85,55 @@ def audit(
 
 def _chunks(facts: Iterable[Fact], parts: int) -> Iterator[Chunk]:
     """Group facts by the part that judges them, many in one chunk; all facts of a run go to the same part."""
-    waiting: list[list[Fact]] = [[] for _ in range(parts)]
+    waiting: defaultdict[int, list[Fact]] = defaultdict(list)
     for fact in facts:
-        part = (fact[2] >> TXN_SHIFT) % parts
-        chunk = waiting[part]
-        chunk.append(fact)
-        if len(chunk) >= FACTS_PER_CHUNK:
-            yield part, chunk
-            waiting[part] = []
-    for part, chunk in enumerate(waiting):
-        if chunk:
-            yield part, chunk
+        part = local_id_txn(fact[2]) % parts
+        waiting[part].append(fact)
+        if len(waiting[part]) >= FACTS_PER_CHUNK:
+            yield part, waiting.pop(part)
+    yield from waiting.items()
 
 
-class _watched:  # noqa: N801  used as a context manager only
-    """Reports the percentage of the known Spark tasks that are done, in a thread."""
+@contextmanager
+def _watched(context: SparkContext, progress: Callable[[int], None]) -> Iterator[None]:
+    """Report the percentage of the known Spark tasks that are done, in a thread."""
+    tracker, ended = context.statusTracker(), threading.Event()
 
-    def __init__(self, context: SparkContext, progress: Callable[[int], None]) -> None:
-        self._tracker = context.statusTracker()
-        self._progress = progress
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-
-    def __enter__(self) -> None:
-        self._thread.start()
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
+    def watch() -> None:
         reported = _READ_PERCENT
         seen: dict[int, tuple[int, int]] = {}
-        while not self._ended.wait(WATCH_SECONDS):
-            for stage in self._tracker.getActiveStageIds():
-                known = self._tracker.getStageInfo(stage)
+        while not ended.wait(WATCH_SECONDS):
+            for stage in tracker.getActiveStageIds():
+                known = tracker.getStageInfo(stage)
                 if known is not None:
                     seen[stage] = (known.numCompletedTasks, known.numTasks)
             done, tasks = (sum(counts) for counts in zip(*seen.values(), strict=True)) if seen else (0, 1)
             percent = _READ_PERCENT + (_DONE_PERCENT - _READ_PERCENT) * done // max(tasks, 1)
             if percent > reported:
                 reported = percent
-                self._progress(percent)
+                progress(percent)
 
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Audit; return the exit status: 0 if the report was written, else 1 with one sentence on standard error."""
-    options = parse(arguments)
-    audited = json.loads(options.audited.read_text("utf-8"))
-    copies = AuditedCopies(**audited["copies"])
-    end_with_standard_input()
-    session_options = SessionOptions(options.jars_directory, options.master, options.heap, name="deepclean-audit")
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
     try:
-        with spark_session(session_options) as session:
-            say(progress=5)
-            report = audit(session, copies, lambda percent: say(progress=percent))
-    except DeepcleanError as error:
-        print(error, file=sys.stderr)
-        return STOPPED_STATUS
-    Path(audited["output"]).write_bytes(_REPORT.dump_json(report))
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def main() -> None:
+    """Audit the copies that a file names, and write the report."""
+    parser = session_parser("streaming.audit", "Audit copies of one shard.")
+    parser.add_argument("audited", type=Path, help="a JSON file: copies (fields of AuditedCopies) and output")
+    options = parser.parse_args()
+    audited = json.loads(options.audited.read_text("utf-8"))
+    with job_session(options, "deepclean-audit") as session:
+        say(progress=5)
+        report = audit(session, AuditedCopies(**audited["copies"]), lambda percent: say(progress=percent))
+    Path(audited["output"]).write_bytes(TypeAdapter(AuditReport).dump_json(report))
     say(progress=100)
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -16,39 +16,24 @@ The copies are made in this order: first inventory, metadata, second inventory. 
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from schemas.audit_report import NO_ROWS, NOTHING, Amount, FindingKind, Verdicts
+from services.domain.table_keys import local_id_txn
 from streaming.audit.facts import AFTER, BEFORE, Fact, FactKind
 from streaming.audit.reach import ACTIVE, FIRST_SNAPSHOT, PRESENT, UNEXPANDED, snapshots_of
+from streaming.audit.shard import AuditedBucket, AuditedShard
 
 MAX_FINDINGS = 10_000
 """Most findings that are kept of each kind and part; further ones are only counted."""
-TXN_MASK = (1 << 37) - 1
 Run = tuple[int, int, int, int, int]
 Holders = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class BucketFacts:
-    """Facts of a bucket that the rule needs."""
-
-    snapshot_txns: tuple[int, ...]
-    is_rolling_back: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class AuditedAt:
-    """The state at which the copies were made."""
-
-    txn: int
-    mark_before: int
-    buckets: dict[int, BucketFacts]
-
-
 @dataclass(slots=True)
-class _Version:
+class Version:
     """All facts of one version of one object."""
 
     bucket_id: int
@@ -60,7 +45,7 @@ class _Version:
     claimed: int = 0
     """Its death in reclaimTable (``deleted``: in deletedTable); 0 without a row there."""
     key: bytes = b""
-    garbage_key: bytes = b""
+    """The key of its row in the namespace; empty when it has none."""
     is_split: bool = False
     """Whether its rows name different blocks."""
 
@@ -71,13 +56,8 @@ class RawFinding:
 
     kind: FindingKind
     reason: str
-    bucket_id: int
-    object_id: int
-    birth: int
-    run: Run
-    mask: int
-    key: bytes
-    """The key of its row in the namespace; empty when it has none."""
+    version: Version
+    """For a run without references: its bucket alone."""
 
 
 @dataclass(slots=True)
@@ -91,42 +71,29 @@ class BucketTally:
     claimed: Amount = NOTHING
     stray: Amount = NOTHING
     keys: Verdicts = NO_ROWS
-    cells: dict[Holders, Amount] = field(default_factory=dict)
-    shown_bytes: dict[int, int] = field(default_factory=dict)
+    cells: defaultdict[Holders, Amount] = field(default_factory=lambda: defaultdict(Amount))
+    shown_bytes: Counter[int] = field(default_factory=Counter)
     """Bytes of the versions, by the set of snapshots that show them."""
-
-    def show(self, holders: int, size_bytes: int) -> None:
-        """Add bytes to the set of snapshots that shows them; an empty set is ignored."""
-        if holders:
-            self.shown_bytes[holders] = self.shown_bytes.get(holders, 0) + size_bytes
 
 
 @dataclass(slots=True)
 class Tally:
     """The results of one part of all runs; ``merge`` adds the parts."""
 
-    buckets: dict[int, BucketTally] = field(default_factory=dict)
+    buckets: defaultdict[int, BucketTally] = field(default_factory=lambda: defaultdict(BucketTally))
     inventory: Amount = NOTHING
     """Runs that are in both copies."""
     inventory_after: Amount = NOTHING
     """Runs that are in the second copy."""
     too_young: Amount = NOTHING
-    findings: dict[FindingKind, Amount] = field(default_factory=dict)
+    findings: defaultdict[FindingKind, Amount] = field(default_factory=lambda: defaultdict(Amount))
     raw: list[RawFinding] = field(default_factory=list)
 
-    def bucket(self, bucket_id: int) -> BucketTally:
-        """Return the sums of a bucket; create them if needed."""
-        found = self.buckets.get(bucket_id)
-        if found is None:
-            found = self.buckets[bucket_id] = BucketTally()
-        return found
-
-    def find(self, finding: RawFinding) -> None:
+    def find(self, kind: FindingKind, version: Version, reason: str) -> None:
         """Count a finding, and keep it unless ``MAX_FINDINGS`` of its kind are kept."""
-        before = self.findings.get(finding.kind, NOTHING)
-        self.findings[finding.kind] = before + Amount(1, finding.run[4])
-        if before.versions < MAX_FINDINGS:
-            self.raw.append(finding)
+        self.findings[kind] += Amount(1, version.run[4])
+        if self.findings[kind].versions <= MAX_FINDINGS:
+            self.raw.append(RawFinding(kind, reason, version))
 
     def merge(self, other: Tally) -> None:
         """Add the results of another part."""
@@ -134,29 +101,28 @@ class Tally:
         self.inventory_after += other.inventory_after
         self.too_young += other.too_young
         for bucket_id, theirs in other.buckets.items():
-            ours = self.bucket(bucket_id)
+            ours = self.buckets[bucket_id]
             for name in ("live", "unexpanded", "held", "pending", "claimed", "stray"):
                 setattr(ours, name, getattr(ours, name) + getattr(theirs, name))
             ours.keys += theirs.keys
             for holders, amount in theirs.cells.items():
-                ours.cells[holders] = ours.cells.get(holders, NOTHING) + amount
-            for mask, size_bytes in theirs.shown_bytes.items():
-                ours.show(mask, size_bytes)
+                ours.cells[holders] += amount
+            ours.shown_bytes.update(theirs.shown_bytes)
         for kind, amount in other.findings.items():
-            self.findings[kind] = self.findings.get(kind, NOTHING) + amount
+            self.findings[kind] += amount
         self.raw += other.raw
 
 
-def judge_all(facts: Iterable[Fact], at: AuditedAt) -> Tally:
+def judge_all(facts: Iterable[Fact], shard: AuditedShard) -> Tally:
     """Judge every run and return the results; ``facts`` must contain all facts of each run."""
-    by_run: dict[tuple[int, int], list[Fact]] = {}
+    by_run: defaultdict[tuple[int, int], list[Fact]] = defaultdict(list)
     for fact in facts:
-        by_run.setdefault((fact[1], fact[2]), []).append(fact)
+        by_run[fact[1], fact[2]].append(fact)
     tally = Tally()
-    still = _Still(at)
+    still = _Still(shard)
     for of_run in by_run.values():
         if not still.count_if_still(of_run):
-            _judge_run(of_run, at, tally)
+            _judge_run(of_run, shard, tally)
     still.add_to(tally)
     return tally
 
@@ -167,47 +133,47 @@ class _Still:
     The rule has no finding for them and takes eight times as long, so they skip it.
     """
 
-    def __init__(self, at: AuditedAt) -> None:
-        self._masks = {bucket_id: _masks_of_live(len(facts.snapshot_txns)) for bucket_id, facts in at.buckets.items()}
-        self._counts = {(bucket_id, mask): [0, 0] for bucket_id, masks in self._masks.items() for mask in masks}
+    def __init__(self, shard: AuditedShard) -> None:
+        self._counts = {
+            (bucket_id, mask): [0, 0]
+            for bucket_id, bucket in shard.buckets.items()
+            for mask in _masks_of_live(len(bucket.snapshot_txns))
+        }
 
     def count_if_still(self, facts: Sequence[Fact]) -> bool:
         """Count a run of this kind; return whether it was counted."""
         if len(facts) != 2:
             return False
         version, there = facts if facts[1][0] == FactKind.INVENTORY else (facts[1], facts[0])
-        is_still = (
-            version[0] == FactKind.NAMESPACE
-            and there[0] == FactKind.INVENTORY
-            and there[9] == BEFORE | AFTER
-            and version[1:7] == there[1:7]
-            and version[9] in self._masks[version[6]]
-        )
-        if is_still:
-            counts = self._counts[version[6], version[9]]
-            counts[0] += 1
-            counts[1] += version[5]
-        return is_still
+        is_in_both = there[0] == FactKind.INVENTORY and there[9] == BEFORE | AFTER
+        if version[0] != FactKind.NAMESPACE or not is_in_both or version[1:7] != there[1:7]:
+            return False
+        counts = self._counts.get((version[6], version[9]))
+        if counts is None:
+            return False
+        counts[0] += 1
+        counts[1] += version[5]
+        return True
 
     def add_to(self, tally: Tally) -> None:
         """Add the counts to the results."""
         for (bucket_id, mask), counts in self._counts.items():
             if counts[0]:
                 amount = Amount(*counts)
-                sums = tally.bucket(bucket_id)
+                sums = tally.buckets[bucket_id]
                 sums.live += amount
-                sums.show(snapshots_of(mask), amount.bytes)
+                sums.shown_bytes[snapshots_of(mask)] += amount.bytes
                 tally.inventory += amount
                 tally.inventory_after += amount
 
 
-def _masks_of_live(snapshots: int) -> frozenset[int]:
+def _masks_of_live(snapshots: int) -> list[int]:
     """Return the masks of a live version: shown by no snapshot, or by all snapshots from one of them on."""
     every = (1 << snapshots) - 1
-    return frozenset(ACTIVE | PRESENT | (every >> born << born) << FIRST_SNAPSHOT for born in range(snapshots + 1))
+    return [ACTIVE | PRESENT | (every >> born << born) << FIRST_SNAPSHOT for born in range(snapshots + 1)]
 
 
-def _judge_run(facts: Sequence[Fact], at: AuditedAt, tally: Tally) -> None:
+def _judge_run(facts: Sequence[Fact], shard: AuditedShard, tally: Tally) -> None:
     inventory = [fact for fact in facts if fact[0] == FactKind.INVENTORY]
     versions = _versions(facts)
     for fact in inventory:
@@ -217,25 +183,29 @@ def _judge_run(facts: Sequence[Fact], at: AuditedAt, tally: Tally) -> None:
             tally.inventory_after += Amount(1, fact[5])
     if not versions:
         for fact in inventory:
-            _judge_unowned(fact, at, tally)
+            if fact[9] != BEFORE | AFTER or local_id_txn(fact[2]) > shard.txn:
+                tally.too_young += Amount(1, fact[5])
+            else:
+                unknown = Version(bucket_id=fact[6], object_id=0, birth=0, run=fact[1:6])
+                tally.find(FindingKind.ORPHANED, unknown, "in the block store, and nothing refers to it")
         return
     if len(versions) > 1:
         for version in versions:
-            _found(tally, version, FindingKind.CONTRADICTION, f"{len(versions)} versions own the same blocks")
+            tally.find(FindingKind.CONTRADICTION, version, f"{len(versions)} versions own the same blocks")
     for version in versions:
-        _sort(version, at, tally)
-        _look_for(version, inventory, at, tally)
+        _sort(version, shard, tally)
+        _look_for(version, inventory, shard, tally)
 
 
-def _versions(facts: Sequence[Fact]) -> list[_Version]:
-    found: dict[tuple[int, int, int], _Version] = {}
+def _versions(facts: Sequence[Fact]) -> list[Version]:
+    found: dict[tuple[int, int, int], Version] = {}
     for kind, container, first, count, block_size, size, bucket_id, object_id, birth, seen, key in facts:
         if kind == FactKind.INVENTORY:
             continue
         run = (container, first, count, block_size, size)
         version = found.get((bucket_id, object_id, birth))
         if version is None:
-            version = found[bucket_id, object_id, birth] = _Version(bucket_id, object_id, birth, run)
+            version = found[bucket_id, object_id, birth] = Version(bucket_id, object_id, birth, run)
         version.is_split |= version.run != run
         if kind == FactKind.NAMESPACE:
             # The path of an example is its path in the active namespace, if there is one.
@@ -243,68 +213,42 @@ def _versions(facts: Sequence[Fact]) -> list[_Version]:
                 version.key = key
             version.mask |= seen
         elif kind == FactKind.DELETED:
-            version.deleted, version.garbage_key = seen, key
+            version.deleted = seen
         else:
-            version.claimed, version.garbage_key = seen, key
+            version.claimed = seen
     return list(found.values())
 
 
-def _judge_unowned(fact: Fact, at: AuditedAt, tally: Tally) -> None:
-    """Judge a run without references."""
-    _, container, first, count, block_size, size, bucket_id, *_ = fact
-    if fact[9] != BEFORE | AFTER or first >> 16 & TXN_MASK > at.txn:
-        tally.too_young += Amount(1, size)
-        return
-    run = (container, first, count, block_size, size)
-    reason = "in the block store, and nothing refers to it"
-    tally.find(RawFinding(FindingKind.ORPHANED, reason, bucket_id, 0, 0, run, 0, b""))
-
-
-def _found(tally: Tally, version: _Version, kind: FindingKind, reason: str) -> None:
-    tally.find(
-        RawFinding(
-            kind, reason, version.bucket_id, version.object_id, version.birth, version.run, version.mask, version.key
-        )
-    )
-
-
-def _sort(version: _Version, at: AuditedAt, tally: Tally) -> None:
+def _sort(version: Version, shard: AuditedShard, tally: Tally) -> None:
     """Count a version in the sums of its places, and record findings about places that it must not be in."""
-    bucket = at.buckets[version.bucket_id]
-    sums = tally.bucket(version.bucket_id)
+    bucket, sums = shard.buckets[version.bucket_id], tally.buckets[version.bucket_id]
     amount = Amount(1, version.run[4])
     holders = snapshots_of(version.mask)
-    sums.show(holders, amount.bytes)
+    sums.shown_bytes[holders] += amount.bytes
     is_live, is_unexpanded = bool(version.mask & ACTIVE), bool(version.mask & UNEXPANDED)
     is_stray = bool(version.mask & PRESENT) and not is_live and not is_unexpanded
     if version.claimed:
         sums.claimed += amount
         if is_live or holders:
-            _found(tally, version, FindingKind.CLAIMED_TOO_EARLY, f"claimed, and shown by {_who(version, bucket)}")
+            tally.find(FindingKind.CLAIMED_TOO_EARLY, version, f"claimed, and shown by {_who(version, bucket)}")
     if version.deleted:
-        _sort_deleted(version, bucket, sums, amount)
+        sums.held += amount if holders else NOTHING
+        sums.pending += NOTHING if holders else amount
+        sums.cells[cell_of(holders, bucket)] += amount
+        sums.keys += look_up(holders, version.deleted, bucket.snapshot_txns)
     if is_live:
         sums.live += amount
     elif is_unexpanded:
         sums.unexpanded += amount
     elif is_stray:
         sums.stray += amount
-        _found(tally, version, FindingKind.STRAY, "its row is there and no path leads to it")
+        tally.find(FindingKind.STRAY, version, "its row is there and no path leads to it")
     places = (is_live or is_unexpanded or is_stray) + bool(version.deleted) + bool(version.claimed)
     if not places and not bucket.is_rolling_back:
-        _found(tally, version, FindingKind.FORGOTTEN, f"shown by {_who(version, bucket)} alone, without a garbage row")
+        tally.find(FindingKind.FORGOTTEN, version, f"shown by {_who(version, bucket)} alone, without a garbage row")
     reason = _contradiction(version, bucket, places, holders)
     if reason:
-        _found(tally, version, FindingKind.CONTRADICTION, reason)
-
-
-def _sort_deleted(version: _Version, bucket: BucketFacts, sums: BucketTally, amount: Amount) -> None:
-    """Count a row of deletedTable as held or pending, with its cell and its verdict."""
-    holders = snapshots_of(version.mask)
-    sums.held, sums.pending = (sums.held + amount, sums.pending) if holders else (sums.held, sums.pending + amount)
-    cell = _cell(holders, bucket)
-    sums.cells[cell] = sums.cells.get(cell, NOTHING) + amount
-    sums.keys += look_up(holders, version.deleted, bucket.snapshot_txns)
+        tally.find(FindingKind.CONTRADICTION, version, reason)
 
 
 def look_up(holders: int, death: int, snapshot_txns: Sequence[int]) -> Verdicts:
@@ -317,19 +261,15 @@ def look_up(holders: int, death: int, snapshot_txns: Sequence[int]) -> Verdicts:
     return Verdicts(shared=1)
 
 
-def _cell(holders: int, bucket: BucketFacts) -> Holders:
+def cell_of(holders: int, bucket: AuditedBucket) -> Holders:
+    """Return the txns of the first and last live snapshot of a set; zeros for an empty set."""
     if not holders:
         return 0, 0
     oldest, newest = (holders & -holders).bit_length() - 1, holders.bit_length() - 1
     return bucket.snapshot_txns[oldest], bucket.snapshot_txns[newest]
 
 
-def directory_cell(holders: int, bucket: BucketFacts) -> Holders:
-    """Return the txns of the first and last live snapshot that show a directory; zeros if none does."""
-    return _cell(holders, bucket)
-
-
-def _contradiction(version: _Version, bucket: BucketFacts, places: int, holders: int) -> str:
+def _contradiction(version: Version, bucket: AuditedBucket, places: int, holders: int) -> str:
     """Return what is wrong with a version's rows; empty if nothing is."""
     if places == 1 and not holders and not version.is_split:
         return ""
@@ -354,7 +294,7 @@ def _contradiction(version: _Version, bucket: BucketFacts, places: int, holders:
     return next((reason for reason, is_so in checks.items() if is_so), "")
 
 
-def _who(version: _Version, bucket: BucketFacts) -> str:
+def _who(version: Version, bucket: AuditedBucket) -> str:
     holders = snapshots_of(version.mask)
     shown = ["the active namespace"] if version.mask & ACTIVE else []
     count = holders.bit_count()
@@ -364,22 +304,20 @@ def _who(version: _Version, bucket: BucketFacts) -> str:
     return " and ".join(shown)
 
 
-def _look_for(version: _Version, inventory: Sequence[Fact], at: AuditedAt, tally: Tally) -> None:
+def _look_for(version: Version, inventory: Sequence[Fact], shard: AuditedShard, tally: Tally) -> None:
     """Record a finding if the block store lacks a version's blocks; blocks of a claimed version may be deleted."""
-    is_needed = bool(version.mask) or bool(version.deleted)
-    if not is_needed:
+    is_there = any(fact[1:6] == version.run and fact[6] == version.bucket_id for fact in inventory)
+    if is_there or not (version.mask or version.deleted):
         return
-    if any(fact[1:6] == version.run and fact[6] == version.bucket_id for fact in inventory):
-        return
-    if version.run[1] > at.mark_before:
+    if version.run[1] > shard.mark_before:
         tally.too_young += Amount(1, version.run[4])
         return
     if inventory:
-        _found(tally, version, FindingKind.DAMAGED, "the block store has it with another length or bucket")
+        tally.find(FindingKind.DAMAGED, version, "the block store has it with another length or bucket")
         return
     place = (
         "waits in deletedTable"
         if version.deleted and not version.mask
-        else f"shown by {_who(version, at.buckets[version.bucket_id]) or 'no path'}"
+        else f"shown by {_who(version, shard.buckets[version.bucket_id]) or 'no path'}"
     )
-    _found(tally, version, FindingKind.DANGLING, f"not in the block store, and {place}")
+    tally.find(FindingKind.DANGLING, version, f"not in the block store, and {place}")

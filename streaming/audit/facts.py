@@ -5,7 +5,7 @@ A task reads the states of a bucket side by side, so that a row that is the same
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import IntEnum
@@ -14,6 +14,7 @@ from itertools import groupby
 from operator import itemgetter
 
 from schemas.records import (
+    BlockRun,
     ClaimedRow,
     DeletedDirectoryRow,
     DeletedKeyRow,
@@ -23,16 +24,19 @@ from schemas.records import (
     KeyRow,
 )
 from schemas.stored_rows import row_codec
+from services.domain.table_keys import identity_of_garbage_key
 from streaming.audit.reach import ACTIVE, PRESENT, UNEXPANDED, DirectoryFact, state_bit
 from streaming.audit.shard import (
     CLAIMED,
     DELETED,
     DELETED_DIRECTORIES,
     DIRECTORIES,
+    FILES,
+    FLAT_KEYS,
     INVENTORY,
+    WHOLE,
     AuditedBucket,
     AuditedShard,
-    Opener,
     Range,
     Row,
 )
@@ -42,10 +46,6 @@ STATES_AT_ONCE = 24
 """Most copies that a task has open at once: each needs memory for reading ahead."""
 BEFORE, AFTER = 1, 2
 """The bits of the two copies of the inventory."""
-_EVERYTHING = (b"", b"\xff")
-_NOTHING_REACHED: Mapping[int, int] = {}
-
-
 MarkedRow = tuple[bytes, bytes, int]
 """Key, value, and the bits of the copies that have it."""
 
@@ -79,13 +79,11 @@ class FactTask:
     states: tuple[int, ...] = ()
 
 
-def fact_tasks(shard: AuditedShard, opener: Opener, parts: int) -> list[FactTask]:
+def fact_tasks(shard: AuditedShard, parts: int) -> list[FactTask]:
     """Return the tasks that read all keys, garbage rows and inventory rows of the shard."""
-    tasks = []
-    with opener(shard.copies.inventory_after, (INVENTORY,)) as rows:
-        cuts = rows.boundaries(INVENTORY, *_EVERYTHING, parts)
-        tasks += [FactTask(INVENTORY, part) for part in ranges(cuts, *_EVERYTHING)]
-    with opener(shard.copies.namespace, ("fileTable", "keyTable", DELETED, CLAIMED)) as rows:
+    with shard.open(shard.copies.inventory_after, (INVENTORY,)) as rows:
+        tasks = [FactTask(INVENTORY, part) for part in ranges(rows.boundaries(INVENTORY, *WHOLE, parts), *WHOLE)]
+    with shard.open(shard.copies.namespace, (FILES, FLAT_KEYS, DELETED, CLAIMED)) as rows:
         for bucket in shard.buckets.values():
             for family in (DELETED, CLAIMED):
                 whole = bucket.rows_of_tree
@@ -114,35 +112,30 @@ def directory_tasks(shard: AuditedShard) -> list[FactTask]:
     ]
 
 
-def facts_of(
-    shard: AuditedShard, task: FactTask, reach: Mapping[int, Mapping[int, int]], opener: Opener
-) -> Iterator[Fact]:
+def facts_of(shard: AuditedShard, task: FactTask, reach: Mapping[int, Mapping[int, int]]) -> Iterator[Fact]:
     """Return the facts of a task; ``reach`` holds the result of ``reach_of`` for each bucket that is a tree."""
     if task.family == INVENTORY:
-        return _inventory_facts(shard, task, opener)
-    bucket = shard.buckets[task.bucket_id]
+        return _inventory_facts(shard, task)
     if task.family in (DELETED, CLAIMED):
-        return _garbage_facts(shard, task, opener)
-    return _namespace_facts(shard, bucket, task, reach.get(bucket.bucket_id, _NOTHING_REACHED), opener)
+        return _garbage_facts(shard, task)
+    return _namespace_facts(shard, task, reach.get(task.bucket_id, {}))
 
 
-def _namespace_facts(
-    shard: AuditedShard, bucket: AuditedBucket, task: FactTask, reach: Mapping[int, int], opener: Opener
-) -> Iterator[Fact]:
+def _fact(kind: FactKind, run: BlockRun, bucket_id: int, object_id: int, birth: int, seen: int, key: bytes) -> Fact:
+    return (
+        int(kind), run.container_id, run.first_local_id, run.block_count, run.block_size_bytes, run.size_bytes,
+        bucket_id, object_id, birth, seen, key,
+    )  # fmt: skip
+
+
+def _namespace_facts(shard: AuditedShard, task: FactTask, reach: Mapping[int, int]) -> Iterator[Fact]:
+    bucket = shard.buckets[task.bucket_id]
     decode = row_codec(KeyRow).head(KeyHead)
-    kind = int(FactKind.NAMESPACE)
-    for key, value, mask in _distinct_rows(shard, bucket, task, opener):
+    for key, value, mask in _distinct_rows(shard, task):
         head = decode(value)
-        run = head.blocks
-        if run is None:
-            continue
-        reached = _reached(bucket, key, mask, reach)
-        if not reached:
-            continue  # below a directory that died before the snapshot was created: not in it
-        yield (
-            kind, run.container_id, run.first_local_id, run.block_count, run.block_size_bytes, run.size_bytes,
-            bucket.bucket_id, head.object_id, head.birth, reached, key,
-        )  # fmt: skip
+        # A row below a directory that died before a snapshot was created is not reached: it is not in the snapshot.
+        if head.blocks is not None and (reached := _reached(bucket, key, mask, reach)):
+            yield _fact(FactKind.NAMESPACE, head.blocks, task.bucket_id, head.object_id, head.birth, reached, key)
 
 
 def _reached(bucket: AuditedBucket, key: bytes, mask: int, reach: Mapping[int, int]) -> int:
@@ -155,18 +148,14 @@ def _reached(bucket: AuditedBucket, key: bytes, mask: int, reach: Mapping[int, i
     return reached | mask & ACTIVE if bucket.is_rolling_back else reached
 
 
-def _distinct_rows(
-    shard: AuditedShard, bucket: AuditedBucket, task: FactTask, opener: Opener
-) -> Iterator[tuple[bytes, bytes, int]]:
+def _distinct_rows(shard: AuditedShard, task: FactTask) -> Iterator[MarkedRow]:
     """Yield each distinct row of a range (key and value) once, with the mask of the states that have it."""
-    places = shard.places(bucket)
+    places = shard.places(shard.buckets[task.bucket_id])
     with ExitStack() as opened:
+        copies = [opened.enter_context(shard.open(places[state], (task.family,))) for state in task.states]
         states = [
-            _marked(
-                opened.enter_context(opener(places[state], (task.family,))).scan(task.family, *task.part),
-                state_bit(state),
-            )
-            for state in task.states
+            _marked(copy.scan(task.family, *task.part), state_bit(state))
+            for copy, state in zip(copies, task.states, strict=True)
         ]
         yield from _side_by_side(states) if len(states) > 1 else states[0]
 
@@ -185,74 +174,48 @@ def _side_by_side(copies: Sequence[Iterable[MarkedRow]]) -> Iterator[MarkedRow]:
             yield key, value, bits
 
 
-def _garbage_facts(shard: AuditedShard, task: FactTask, opener: Opener) -> Iterator[Fact]:
-    decode: Callable[[bytes], KeyHead | KeyRow] = _decode_claimed
-    if task.family == DELETED:
-        decode = row_codec(DeletedKeyRow).head(KeyHead)
-    kind = int(FactKind.DELETED if task.family == DELETED else FactKind.CLAIMED)
-    with opener(shard.copies.namespace, (task.family,)) as rows:
+def _garbage_facts(shard: AuditedShard, task: FactTask) -> Iterator[Fact]:
+    kind, decode = FactKind.DELETED, row_codec(DeletedKeyRow).head(KeyHead)
+    if task.family == CLAIMED:
+        kind, decode = FactKind.CLAIMED, _head_of_claimed
+    with shard.open(shard.copies.namespace, (task.family,)) as rows:
         for key, value in rows.scan(task.family, *task.part):
             head = decode(value)
-            run = head.blocks
-            if run is None:
-                continue
-            yield (
-                kind, run.container_id, run.first_local_id, run.block_count, run.block_size_bytes, run.size_bytes,
-                task.bucket_id, head.object_id, head.birth, int(key.split(b"/")[3], 16), key,
-            )  # fmt: skip
+            if head.blocks is not None:
+                death = identity_of_garbage_key(key)[1]
+                yield _fact(kind, head.blocks, task.bucket_id, head.object_id, head.birth, death, key)
 
 
-def _decode_claimed(row: bytes) -> KeyRow:
-    """Return the version in a row of reclaimTable."""
-    return row_codec(ClaimedRow).decode(row).version.key
+def _head_of_claimed(row: bytes) -> KeyHead:
+    key = row_codec(ClaimedRow).decode(row).version.key
+    return KeyHead(key.object_id, key.birth, key.size_bytes, key.blocks)
 
 
-def _inventory_facts(shard: AuditedShard, task: FactTask, opener: Opener) -> Iterator[Fact]:
+def _inventory_facts(shard: AuditedShard, task: FactTask) -> Iterator[Fact]:
     """Yield the runs of both copies; if one bucket is audited, only runs of that bucket in the block store."""
     decode = row_codec(InventoryRow).decode
-    kind = int(FactKind.INVENTORY)
     only = shard.buckets if shard.copies.bucket else None
     with (
-        opener(shard.copies.inventory_before, (INVENTORY,)) as before,
-        opener(shard.copies.inventory_after, (INVENTORY,)) as after,
+        shard.open(shard.copies.inventory_before, (INVENTORY,)) as before,
+        shard.open(shard.copies.inventory_after, (INVENTORY,)) as after,
     ):
         copies = [_marked(rows.scan(INVENTORY, *task.part), bit) for rows, bit in ((before, BEFORE), (after, AFTER))]
         for _, value, seen in _side_by_side(copies):
             row = decode(value)
-            if only is not None and row.bucket_id not in only:
-                continue
-            run = row.blocks
-            yield (
-                kind, run.container_id, run.first_local_id, run.block_count, run.block_size_bytes, run.size_bytes,
-                row.bucket_id, 0, 0, seen, b"",
-            )  # fmt: skip
+            if only is None or row.bucket_id in only:
+                yield _fact(FactKind.INVENTORY, row.blocks, row.bucket_id, 0, 0, seen, b"")
 
 
-def directories_of(shard: AuditedShard, task: FactTask, opener: Opener) -> Iterator[DirectoryFact]:
+def directories_of(shard: AuditedShard, task: FactTask) -> Iterator[DirectoryFact]:
     """Yield the directories of a range, one fact for each parent and name that a directory has had."""
-    bucket = shard.buckets[task.bucket_id]
     decode = row_codec(DirectoryRow).decode
-    for _, value, mask in _distinct_rows(shard, bucket, task, opener):
+    for _, value, mask in _distinct_rows(shard, task):
         row = decode(value)
-        yield DirectoryFact(bucket.bucket_id, row.object_id, row.parent_id, row.name, mask)
+        yield DirectoryFact(task.bucket_id, row.object_id, row.parent_id, row.name, mask)
 
 
-@dataclass(frozen=True, slots=True)
-class DeletedDirectory:
-    """A row of deletedDirectoryTable."""
-
-    object_id: int
-    parent_id: int
-    death: int
-    is_expanded: bool
-
-
-def deleted_directories(shard: AuditedShard, bucket: AuditedBucket, opener: Opener) -> Sequence[DeletedDirectory]:
+def deleted_directories(shard: AuditedShard, bucket: AuditedBucket) -> list[DeletedDirectoryRow]:
     """Return the rows of deletedDirectoryTable of a bucket."""
     decode = row_codec(DeletedDirectoryRow).decode
-    with opener(shard.copies.namespace, (DELETED_DIRECTORIES,)) as rows:
-        found = (decode(value) for _, value in rows.scan(DELETED_DIRECTORIES, *bucket.rows_of_tree))
-        return [
-            DeletedDirectory(row.directory.object_id, row.directory.parent_id, row.death, row.is_expanded)
-            for row in found
-        ]
+    with shard.open(shard.copies.namespace, (DELETED_DIRECTORIES,)) as rows:
+        return [decode(value) for _, value in rows.scan(DELETED_DIRECTORIES, *bucket.rows_of_tree)]

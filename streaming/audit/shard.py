@@ -6,9 +6,10 @@ inventories of the block store, one made before metadata's copy and one after it
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from schemas.records import (
@@ -23,15 +24,15 @@ from schemas.records import (
 )
 from schemas.stored_rows import row_codec
 from services.domain.errors import InvariantError
-from services.domain.table_keys import bucket_id_key, bucket_key
+from services.domain.table_keys import bucket_id_key, bucket_id_of_cell, bucket_key, flat_key, local_id_txn
 
 FILES, FLAT_KEYS, DIRECTORIES = "fileTable", "keyTable", "directoryTable"
 DELETED, CLAIMED, DELETED_DIRECTORIES = "deletedTable", "reclaimTable", "deletedDirectoryTable"
 INVENTORY = "inventoryTable"
-NAMESPACE_FAMILIES = (FILES, FLAT_KEYS, DIRECTORIES)
 _SURVEYED = ("bucketIdTable", "bucketTable", "snapshotListTable", "spaceTable", "accountTable", "transactionInfoTable")
 _BY_PATH = (b"/", b"0")
-_WHOLE = (b"", b"\xff")
+_STATE = (b"now", b"now\0")
+WHOLE = (b"", b"\xff")
 Row = tuple[bytes, bytes]
 Range = tuple[bytes, bytes]
 
@@ -111,7 +112,7 @@ class AuditedBucket:
             return self.rows_of_tree
         if self.is_deleted:
             return b"", b""
-        prefix = f"/{self.volume}/{self.bucket}/".encode()
+        prefix = flat_key(self.volume, self.bucket, "")
         return prefix, prefix[:-1] + b"0"
 
 
@@ -120,6 +121,7 @@ class AuditedShard:
     """The survey of a shard: everything that an audit reads before it reads versions and blocks."""
 
     copies: AuditedCopies
+    open: Opener
     txn: int
     """The last txn that metadata's copy has applied."""
     chain_version: int
@@ -128,7 +130,7 @@ class AuditedShard:
     inventory_bytes: int
     inventory_blocks: int
     """The block store's own sum of blocks, like that of bytes, in the second copy."""
-    buckets: dict[int, AuditedBucket] = field(default_factory=dict)
+    buckets: dict[int, AuditedBucket]
 
     def places(self, bucket: AuditedBucket) -> tuple[str, ...]:
         """Return the copies of a bucket's states, in the order of the states."""
@@ -144,9 +146,10 @@ def survey(copies: AuditedCopies, opener: Opener) -> AuditedShard:
     before = _scm_state(copies.inventory_before, opener)
     after = _scm_state(copies.inventory_after, opener)
     with opener(copies.namespace, _SURVEYED) as rows:
-        state = next(_decoded(rows, "transactionInfoTable", ShardState, *_WHOLE), None)
+        state = next(_decoded(rows, "transactionInfoTable", ShardState, WHOLE), None)
         shard = AuditedShard(
             copies=copies,
+            open=opener,
             txn=state.txn if state else 0,
             chain_version=state.chain_version if state else 0,
             mark_before=before.mark_local_id,
@@ -159,10 +162,11 @@ def survey(copies: AuditedCopies, opener: Opener) -> AuditedShard:
 
 
 def _check(shard: AuditedShard, after: ScmState) -> None:
-    if _txn_of(shard.mark_before) > shard.txn:
+    if local_id_txn(shard.mark_before) > shard.txn:
         raise InvariantError(
             f"shard {shard.copies.shard}: metadata has applied txn {shard.txn}, but the block store knows blocks of "
-            f"txn {_txn_of(shard.mark_before)}: metadata is behind; audit again when it is ready (deepclean status)."
+            f"txn {local_id_txn(shard.mark_before)}: metadata is behind; audit again when it is ready (deepclean "
+            f"status)."
         )
     if after.mark_local_id < shard.mark_before:
         raise InvariantError(
@@ -183,42 +187,35 @@ def _check(shard: AuditedShard, after: ScmState) -> None:
         )
 
 
-def _txn_of(local_id: int) -> int:
-    """Return the txn that wrote a block: bits 16 to 52 of its local id."""
-    return local_id >> 16 & (1 << 37) - 1
-
-
 def _scm_state(place: str, opener: Opener) -> ScmState:
     with opener(place, ("scmStateTable",)) as rows:
-        for key, value in rows.scan("scmStateTable", *_WHOLE):
-            if key == b"now":
-                return row_codec(ScmState).decode(value)
-    return ScmState(0, 0, 0, 0, 0, 0, 0)
+        found: ScmState | None = next(_decoded(rows, "scmStateTable", ScmState, _STATE), None)
+    return found or ScmState(0, 0, 0, 0, 0, 0, 0)
 
 
-def _decoded(rows: Rows, family: str, record: type[Any], start: bytes, end: bytes) -> Iterator[Any]:
+def _decoded(rows: Rows, family: str, record: type[Any], part: Range = _BY_PATH) -> Iterator[Any]:
     decode = row_codec(record).decode
-    return (decode(value) for _, value in rows.scan(family, start, end))
+    return (decode(value) for _, value in rows.scan(family, *part))
 
 
 def _buckets(rows: Rows, wanted: str) -> dict[int, AuditedBucket]:
-    used = {bucket_key(row.volume, row.bucket): row for row in _decoded(rows, "bucketTable", BucketRow, *_BY_PATH)}
-    live: dict[int, list[SnapshotListRow]] = {}
-    for captured in _decoded(rows, "snapshotListTable", SnapshotListRow, *_BY_PATH):
+    used = {bucket_key(row.volume, row.bucket): row for row in _decoded(rows, "bucketTable", BucketRow)}
+    live: defaultdict[int, list[SnapshotListRow]] = defaultdict(list)
+    for captured in _decoded(rows, "snapshotListTable", SnapshotListRow):
         if captured.is_live:
-            live.setdefault(captured.bucket_id, []).append(captured)
-    cells: dict[int, list[SpaceCellValue]] = {}
+            live[captured.bucket_id].append(captured)
+    cells: defaultdict[int, list[SpaceCellValue]] = defaultdict(list)
     cell_of = row_codec(SpaceCellValue).decode
     for key, value in rows.scan("spaceTable", *_BY_PATH):
-        cells.setdefault(int(key.split(b"/")[1]), []).append(cell_of(value))
+        cells[bucket_id_of_cell(key)].append(cell_of(value))
     accounts = {key: row_codec(AccountRow).decode(value) for key, value in rows.scan("accountTable", *_BY_PATH)}
     found = {}
-    for identity in _decoded(rows, "bucketIdTable", BucketIdentity, *_BY_PATH):
+    for identity in _decoded(rows, "bucketIdTable", BucketIdentity):
         if wanted and (f"{identity.volume}/{identity.bucket}" != wanted or identity.is_deleted):
             continue
         row = None if identity.is_deleted else used.get(bucket_key(identity.volume, identity.bucket))
         account = accounts.get(bucket_id_key(identity.bucket_id), AccountRow(0, 0, 0, 0))
-        snapshots = sorted(live.get(identity.bucket_id, ()), key=lambda one: one.txn)
+        snapshots = sorted(live[identity.bucket_id], key=lambda one: one.txn)
         found[identity.bucket_id] = AuditedBucket(
             volume=identity.volume,
             bucket=identity.bucket,
@@ -233,6 +230,6 @@ def _buckets(rows: Rows, wanted: str) -> dict[int, AuditedBucket]:
             snapshot_ids=tuple(one.snapshot_id for one in snapshots),
             snapshot_txns=tuple(one.txn for one in snapshots),
             referenced_bytes=tuple(one.referenced_bytes for one in snapshots),
-            cells=tuple(cells.get(identity.bucket_id, ())),
+            cells=tuple(cells[identity.bucket_id]),
         )
     return found

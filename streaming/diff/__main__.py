@@ -12,17 +12,13 @@ standard input ends.
 
 from __future__ import annotations
 
-import argparse
 import json
-import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
-from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
-from services.domain.errors import DeepcleanError
 from services.domain.snapshot_diff import DiffEntry, DiffKind, NamespaceObject, PlacedObject, difference, reachable
 from streaming.diff.rows import (
     AFTER,
@@ -35,31 +31,14 @@ from streaming.diff.rows import (
     keys_that_may_differ,
 )
 from streaming.spark.checkpoint_rows import ranges
-from streaming.spark.child_job import STOPPED_STATUS, end_with_standard_input, say
-from streaming.spark.session import SessionOptions, spark_session
+from streaming.spark.child_job import job_session, say
+from streaming.spark.session import session_parser
 
 PARTS_PER_CORE = 4
 _RANKS = {kind: rank for rank, kind in enumerate(DiffKind)}
-_LINE = StructType(
-    [
-        StructField("rank", IntegerType(), nullable=False),
-        StructField("first", StringType(), nullable=False),
-        StructField("second", StringType(), nullable=False),
-        StructField("line", StringType(), nullable=False),
-    ]
-)
+_LINE = "rank INT NOT NULL, first STRING NOT NULL, second STRING NOT NULL, line STRING NOT NULL"
 Keyed = tuple[int, tuple[int, PlacedObject]]
 """An objectID, and the side and the object."""
-
-
-def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m streaming.diff", description="Compare two checkpoints.")
-    parser.add_argument("--jars-directory", required=True, type=Path, metavar="DIR", help="Spark's jars")
-    parser.add_argument("--master", default="local[2]", help="Spark's master (default: local[2])")
-    parser.add_argument("--heap", default="1g", help="heap of Spark's driver (default: 1g)")
-    parser.add_argument("compared", type=json.loads, help="JSON: bucket (fields of ComparedBucket) and output")
-    return parser.parse_args(arguments)
 
 
 def compare(session: SparkSession, bucket: ComparedBucket, output: Path) -> None:
@@ -134,23 +113,18 @@ def _lines(entries: Iterable[DiffEntry]) -> Iterator[tuple[int, str, str, str]]:
         yield _RANKS[entry.kind], entry.old_path or entry.path, entry.path, line
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Compare; return the exit status: 0, or 1 with one sentence on standard error."""
-    options = parse(arguments)
+def main() -> None:
+    """Compare the two states that the command line names, and write the differences."""
+    parser = session_parser("streaming.diff", "Compare two checkpoints.")
+    parser.add_argument("compared", type=json.loads, help="JSON: bucket (fields of ComparedBucket) and output")
+    options = parser.parse_args()
     fields: dict[str, Any] = options.compared["bucket"]
     bucket = ComparedBucket(**{**fields, "checkpoints": tuple(fields["checkpoints"])})
-    end_with_standard_input()
-    session_options = SessionOptions(options.jars_directory, options.master, options.heap, name="deepclean-diff")
-    try:
-        with spark_session(session_options) as session:
-            say(progress=5)
-            compare(session, bucket, Path(options.compared["output"]))
-    except DeepcleanError as error:
-        print(error, file=sys.stderr)
-        return STOPPED_STATUS
+    with job_session(options, "deepclean-diff") as session:
+        say(progress=5)
+        compare(session, bucket, Path(options.compared["output"]))
     say(progress=100)
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -16,14 +16,10 @@ written, since nothing of the ledger may be left out because a schema is missing
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
-import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import arrays_zip, coalesce, col, element_at, explode, expr, lit, when
@@ -31,22 +27,20 @@ from pyspark.sql.functions import max as greatest_of
 
 from schemas.access import group_prefix
 from schemas.codec import schema_id_of
-from schemas.credentials import CredentialsError, KafkaCredentials, credentials_of, login_file_of
+from schemas.credentials import KafkaCredentials, credentials_of, login_file_of
 from schemas.records import LedgerRows
 from schemas.topics import CLIENTS, LEDGER
 from services.domain.errors import DeepcleanError, InvariantError
 from services.log.kafka import KafkaLog
 from services.log.schema_topic import SchemaTopic
-from streaming.spark.child_job import STOPPED_STATUS, end_with_standard_input, say
-from streaming.spark.session import SessionOptions, spark_session
-from streaming.spark.written_messages import WrittenMessages
+from streaming.spark.child_job import job_session, say
+from streaming.spark.session import session_parser
+from streaming.spark.written_messages import COLUMNS_ERROR, DECODE_ERROR, WrittenMessages
 
 MARKS_DIRECTORY = "marks"
 CHECKPOINT_DIRECTORY = "checkpoint"
 ROWS_DIRECTORY = "rows"
 UNREADABLE_DIRECTORY = "unreadable"
-DECODE_ERROR = "DecodeError"
-COLUMNS_ERROR = "ColumnsError"
 MAX_MESSAGES_PER_BATCH = 2_000
 _CLAIM_FIELDS = (
     *("claim_txn", "claim_time_ms", "chain_version", "previous_txn", "next_txn"),
@@ -66,22 +60,6 @@ _GROUP_FIELDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class ExportOptions:
-    """Options of a run. ``directory`` belongs to this job: rows, unreadable messages, marks, Spark checkpoint."""
-
-    bootstrap_servers: str
-    directory: Path
-    max_messages_per_batch: int = MAX_MESSAGES_PER_BATCH
-    credentials: KafkaCredentials | None = None
-    """The job's login at the broker: a client that may read the ledger."""
-
-    def broker_settings(self) -> dict[str, str]:
-        """Return the broker settings of Spark's source."""
-        login = self.credentials.spark_settings() if self.credentials else {}
-        return {**login, "kafka.bootstrap.servers": self.bootstrap_servers, "groupIdPrefix": group_prefix(CLIENTS)}
-
-
-@dataclass(frozen=True, slots=True)
 class Exported:
     """The number of rows and of unreadable messages that a run has written."""
 
@@ -89,31 +67,39 @@ class Exported:
     unreadable: int
 
 
-def export(session: SparkSession, options: ExportOptions) -> Exported:
+def export(
+    session: SparkSession,
+    bootstrap_servers: str,
+    directory: Path,
+    max_messages_per_batch: int = MAX_MESSAGES_PER_BATCH,
+    credentials: KafkaCredentials | None = None,
+) -> Exported:
     """Export the new messages of the ledger; return the numbers of rows and unreadable messages.
+
+    ``directory`` belongs to this job: rows, unreadable messages, marks, Spark checkpoint. ``credentials`` are those of
+    a client that may read the ledger.
 
     Raises:
         InvariantError: the topic has lost messages or was recreated, or the directory cannot be used.
         RetryableError: the broker did not answer.
     """
-    has_rows, has_checkpoint = ((options.directory / name).exists() for name in (ROWS_DIRECTORY, CHECKPOINT_DIRECTORY))
-    if has_rows and not has_checkpoint:
-        raise InvariantError(
-            f"{options.directory} has rows and no checkpoint: name another directory, or empty this one."
-        )
-    log = KafkaLog(options.bootstrap_servers, group_prefix(CLIENTS) + "ledger-export", credentials=options.credentials)
-    written = _Batches(options.directory, SchemaTopic(log))
+    if (directory / ROWS_DIRECTORY).exists() and not (directory / CHECKPOINT_DIRECTORY).exists():
+        raise InvariantError(f"{directory} has rows and no checkpoint: name another directory, or empty this one.")
+    log = KafkaLog(bootstrap_servers, group_prefix(CLIENTS) + "ledger-export", credentials=credentials)
+    written = _Batches(directory, SchemaTopic(log))
     messages = (
         session.readStream.format("kafka")
-        .options(**options.broker_settings())
+        .options(**(credentials.spark_settings() if credentials else {}))
+        .option("kafka.bootstrap.servers", bootstrap_servers)
+        .option("groupIdPrefix", group_prefix(CLIENTS))
         .option("subscribe", LEDGER.name)
         .option("startingOffsets", "earliest")
         .option("failOnDataLoss", "true")
-        .option("maxOffsetsPerTrigger", str(options.max_messages_per_batch))
+        .option("maxOffsetsPerTrigger", str(max_messages_per_batch))
         .load()
     )
     writer = messages.writeStream.foreachBatch(written.write).trigger(availableNow=True)
-    query = writer.option("checkpointLocation", str(options.directory / CHECKPOINT_DIRECTORY)).start()
+    query = writer.option("checkpointLocation", str(directory / CHECKPOINT_DIRECTORY)).start()
     try:
         query.awaitTermination()
     except Exception as error:
@@ -168,11 +154,7 @@ class _Batches:
         say(batch=number, rows=self.rows, unreadable=self.unreadable)
 
     def _require_schemas(self, read: DataFrame) -> None:
-        """Check that the schema of each framed message is known.
-
-        Raises:
-            InvariantError: a schema is not published.
-        """
+        """Raise InvariantError if the schema of a framed message is not known."""
         unknown = read.filter(self._messages.has_unknown_schema(col("value"))).orderBy("shard", "offset").head()
         if unknown is not None:
             raise InvariantError(
@@ -216,8 +198,7 @@ class _Batches:
 def read_messages(batch: DataFrame, messages: WrittenMessages) -> DataFrame:
     """Return the messages of a batch with the decoded ``entry``, and with ``error``, which is null for a good message.
 
-    ``error`` is ``DecodeError`` for an unreadable message. It is ``ColumnsError`` if the lists of rows differ in length
-    or a row names a claim that the message does not have.
+    ``COLUMNS_ERROR`` is also the error of a message in which a row names a claim that the message does not have.
     """
     decoded = messages.decode(col("value"))
     lengths = " and ".join(f"size(entry.groups.{name}) = size(entry.claim_places)" for name in _GROUP_FIELDS)
@@ -234,9 +215,10 @@ def read_messages(batch: DataFrame, messages: WrittenMessages) -> DataFrame:
 def new_rows(read: DataFrame, marks: dict[str, int]) -> DataFrame:
     """Return the rows of readable messages above the marks, each message once."""
     once = read.filter(col("error").isNull()).select("shard", "entry.*").dropDuplicates(["shard", "finish_txn"])
-    passed = _above(once, marks)
+    for shard, mark in marks.items():
+        once = once.filter((col("shard") != int(shard)) | (col("finish_txn") > mark))
     zipped = arrays_zip(col("claim_places"), *(col(f"groups.{name}").alias(name) for name in _GROUP_FIELDS))
-    rows = passed.select("shard", "finish_txn", "finish_time_ms", "claims", explode(zipped).alias("row"))
+    rows = once.select("shard", "finish_txn", "finish_time_ms", "claims", explode(zipped).alias("row"))
     claim = element_at(col("claims"), col("row.claim_places") + 1)
     return rows.select(
         *("shard", "finish_txn", "finish_time_ms"),
@@ -245,47 +227,18 @@ def new_rows(read: DataFrame, marks: dict[str, int]) -> DataFrame:
     )
 
 
-def _above(messages: DataFrame, marks: dict[str, int]) -> DataFrame:
-    condition = lit(True)
-    for shard, mark in marks.items():
-        condition &= ~((col("shard") == int(shard)) & (col("finish_txn") <= mark))
-    return messages.filter(condition)
-
-
-def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """The command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m streaming.ledger_export", description="Export the ledger to Parquet."
-    )
-    parser.add_argument("--jars-directory", required=True, type=Path, metavar="DIR", help="Spark's jars")
+def main() -> None:
+    """Export the new messages of the ledger to a directory."""
+    parser = session_parser("streaming.ledger_export", "Export the ledger to Parquet.")
     parser.add_argument("--bootstrap-servers", required=True, help="brokers")
     parser.add_argument("--directory", required=True, type=Path, metavar="DIR", help="where the files are and go")
-    parser.add_argument("--master", default="local[2]", help="Spark's master (default: local[2])")
-    parser.add_argument("--heap", default="1g", help="heap of Spark's driver (default: 1g)")
-    return parser.parse_args(arguments)
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Export; return the exit status: 0, or 1 with one sentence on standard error."""
-    options: Any = parse(arguments)
-    end_with_standard_input()
-    session_options = SessionOptions(
-        *(options.jars_directory, options.master, options.heap),
-        name="deepclean-ledger",
-        login_file=login_file_of(os.environ),
-    )
-    try:
-        export_options = ExportOptions(
-            options.bootstrap_servers, options.directory.absolute(), credentials=credentials_of(os.environ)
+    options = parser.parse_args()
+    with job_session(options, "deepclean-ledger", login_file_of(os.environ)) as session:
+        written = export(
+            session, options.bootstrap_servers, options.directory.absolute(), credentials=credentials_of(os.environ)
         )
-        with spark_session(session_options) as session:
-            written = export(session, export_options)
-            say(exported=written.rows, unreadable=written.unreadable)
-    except (DeepcleanError, CredentialsError) as error:
-        print(error, file=sys.stderr)
-        return STOPPED_STATUS
-    return 0
+        say(exported=written.rows, unreadable=written.unreadable)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -58,8 +58,7 @@ class BarrierSender:
                 (PURGE_DIRECTORIES, DirectoryVerdict(version, (), barrier)),
                 (SWEEP_RESULTS, SweepResult(0, 0, 0, 0, 0, 0, version, barrier)),
             ):
-                encoder: Any = codec(topic.record)
-                message = encoder.encode_message(record)
+                message = codec(topic.record).encode_message(record)
                 self._producer.produce(topic.name, message, partition=placed.shard, on_delivery=delivered)
         unanswered = self._producer.flush(PUBLISH_SECONDS)
         if unanswered or failures:

@@ -31,7 +31,7 @@ from streaming.reclaiming.rule import (
     verdict,
     with_neighbours,
 )
-from streaming.spark.written_messages import WrittenMessages, as_text
+from streaming.spark.written_messages import COLUMNS_ERROR, DECODE_ERROR, WrittenMessages, as_text
 
 OFFSETS_PER_GROUP = 200
 """A message holds at most 1,000 rows; all rows of a group are in memory at once.
@@ -48,8 +48,6 @@ PASSED_OVER = "passed over"
 PREMATURE = "premature"
 PREMATURE_ERROR = "PrematureError"
 EMPTY = "empty"
-COLUMNS_ERROR = "ColumnsError"
-DECODE_ERROR = "DecodeError"
 _BARRIER_TYPE = "struct<barrier_id:string,round:int,work:bigint,origin:string,collection_txn:bigint,passed_txn:bigint>"
 
 
@@ -203,11 +201,8 @@ def _collected() -> list[Column]:
     is_reclaimable, is_held = col("verdict") == RECLAIMABLE, col("verdict") == HELD
     is_directory = col("kind") == DeletedKind.DIRECTORY.value
     is_key, is_rename = (col("kind") == kind.value for kind in (DeletedKind.KEY, DeletedKind.RENAME_ENTRY))
-    row = functions.struct("bucket_id", "object_id", "birth", "death", "snapshots_before_death")
-    directory = functions.struct(
-        *("bucket_id", "object_id", "birth", "death", "snapshots_before_death"),
-        is_reclaimable.alias("is_reclaimable"),
-    )
+    fields = ("bucket_id", "object_id", "birth", "death", "snapshots_before_death")
+    row, directory = functions.struct(*fields), functions.struct(*fields, is_reclaimable.alias("is_reclaimable"))
     is_settled = col("verdict").isin(RECLAIMABLE, HELD, EMPTY, PREMATURE, PASSED_OVER)
     passed = when(col("verdict") == PASSED_OVER, col("offset"))
     premature = functions.struct("offset", "chain_version")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -57,9 +57,9 @@ class BatchPlans:
         with worked_out_once(plan.over(batch)) as judged:
             if self._endings is None:
                 rows = without_rows(judged)
-                self._endings = _planned(self._columns.to_send, rows), _planned(self._columns.results, rows)
-            to_send, results = self._endings
-            yield JudgedFrames(to_send.over(judged), results.over(judged))
+                to_send, results = self._columns.to_send(rows), self._columns.results(rows)
+                self._endings = PreparedPlan(to_send), PreparedPlan(results)
+            yield JudgedFrames(*(plan.over(judged) for plan in self._endings))
 
     def _plan(self, batch: DataFrame, view: DataFrame, versions: str, *, is_patient: bool) -> PreparedPlan:
         if view is not self._view or len(self._plans) >= MOST_PLANS:
@@ -71,7 +71,3 @@ class BatchPlans:
             one_task = rows.coalesce(1) if is_small else rows
             self._plans[name] = PreparedPlan(self._columns.judged(one_task, view, versions, is_patient=is_patient))
         return self._plans[name]
-
-
-def _planned(columns: Callable[[DataFrame], DataFrame], rows: DataFrame) -> PreparedPlan:
-    return PreparedPlan(columns(rows))

@@ -7,9 +7,9 @@ version of every entry of the batch.
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # not in its __all__
@@ -29,16 +29,34 @@ METADATA_MS = 5_000
 """Interval at which a partition that the broker did not know at first is looked up; well below ``ANSWER_SECONDS``."""
 
 
+T = TypeVar("T")
+
+
+def patiently(ask: Callable[[], T]) -> T:
+    """Return the broker's answer; a question that failed is asked again until ``RETURN_SECONDS`` have passed.
+
+    Raises:
+        RetryableError: as ``ask``, at the last time.
+    """
+    deadline = time.monotonic() + RETURN_SECONDS
+    while True:
+        try:
+            return ask()
+        except RetryableError:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(RETRY_SECONDS)
+
+
 class ChainReader:
     """Reads the markers of every shard, from the beginning of the topic."""
 
     def __init__(self, bootstrap_servers: str, shards: int, credentials: KafkaCredentials | None = None) -> None:
         self.chains = [ShardChain() for _ in range(shards)]
-        self._pause = threading.Event()
-        self._login = credentials.client_settings() if credentials else {}
-        self._bootstrap_servers = bootstrap_servers
+        login = credentials.client_settings() if credentials else {}
+        self._settings: dict[str, str | int | float | bool] = {**login, "bootstrap.servers": bootstrap_servers}
         # A separate client asks for offsets: on the consumer's connection the answer would wait behind a fetch.
-        self._admin = AdminClient({"bootstrap.servers": bootstrap_servers, **self._login})
+        self._admin = AdminClient(self._settings)
         self._consumer = self._connected()
         self._assign()
 
@@ -71,8 +89,7 @@ class ChainReader:
         """Return a new consumer, which knows all present partitions: a connected one learns of new ones much later."""
         return Consumer(
             {
-                **self._login,
-                "bootstrap.servers": self._bootstrap_servers,
+                **self._settings,
                 "group.id": "deepclean-streaming",  # required by the client; no group is joined, no offset stored
                 "enable.auto.commit": False,
                 "auto.offset.reset": "error",
@@ -92,7 +109,7 @@ class ChainReader:
         Raises:
             RetryableError: the broker did not answer.
         """
-        ends = self._ends()
+        ends = patiently(self._ends)
         changed = self._begin_what_was_cut(ends)
         deadline = time.monotonic() + ANSWER_SECONDS
         while any(chain.next_offset < end for chain, end in zip(self.chains, ends, strict=True)):
@@ -121,36 +138,30 @@ class ChainReader:
         return {(shard, bucket_id) for bucket_id in changed}
 
     def _ends(self) -> list[int]:
-        """Return the end offset of each shard's chain, with retries.
-
-        A broker that has just started knows neither leaders nor epochs for a while.
+        """Return the end offset of each shard's chain.
 
         Raises:
-            RetryableError: the broker did not answer within ``RETURN_SECONDS``.
+            RetryableError: the broker did not answer: one that has just started knows neither leaders nor epochs for a
+                while. The next call asks through a new client.
         """
-        deadline = time.monotonic() + RETURN_SECONDS
-        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
         partitions = [TopicPartition(SNAPSHOT_CHAIN.name, shard) for shard in range(len(self.chains))]
+        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
         asked = dict.fromkeys(partitions, latest)
-        while True:
-            try:
-                answers = self._admin.list_offsets(asked, request_timeout=ANSWER_SECONDS)
-                ends = [answers[partition].result().offset for partition in partitions]
-            except KafkaException as error:
-                problem = str(error)
-            else:
-                if min(ends) >= 0:
-                    return ends
-                # librdkafka returns a negative offset, without an error, when a leader fails before it answers.
-                problem = "a leader did not answer"
-            if time.monotonic() > deadline:
-                raise RetryableError(
-                    f"The end of {SNAPSHOT_CHAIN.name} could not be asked for ({problem}): see if the broker runs."
-                )
+        try:
+            answers = self._admin.list_offsets(asked, request_timeout=ANSWER_SECONDS)
+            ends = [answers[partition].result().offset for partition in partitions]
+            # librdkafka returns a negative offset, without an error, when a leader fails before it answers.
+            problem = "a leader did not answer" if min(ends) < 0 else ""
+        except KafkaException as error:
+            problem = str(error)
+        if problem:
             # A client caches the epochs of leaders for minutes, and a restarted broker rejects old epochs.
             self._close_admin()
-            self._admin = AdminClient({"bootstrap.servers": self._bootstrap_servers, **self._login})
-            self._pause.wait(RETRY_SECONDS)
+            self._admin = AdminClient(self._settings)
+            raise RetryableError(
+                f"The end of {SNAPSHOT_CHAIN.name} could not be asked for ({problem}): see if the broker runs."
+            )
+        return ends
 
     def _follow(self, message: Message) -> set[tuple[int, int]]:
         shard, error = message.partition(), message.error()

@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
-from socketserver import ThreadingMixIn
+from functools import partial
 from typing import Any
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, make_wsgi_app
+from prometheus_client.exposition import ThreadingWSGIServer
 
 from schemas.build_info import report_build
 from schemas.http_token import UNAUTHORIZED, is_authorized
@@ -26,49 +27,37 @@ class ReclaimMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self.registry = registry
         report_build(registry)
-        self._judged = Counter(
-            "deepclean_streaming_entries_judged_total",
-            "Deleted entries judged, by verdict.",
-            ["verdict"],
-            registry=registry,
+        counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
+        self._judged = counter(
+            "deepclean_streaming_entries_judged_total", "Deleted entries judged, by verdict.", ["verdict"]
         )
-        self._entries = Counter(
-            "deepclean_streaming_input_entries_total", "Entries read from gc.deleted-entries.", registry=registry
+        self._entries = counter("deepclean_streaming_input_entries_total", "Entries read from gc.deleted-entries.")
+        self._dead_letters = counter(
+            "deepclean_streaming_dead_letters_total", "Entries that could not be read or judged."
         )
-        self._dead_letters = Counter(
-            "deepclean_streaming_dead_letters_total", "Entries that could not be read or judged.", registry=registry
-        )
-        self._barriers = Counter("deepclean_streaming_barriers_total", "Barriers passed on.", registry=registry)
+        self._barriers = counter("deepclean_streaming_barriers_total", "Barriers passed on.")
         self._seconds = Histogram(
             "deepclean_streaming_batch_seconds", "Time that a batch took.", buckets=_BATCH_SECONDS, registry=registry
         )
-        self._last_batch = Gauge(
-            "deepclean_streaming_last_batch_timestamp_seconds", "When the last batch ended.", registry=registry
-        )
-        self._chain_version = Gauge(
-            "deepclean_streaming_chain_version", "Version of the chain view.", ["shard"], registry=registry
-        )
-        self._chain_broken = Gauge(
+        self._last_batch = gauge("deepclean_streaming_last_batch_timestamp_seconds", "When the last batch ended.")
+        self._chain_version = gauge("deepclean_streaming_chain_version", "Version of the chain view.", ["shard"])
+        self._chain_broken = gauge(
             "deepclean_streaming_chain_broken",
             "1 while a shard's snapshot chain cannot be followed, so that nothing of the shard is judged.",
             ["shard"],
-            registry=registry,
         )
-        self._passed_over = Gauge(
+        self._passed_over = gauge(
             "deepclean_streaming_passed_over_messages",
             "Messages of a shard that were passed over and are judged once its chain is whole.",
             ["shard"],
-            registry=registry,
         )
-        self._premature = Gauge(
+        self._premature = gauge(
             "deepclean_streaming_premature_messages",
             "Messages whose chain version is above that of Spark's chain view; they wait until the view reaches it.",
-            registry=registry,
         )
-        self._behind = Gauge(
+        self._behind = gauge(
             "deepclean_streaming_messages_behind",
             "Messages that the last batch left unread, in the shard with the most. A message has up to 1,000 rows.",
-            registry=registry,
         )
         for verdict in (RECLAIMABLE, HELD):  # a verdict that was never reached is exported as 0, not absent
             self._judged.labels(verdict)
@@ -108,10 +97,6 @@ class ReclaimMetrics:
         self._behind.set_function(count)
 
 
-class _Server(ThreadingMixIn, WSGIServer):
-    daemon_threads = True
-
-
 class _SilentHandler(WSGIRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 the name is wsgiref's
         """Log nothing: scrapes are too frequent."""
@@ -125,7 +110,7 @@ class MetricsServer:
         self.is_alive: Callable[[], bool] = lambda: True
         self.is_ready: Callable[[], bool] = lambda: False
         self._metrics = make_wsgi_app(registry)
-        self._server = make_server(address, port, self._answer, _Server, _SilentHandler)
+        self._server = make_server(address, port, self._answer, ThreadingWSGIServer, _SilentHandler)
         self.port = self._server.server_port
         self._thread = threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True)
         self._thread.start()

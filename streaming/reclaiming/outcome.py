@@ -18,7 +18,7 @@ class PlacedBarrier:
     barrier: Barrier
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class PrematureMessage:
     """A message whose chain version is above the view's; nothing was published for it."""
 
@@ -66,7 +66,7 @@ def batch_outcome(found: Iterable[Mapping[str, Any]]) -> BatchOutcome:
         reclaimable=sum(row["reclaimable_rows"] + row["reclaimable_directories"] for row in rows),
         held=sum(row["held"] for row in rows),
         dead_letters=sum(row["dead_letters"] for row in rows),
-        premature=tuple(sorted(premature, key=lambda one: (one.shard, one.offset))),
+        premature=tuple(sorted(premature)),
         passed_over=_joined(rows),
         barriers=tuple(sorted(barriers, key=lambda one: (one.shard, one.offset))),
     )

@@ -37,8 +37,7 @@ class PreparedPlan:
         plan = scan.copy(scan.output(), _rows(batch), scan.name(), partitioning, ordering, scan.stream())
         for operator, others in reversed(self._operators):
             plan = operator.withNewChildren(self._to_sequence([plan, *others]))
-        frame = self._session._jsparkSession.internalCreateDataFrame(plan.execute(), self._schema, False)
-        return DataFrame(frame, self._session)
+        return _frame(self._session, plan.execute(), self._schema)
 
 
 def use_here(session: SparkSession) -> None:
@@ -50,15 +49,12 @@ def use_here(session: SparkSession) -> None:
 def without_rows(frame: DataFrame) -> DataFrame:
     """Return an empty frame with the columns of ``frame``: a plan over it keeps no rows of a batch in memory."""
     session: Any = frame.sparkSession
-    nothing = session._jsc.emptyRDD().rdd()
-    return DataFrame(session._jsparkSession.internalCreateDataFrame(nothing, frame._jdf.schema(), False), session)
+    return _frame(session, session._jsc.emptyRDD().rdd(), frame._jdf.schema())
 
 
 def handed_in(frame: DataFrame) -> DataFrame:
     """Return the rows of any frame in the form in which the stream passes a batch."""
-    session: Any = frame.sparkSession
-    rows = frame._jdf.queryExecution().toRdd()
-    return DataFrame(session._jsparkSession.internalCreateDataFrame(rows, frame._jdf.schema(), False), session)
+    return _frame(frame.sparkSession, frame._jdf.queryExecution().toRdd(), frame._jdf.schema())
 
 
 @contextmanager
@@ -73,8 +69,11 @@ def worked_out_once(frame: DataFrame) -> Iterator[DataFrame]:
 
 def partition_count(frame: DataFrame) -> int:
     """Return the number of partitions of a batch."""
-    count: int = _rows(frame).getNumPartitions()
-    return count
+    return int(_rows(frame).getNumPartitions())
+
+
+def _frame(session: Any, rows: Any, schema: Any) -> DataFrame:
+    return DataFrame(session._jsparkSession.internalCreateDataFrame(rows, schema, False), session)
 
 
 def _rows(frame: DataFrame) -> Any:

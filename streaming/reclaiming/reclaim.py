@@ -38,7 +38,7 @@ from services.log.kafka import KafkaLog
 from services.log.schema_topic import follow_schemas
 from streaming.reclaiming.barriers import BarrierSender
 from streaming.reclaiming.batch_plans import BatchPlans
-from streaming.reclaiming.chain import RETURN_SECONDS, ChainReader
+from streaming.reclaiming.chain import ChainReader, patiently
 from streaming.reclaiming.inputs import recreated
 from streaming.reclaiming.metrics import ReclaimMetrics
 from streaming.reclaiming.outcome import BatchOutcome, PrematureMessage, Stretch
@@ -112,7 +112,6 @@ class ReclaimJob:
         self._is_stopping = False
         self._is_in_batch = False
         self._turn = threading.Condition()
-        self._pause = threading.Event()
         self._closing = threading.Event()
         self._retries = threading.Thread(target=self._look_again, name="waiting", daemon=True)
 
@@ -217,7 +216,7 @@ class ReclaimJob:
         # Spark records the end of the batch soon afterwards, without a notification; an unrecorded batch is repeated.
         deadline = time.monotonic() + COMMIT_SECONDS
         while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
-            self._pause.wait(0.02)
+            time.sleep(0.02)
         query.stop()
 
     def close(self) -> None:
@@ -286,7 +285,7 @@ class ReclaimJob:
 
     def _judge_what_waits(self) -> None:
         """Follow the chain, then judge some of the passed-over messages and the premature messages that are due."""
-        self._read_schemas()
+        patiently(self._schemas.read)  # each schema was published before the first message of it
         self._plans.learn_published()
         self._follow_chain()
         versions = self._versions()
@@ -302,21 +301,6 @@ class ReclaimJob:
             self._catch_up(self._judge(messages, versions, is_patient=False))
             self._waiting.settled(due)
             self._save()
-
-    def _read_schemas(self) -> None:
-        """Learn all published schemas: each was published before the first message of it.
-
-        Raises:
-            RetryableError: the broker did not answer within ``RETURN_SECONDS``.
-        """
-        deadline = time.monotonic() + RETURN_SECONDS
-        while True:
-            try:
-                return self._schemas.read()
-            except RetryableError:
-                if time.monotonic() > deadline:
-                    raise
-            self._pause.wait(RETRY_SECONDS)
 
     def _catch_up(self, outcome: BatchOutcome) -> None:
         """Publish the barriers before the caller drops the judged messages: no Spark batch repeats these messages."""

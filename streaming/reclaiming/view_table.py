@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession, functions
@@ -45,8 +45,7 @@ class ViewTable:
         session: Any = self._session
         # A list of rows in the JVM becomes a relation without partitions; a list in Python would not.
         frame = session._jsparkSession.createDataFrame(parsed._jdf.collectAsList(), parsed._jdf.schema())
-        make: Callable[[Any, SparkSession], DataFrame] = type(parsed)
-        return make(frame, self._session)
+        return DataFrame(frame, session)
 
 
 def versions_text(versions: Iterable[int | None]) -> str:

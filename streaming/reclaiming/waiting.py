@@ -73,7 +73,7 @@ class Waiting:
             self.premature[message] = min(since, now_seconds)
         return [
             message
-            for message, since in sorted(self.premature.items(), key=lambda item: (item[0].shard, item[0].offset))
+            for message, since in sorted(self.premature.items())
             if message.shard in versions
             and (message.chain_version <= versions[message.shard] or now_seconds - since >= patience_seconds)
         ]

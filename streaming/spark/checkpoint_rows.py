@@ -9,7 +9,6 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from rocksdict import AccessType, Options, Rdict, ReadOptions
@@ -72,20 +71,14 @@ class CheckpointRows:
         begins = {bytes(file["start_key"]) for file in files if file.get("column_family_name", family) == family}
         return {key for key in begins if start < key < end} | set(_between(first, last, parts))
 
-    def close(self) -> None:
-        """Close the database and remove the directory of links."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         for rows in self._families.values():
             rows.close()
         self._database.close()
         self._mirror.cleanup()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _between(first: bytes, last: bytes, parts: int) -> Iterator[bytes]:

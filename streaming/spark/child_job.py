@@ -2,11 +2,41 @@
 
 from __future__ import annotations
 
+import argparse
+import contextlib
 import json
 import os
+import sys
 import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from schemas.credentials import CredentialsError
+from services.domain.errors import DeepcleanError
+from streaming.spark.session import SessionOptions, spark_session
 
 STOPPED_STATUS = 1
+
+
+@contextlib.contextmanager
+def job_session(options: argparse.Namespace, name: str, login_file: Path | None = None) -> Iterator[SparkSession]:
+    """Start the session of a job whose command line ``session_parser`` has parsed, and stop it on exit.
+
+    The process ends early, with ``STOPPED_STATUS``: when its standard input ends; and after an error that an operator
+    has to fix, with one sentence on standard error.
+    """
+    end_with_standard_input()
+    session_options = SessionOptions(
+        options.jars_directory, options.master, options.heap, name=name, login_file=login_file
+    )
+    try:
+        with spark_session(session_options) as session:
+            yield session
+    except (DeepcleanError, CredentialsError) as error:
+        print(error, file=sys.stderr)
+        sys.exit(STOPPED_STATUS)
 
 
 def say(**what: int) -> None:

@@ -7,17 +7,13 @@ already parsed and linked. Another Java, or other jars, than it was made for ign
 
 from __future__ import annotations
 
-import argparse
-import sys
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.avro.functions import from_avro
 
-from streaming.spark.session import SessionOptions, spark_session
+from streaming.spark.session import SessionOptions, session_parser, spark_session
 
 DUMP_SECONDS = 180.0
 _SCHEMA = '{"type": "record", "name": "Row", "fields": [{"name": "rows", "type": {"type": "array", "items": "long"}}]}'
@@ -37,21 +33,19 @@ def read_a_stream(session: SparkSession, bootstrap_servers: str, topic: str) -> 
     query.awaitTermination()
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main() -> None:
     """Read the topic, then shut the JVM down regularly, because it writes the archive on exit."""
-    parser = argparse.ArgumentParser(prog="python -m streaming.spark.class_archive", description=__doc__)
-    parser.add_argument("--jars-directory", required=True, type=Path, metavar="DIR")
+    parser = session_parser("streaming.spark.class_archive", __doc__)
     parser.add_argument("--bootstrap-servers", required=True, metavar="HOST:PORT")
     parser.add_argument("--topic", required=True, metavar="NAME")
-    options = parser.parse_args(arguments)
+    options = parser.parse_args()
     with spark_session(SessionOptions(options.jars_directory, writes_class_archive=True)) as session:
         read_a_stream(session, options.bootstrap_servers, options.topic)
     gateway: Any = SparkContext._gateway
     gateway.shutdown()
     gateway.proc.stdin.close()
     gateway.proc.wait(DUMP_SECONDS)
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

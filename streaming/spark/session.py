@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import os
 import sys
@@ -85,6 +86,22 @@ class SessionOptions:
     def is_local(self) -> bool:
         """Return whether all of Spark runs in one JVM, started by this process."""
         return self.master.startswith("local")
+
+
+def session_parser(module: str, description: str | None, jars_directory: Path | None = None) -> argparse.ArgumentParser:
+    """Return a parser with the arguments of a session; ``jars_directory`` makes that argument optional."""
+    parser = argparse.ArgumentParser(prog=f"python -m {module}", description=description)
+    parser.add_argument(
+        "--jars-directory",
+        type=Path,
+        metavar="DIR",
+        required=jars_directory is None,
+        default=jars_directory,
+        help="Spark's Kafka and Avro jars, which make setup fetches",
+    )
+    parser.add_argument("--master", default="local[2]", help="Spark's master (default: %(default)s)")
+    parser.add_argument("--heap", default="1g", help="heap of Spark's driver (default: %(default)s)")
+    return parser
 
 
 @contextlib.contextmanager

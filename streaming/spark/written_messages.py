@@ -19,6 +19,10 @@ from schemas import published
 from schemas.codec import FRAME_BYTES, frame
 from schemas.schema_files import NAMESPACE, JsonSchema, released_versions, resolved_schema
 
+DECODE_ERROR = "DecodeError"
+"""The error of an unreadable message."""
+COLUMNS_ERROR = "ColumnsError"
+"""The error of a message whose lists of rows differ in length."""
 MARK_BYTES = 16
 """Length of the mark. The mark is random, so that no sender can end a message with it."""
 
@@ -78,12 +82,7 @@ def _marked(schema: JsonSchema) -> JsonSchema:
 
 def as_text(schema: JsonSchema) -> str:
     """Return the text of a schema without its docs, because Spark writes the text into every plan."""
-    return json.dumps(_without_docs(schema), separators=(",", ":"))
-
-
-def _without_docs(node: Any) -> Any:
-    if isinstance(node, list):
-        return [_without_docs(branch) for branch in node]
-    if isinstance(node, dict):
-        return {name: _without_docs(value) for name, value in node.items() if name != "doc"}
-    return node
+    bare = json.loads(
+        json.dumps(schema), object_hook=lambda node: {name: value for name, value in node.items() if name != "doc"}
+    )
+    return json.dumps(bare, separators=(",", ":"))

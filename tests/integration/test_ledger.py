@@ -29,7 +29,6 @@ from streaming.ledger_export.__main__ import (
     ROWS_DIRECTORY,
     UNREADABLE_DIRECTORY,
     Exported,
-    ExportOptions,
     export,
 )
 from tests.property.test_ledger import played, verified
@@ -87,25 +86,25 @@ def _exported(session: SparkSession, directory: Path) -> list[dict[str, int]]:
 
 
 def test_each_row_is_exported_once(broker: str, plane: InMemoryPlane, session: SparkSession, tmp_path: Path) -> None:
-    options = ExportOptions(broker, tmp_path / "exported", max_messages_per_batch=2)
+    directory = tmp_path / "exported"
     listed = [asdict(row) for _, row in read_ledger(plane.log, 0, LedgerFilter())]
     expected = [{"shard": 0, **row.pop("claim"), **row} for row in listed]
-    assert export(session, options) == Exported(len(expected), 0)
-    found = _exported(session, options.directory)
+    assert export(session, broker, directory, 2) == Exported(len(expected), 0)
+    found = _exported(session, directory)
     key = sorted(expected[0])
     assert sorted([row[name] for name in key] for row in found) == sorted(
         [row[name] for name in key] for row in expected
     )
-    assert export(session, options) == Exported(0, 0), "there is nothing new"
+    assert export(session, broker, directory, 2) == Exported(0, 0), "there is nothing new"
     records = plane.log.records(LEDGER.name, 0)
     newest = codec(LedgerRows).decode_message(records[-1].value)
     following = replace(newest, finish_txn=newest.finish_txn + 1)
     new = records[-1]._replace(value=codec(LedgerRows).encode_message(following))
     _send(broker, LEDGER.name, [*records, new, new, *records])
     rows_of_new = len(following.claim_places)
-    assert export(session, options) == Exported(rows_of_new, 0), "what comes again counts once"
-    assert len(_exported(session, options.directory)) == len(expected) + rows_of_new
-    (mark,) = {file.name for file in (options.directory / MARKS_DIRECTORY).iterdir()} - _older(options.directory)
+    assert export(session, broker, directory, 2) == Exported(rows_of_new, 0), "what comes again counts once"
+    assert len(_exported(session, directory)) == len(expected) + rows_of_new
+    (mark,) = {file.name for file in (directory / MARKS_DIRECTORY).iterdir()} - _older(directory)
     assert mark.endswith(".json")
 
 
@@ -122,11 +121,11 @@ def test_what_was_exported_without_its_checkpoint_is_refused(
     broker: str, plane: InMemoryPlane, session: SparkSession, tmp_path: Path
 ) -> None:
     assert plane.log.records(LEDGER.name, 0)
-    options = ExportOptions(broker, tmp_path / "exported")
-    export(session, options)
-    (options.directory / CHECKPOINT_DIRECTORY).rename(tmp_path / "elsewhere")
+    directory = tmp_path / "exported"
+    export(session, broker, directory)
+    (directory / CHECKPOINT_DIRECTORY).rename(tmp_path / "elsewhere")
     with pytest.raises(InvariantError, match="has rows and no checkpoint"):
-        export(session, options)
+        export(session, broker, directory)
 
 
 LATER_ID = 9_000
@@ -152,8 +151,8 @@ def test_every_published_schema_is_exported_and_others_are_dead_lettered(
     broker: str, plane: InMemoryPlane, session: SparkSession, tmp_path: Path
 ) -> None:
     """What cannot be read stops nothing: whatever is behind it is exported in the same run."""
-    options = ExportOptions(broker, tmp_path / "exported")
-    export(session, options)
+    directory = tmp_path / "exported"
+    export(session, broker, directory)
     record = plane.log.records(LEDGER.name, 0)[-1]
     newest = codec(LedgerRows).decode_message(record.value)
     first = newest.finish_txn + 1_000
@@ -173,14 +172,14 @@ def test_every_published_schema_is_exported_and_others_are_dead_lettered(
         record._replace(value=frame(LATER_ID) + encoded[1][5:] + b"\x0e"),
         record._replace(value=encoded[3]),
     ]
-    before = len(_exported(session, options.directory))
+    before = len(_exported(session, directory))
     _send(broker, LEDGER.name, [bad[0], good[0], *bad[1:], good[1], good[2]])
     rows = 3 * len(newest.claim_places)
-    assert export(session, options) == Exported(rows, len(bad))
-    new = {row["finish_txn"] for row in _exported(session, options.directory)} - set(range(first))
+    assert export(session, broker, directory) == Exported(rows, len(bad))
+    new = {row["finish_txn"] for row in _exported(session, directory)} - set(range(first))
     assert new == {first, first + 1, first + 3}
-    assert len(_exported(session, options.directory)) == before + rows
-    dead_letters = session.read.parquet(str(options.directory / UNREADABLE_DIRECTORY)).orderBy("offset").collect()
+    assert len(_exported(session, directory)) == before + rows
+    dead_letters = session.read.parquet(str(directory / UNREADABLE_DIRECTORY)).orderBy("offset").collect()
     assert [(row["error"], bytes(row["value"])) for row in dead_letters] == [
         ("DecodeError" if number < 2 else "ColumnsError", one.value) for number, one in enumerate(bad)
     ]
@@ -190,8 +189,8 @@ def test_a_message_whose_schema_is_not_published_ends_the_export_and_nothing_is_
     broker: str, plane: InMemoryPlane, session: SparkSession, tmp_path: Path
 ) -> None:
     """It is the last test: the others would find what it sends."""
-    options = ExportOptions(broker, tmp_path / "exported")
-    export(session, options)
+    directory = tmp_path / "exported"
+    export(session, broker, directory)
     record = plane.log.records(LEDGER.name, 0)[-1]
     newest = codec(LedgerRows).decode_message(record.value)
     following = [replace(newest, finish_txn=newest.finish_txn + 2_000 + number) for number in range(2)]
@@ -202,6 +201,6 @@ def test_a_message_whose_schema_is_not_published_ends_the_export_and_nothing_is_
         with pytest.raises(
             InvariantError, match=rf"^Message \d+ of shard 0 .* schema {LATER_ID + 1}, .*upgrade prepare"
         ):
-            export(session, options)
+            export(session, broker, directory)
     _publish_a_later_schema(broker, LATER_ID + 1)
-    assert export(session, options) == Exported(2 * len(newest.claim_places), 0)
+    assert export(session, broker, directory) == Exported(2 * len(newest.claim_places), 0)

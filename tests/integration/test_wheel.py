@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from schemas.compile import why_not_compiled
+from hatch_build import why_not_compiled
 from tests.metric_catalogue import ROOT
 
 PACKAGES = ("deepclean", "services", "streaming", "schemas")

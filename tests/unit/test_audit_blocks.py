@@ -7,9 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.audit_report import Amount, FindingKind, Verdicts
-from streaming.audit.blocks import AuditedAt, BucketFacts, Tally, _judge_run, judge_all, look_up
+from streaming.audit.blocks import Tally, _judge_run, judge_all, look_up
 from streaming.audit.facts import AFTER, BEFORE, Fact, FactKind
 from streaming.audit.reach import ACTIVE, FIRST_SNAPSHOT, PRESENT, UNEXPANDED, DirectoryFact, path_in, reach_of
+from streaming.audit.shard import AuditedBucket, AuditedCopies, AuditedShard
+from streaming.spark.checkpoint_rows import CheckpointRows
 
 BUCKET = 7
 SNAPSHOTS = (10, 20, 30)
@@ -28,8 +30,15 @@ def fact(kind: FactKind, seen: int, birth: int = 5, size: int = 100, bucket: int
     return (int(kind), 3, birth << 16, 1, 1_024, size, bucket, *owner, seen, b"/1/7/7/key")
 
 
+def shard(*, is_rolling_back: bool = False) -> AuditedShard:
+    """A shard with one bucket; nothing reads its copies, names and figures."""
+    snapshots = ("one", "two", "three"), SNAPSHOTS, (0, 0, 0)
+    bucket = AuditedBucket("vol", "bucket", 1, BUCKET, False, False, is_rolling_back, 0, 0, 0, *snapshots, ())
+    return AuditedShard(AuditedCopies(0, "", "", {}, ""), CheckpointRows, NOW, 0, MARK, 0, 0, {BUCKET: bucket})
+
+
 def judged(*facts: Fact, is_rolling_back: bool = False) -> Tally:
-    return judge_all(facts, AuditedAt(NOW, MARK, {BUCKET: BucketFacts(SNAPSHOTS, is_rolling_back)}))
+    return judge_all(facts, shard(is_rolling_back=is_rolling_back))
 
 
 def kinds(*facts: Fact, is_rolling_back: bool = False) -> set[FindingKind]:
@@ -117,7 +126,7 @@ def test_bytes_are_counted_where_they_are() -> None:
         fact(FactKind.CLAIMED, 9, birth=7, size=1_000),
         fact(FactKind.INVENTORY, BOTH, birth=4, size=10_000),
     )
-    sums = tally.bucket(BUCKET)
+    sums = tally.buckets[BUCKET]
     assert (sums.live, sums.held, sums.pending, sums.claimed) == tuple(Amount(1, size) for size in (1, 10, 100, 1_000))
     assert sums.cells == {(10, 20): Amount(1, 10), (0, 0): Amount(1, 100)}
     assert sums.keys == Verdicts(reclaimable=1, shared=1)
@@ -133,7 +142,7 @@ def test_parts_add_up() -> None:
     for start in range(4):
         parts.merge(judged(*facts[start::4]))
     assert (parts.findings, parts.inventory) == (whole.findings, whole.inventory)
-    assert parts.bucket(BUCKET).cells == whole.bucket(BUCKET).cells
+    assert parts.buckets[BUCKET].cells == whole.buckets[BUCKET].cells
 
 
 @given(
@@ -155,11 +164,11 @@ def test_what_is_only_counted_would_be_judged_the_same(rows: list[tuple[FactKind
     by_run: dict[tuple[int, int], list[Fact]] = {}
     for one in facts:
         by_run.setdefault((one[1], one[2]), []).append(one)
-    at, expected = AuditedAt(NOW, MARK, {BUCKET: BucketFacts(SNAPSHOTS)}), Tally()
+    expected = Tally()
     for of_run in by_run.values():
-        _judge_run(of_run, at, expected)
+        _judge_run(of_run, shard(), expected)
     found = judged(*facts)
-    assert found.bucket(BUCKET) == expected.bucket(BUCKET)
+    assert found.buckets[BUCKET] == expected.buckets[BUCKET]
     assert (found.inventory, found.inventory_after, found.findings) == (
         expected.inventory,
         expected.inventory_after,

@@ -56,7 +56,7 @@ def test_a_module_that_was_compiled_of_another_source_is_not_used_and_reported(
 def test_a_module_that_was_compiled_of_this_source_is_used(copy: Path) -> None:
     """Here it cannot be loaded, which tells that it was what Python tried."""
     (copy / f"avro_binary{SUFFIX}").write_bytes(GARBAGE)
-    (copy / "avro_binary.compiled").write_text(digest_here("avro_binary"))
+    (copy / "avro_binary.compiled").write_text(digest_here())
     assert "ImportError" in imported(copy).stderr
     with (copy / "avro_binary.py").open("a") as source:
         source.write("# changed\n")
