@@ -40,14 +40,13 @@ from schemas.records import (
 from schemas.topics import METADATA_COMMANDS
 from services.directory_deletion.metrics import UNJUDGEABLE, DirectoryDeletionMetrics
 from services.directory_deletion.settings import DirectoryDeletionSettings
-from services.directory_deletion.tables import TREE_TABLE, Tables, tree_row_key
-from services.directory_deletion.tree_state import TreeState
+from services.directory_deletion.tables import TREE_TABLE, TreeState, tree_row_key
 from services.domain.chain_view import ChainView, ChainViewError
 from services.domain.collection import WHOLE_SHARD, may_claim, may_expand
 from services.domain.durations import backoff_ms
 from services.domain.reclaimability import LifetimeError, Verdict
 from services.domain.table_keys import bucket_id_prefix
-from services.runtime.loop.service import Work
+from services.runtime.loop.service import Tables, Work
 from services.runtime.parts.collection_follower import CollectionFollower
 from services.runtime.parts.counts import count_done
 from services.runtime.parts.due import AT_ONCE, UNSET, DueQueue
@@ -90,7 +89,6 @@ class Trees:
         self._blocked: DueQueue[bytes] = DueQueue()
         self._suspended: DueQueue[bytes] = DueQueue()
         self._timeouts: DueQueue[bytes] = DueQueue()
-        self._unscheduled: dict[bytes, None] = {}
         self._unheard_deaths: set[bytes] = set()
         self._window = UndoWindow(settings.undo_window_ms)
         self._must_end_windows = False
@@ -117,7 +115,6 @@ class Trees:
         self._work = 0
         for queue in self._queues.values():
             queue.clear()
-        self._unscheduled.clear()
         for _, row in tables.table(TREE_TABLE).scan():
             self._enlist(row)
 
@@ -132,9 +129,9 @@ class Trees:
         for bounds in ranges:
             for key, row in work.table(TREE_TABLE).scan(*bounds):
                 self._enlist_again(key, row)
-        for key in [*self._suspended.members(), *self._unscheduled]:
+        for key in (*self._suspended.members(), *self._suspended.untimed()):
             waiting = work.table(TREE_TABLE).get(key)
-            if waiting is not None and waiting.state == TreeState.SUSPENDED:
+            if waiting is not None:
                 self._step(waiting, TreeState.EXPANDED, work, attempt=1)
 
     def receive(self, judged: JudgedDirectory, chain_version: int, work: Work) -> None:
@@ -229,19 +226,18 @@ class Trees:
     def _end_windows(self, now_ms: int, work: Work) -> None:
         """Make the expansions due whose windows have ended, after those that were due before."""
         self._must_end_windows = False
-        for key in [*self._to_expand.members(), *self._unscheduled]:
+        for key in self._to_expand.members():
             row = work.table(TREE_TABLE).get(key)
-            if row is None or row.state != TreeState.WAITING or not self._window.is_over(row.death):
-                continue
-            if row.due_ms > now_ms:
+            if row is not None and self._window.is_over(row.death) and row.due_ms > now_ms:
                 self._put(row, replace(row, due_ms=now_ms), work)
 
     def tick(self, now_ms: int, view: ChainView, work: Work) -> None:
         """Set due times of changed rows, send late requests again, start expansions and removals that have room."""
         if self._must_end_windows:
             self._end_windows(now_ms, work)
-        for key in list(self._unscheduled):
-            self._schedule(key, now_ms, work)
+        for queue in self._queues.values():
+            for key in queue.untimed():
+                self._schedule(key, now_ms, work)
         while (late := self._timeouts.pop_due(now_ms)) is not None:
             self._ask_again(late, now_ms, work)
         self._wake_unheard(work)
@@ -345,7 +341,6 @@ class Trees:
             self._step(row, TreeState.EXPANDED, work)
 
     def _schedule(self, key: bytes, now_ms: int, work: Work) -> None:
-        self._unscheduled.pop(key, None)
         row = work.table(TREE_TABLE).get(key)
         if row is None:
             return
@@ -394,17 +389,16 @@ class Trees:
         if row.state == TreeState.EXPANDED:
             self._to_remove.set(_key(row), row.chain_version)
         elif row.due_ms == UNSET:
-            self._unscheduled[_key(row)] = None
+            self._queues[row.state].add(_key(row))
         else:
             self._queues[row.state].set(_key(row), row.due_ms)
 
     def _enlist_again(self, key: bytes, row: TreeRow) -> None:
         """Do as ``_delist`` and ``_enlist``, for a row whose queue was chosen by an earlier collection state."""
         queue = self._queues[row.state]
-        if key in queue or key in self._unscheduled:
+        if key in queue:
             self._work -= _is_work(row)
             queue.discard(key)
-            self._unscheduled.pop(key, None)
         self._states[row.state] -= 1
         self._enlist(row)
 
@@ -414,4 +408,3 @@ class Trees:
             return
         self._work -= _is_work(row)
         self._queues[row.state].discard(_key(row))
-        self._unscheduled.pop(_key(row), None)

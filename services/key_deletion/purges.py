@@ -31,15 +31,8 @@ from services.domain.row_columns import (
     rows,
 )
 from services.key_deletion.metrics import UNJUDGEABLE, KeyDeletionMetrics
-from services.key_deletion.tables import (
-    PURGE,
-    PURGE_TURN,
-    WAITING_TABLE,
-    Tables,
-    number_key,
-    number_of_key,
-)
-from services.runtime.loop.service import Work
+from services.key_deletion.tables import PURGE, PURGE_TURN, WAITING_TABLE, number_key, number_of_key
+from services.runtime.loop.service import Tables, Work
 from services.runtime.parts.collection_follower import CollectionFollower
 from services.runtime.parts.counts import count, next_number
 from services.runtime.parts.due import UNSET

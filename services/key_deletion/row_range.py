@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from schemas.records import SweepRow
 
 
-@dataclass(frozen=True, slots=True)
-class RowRange:
+class RowRange(NamedTuple):
     """Garbage rows with after < death <= until, and the same for the birth; an ``until`` of 0 means no upper bound."""
 
     after_death: int

@@ -36,7 +36,6 @@ from schemas.topics import (
     SWEEP_RESULTS,
     Topic,
 )
-from services.domain.errors import ChainBrokenError, InvariantError
 from services.domain.row_columns import columns, row_count
 from services.key_deletion.barriers import joined
 from services.key_deletion.garbage_ranges import GarbageRanges
@@ -45,14 +44,14 @@ from services.key_deletion.pace import Pace, ThrottledBy
 from services.key_deletion.purges import WaitingPurges
 from services.key_deletion.settings import KeyDeletionSettings
 from services.key_deletion.sweeps import Sweeps
-from services.key_deletion.tables import TABLES, Tables
+from services.key_deletion.tables import TABLES
 from services.key_deletion.tasks import Tasks
 from services.runtime.loop.remembering import RememberingService
-from services.runtime.loop.service import Message, Work
-from services.runtime.parts.chain_follower import ChainFollower
+from services.runtime.loop.service import Message, Tables, Work
 from services.runtime.parts.collection_follower import CollectionFollower
 from services.runtime.parts.counts import count_done, pop_done
 from services.runtime.parts.feature_level import require_known_level
+from services.runtime.parts.stored_chain import ChainFollower, stopping_at_misfit
 
 
 class KeyDeletionService(RememberingService):
@@ -85,11 +84,11 @@ class KeyDeletionService(RememberingService):
 
     def carry_out(self, message: Message, work: Work) -> None:
         """Apply one message."""
-        self._receive(message.topic, message.record, work)
-
-    def _receive(self, topic: Topic, record: object, work: Work) -> None:
+        topic, record = message.topic, message.record
         if isinstance(record, SnapshotChainRecord):
-            self._follow(record, work)
+            with stopping_at_misfit(record, work):
+                if self._chain.follow(record, work):
+                    self._garbage_ranges.follow(record, self._chain.view, work)
         elif isinstance(record, PurgeKeys):
             if any(columns(record.rows)):
                 self._purges.append(record, work)
@@ -104,20 +103,6 @@ class KeyDeletionService(RememberingService):
         elif isinstance(record, MetadataProgress):
             require_known_level(record)
             self._on_progress(record.body, record.txn, work)
-
-    def _follow(self, record: SnapshotChainRecord, work: Work) -> None:
-        """Apply a marker of the chain.
-
-        Raises:
-            InvariantError: the marker cannot be applied. The service stops: a dead-lettered marker would leave a gap.
-        """
-        try:
-            if self._chain.follow(record, work):
-                self._garbage_ranges.follow(record, self._chain.view, work)
-        except InvariantError:
-            raise
-        except Exception as error:
-            raise ChainBrokenError(work.shard, f"version {record.version}: {error!r}") from error
 
     def _end_sweep(self, ended: SweepRow | None, work: Work) -> None:
         if ended is not None:
@@ -160,8 +145,7 @@ class KeyDeletionService(RememberingService):
         A garbage range without flags has a queued or running sweep, which counts as work. Suspended sweeps are not
         counted: a settle does not wait for them.
         """
-        left = len(self._tasks) + len(self._purges) + len(self._sweeps)
-        return left + pop_done(work)
+        return len(self._tasks) + len(self._purges) + len(self._sweeps) + pop_done(work)
 
     def do_due(self, now_ms: int, work: Work) -> None:
         """Do the work that is due, and start tasks and sweeps as far as there is room."""
@@ -203,7 +187,7 @@ class KeyDeletionService(RememberingService):
             shard = str(work.shard)
             self._report_purges(shard)
             self._tasks.report(shard)
-            self._sweeps.report(shard)
+            self._metrics.sweeps_open.labels(shard).set(len(self._sweeps))
 
     def _report_purges(self, shard: str) -> None:
         """Set the gauges of purge requests: throttled ones apart from those that wait for the chain or for room."""

@@ -29,8 +29,7 @@ from services.mock_scm.tables import (
     inventory_key,
     number_key,
 )
-from services.runtime.loop.service import Work
-from services.storage.tables import TablesReader
+from services.runtime.loop.service import Tables, Work
 
 logger = structlog.get_logger(__name__)
 
@@ -41,7 +40,7 @@ MAX_NUMBER = 2**63 - 1
 """Largest id or counter. Counters that only grow stay at this value."""
 
 
-def scm_state(tables: Work | TablesReader, key: bytes = STATE_KEY) -> ScmState:
+def scm_state(tables: Tables, key: bytes = STATE_KEY) -> ScmState:
     """Return the counters of the shard."""
     return tables.table(SCM_STATE_TABLE).get(key) or NO_STATE
 

@@ -27,7 +27,7 @@ from schemas.topics import METADATA_COMMANDS, SCM_COMMANDS, SCM_REPLIES
 from services.domain.errors import InvalidMessageError
 from services.domain.row_columns import BlockGroup, block_groups
 from services.mock_scm import inventory
-from services.mock_scm.metrics import GroupOutcome, MockScmMetrics
+from services.mock_scm.metrics import MockScmMetrics
 from services.mock_scm.settings import MockScmSettings, MockScmSwitches
 from services.mock_scm.tables import (
     BARRIER_STATE_KEY,
@@ -40,8 +40,7 @@ from services.mock_scm.tables import (
     order_of_key,
 )
 from services.runtime.loop.remembering import RememberingService
-from services.runtime.loop.service import Message, Work
-from services.storage.tables import TablesReader
+from services.runtime.loop.service import Message, Tables, Work
 
 
 class MockScmService(RememberingService):
@@ -67,7 +66,7 @@ class MockScmService(RememberingService):
         self._logged: list[bytes] = []
         self._written_log_rows = 0
 
-    def read_memory(self, tables: Work | TablesReader) -> None:
+    def read_memory(self, tables: Tables) -> None:
         """Replace the state in memory with the state of the tables."""
         self._waiting = [key for key, _ in tables.table(WAITING_DELETION_TABLE).scan()]
         self._delayed = [key for key, _ in tables.table(DELAYED_DELETION_TABLE).scan()]
@@ -135,12 +134,12 @@ class MockScmService(RememberingService):
 
     def _count(self, removal: inventory.Removal, refused: int) -> None:
         for outcome, groups in (
-            (GroupOutcome.DELETED, removal.deleted),
-            (GroupOutcome.ABSENT, removal.absent),
-            (GroupOutcome.MISMATCHED, len(removal.mismatched)),
-            (GroupOutcome.FAILED, refused),
+            ("deleted", removal.deleted),
+            ("absent", removal.absent),
+            ("mismatched", len(removal.mismatched)),
+            ("failed", refused),
         ):
-            self._metrics.groups.labels(outcome.value).inc(groups)
+            self._metrics.groups.labels(outcome).inc(groups)
         self._metrics.deleted_bytes.inc(removal.deleted_bytes)
 
     def _refused(self, command: DeleteBlocks) -> set[int]:

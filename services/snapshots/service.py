@@ -47,7 +47,7 @@ from services.domain.errors import InvalidMessageError
 from services.domain.names import MAX_CLIENT_ID_LENGTH, InvalidNameError
 from services.domain.refusals import CommandError
 from services.runtime.loop.remembering import RememberingService
-from services.runtime.loop.service import Message, Work
+from services.runtime.loop.service import Message, Tables, Work
 from services.runtime.parts.collection_follower import CollectionFollower
 from services.runtime.parts.feature_level import require_known_level
 from services.snapshots.access import Access
@@ -67,7 +67,7 @@ from services.snapshots.state.answers import Answers
 from services.snapshots.state.commands import send_to_metadata
 from services.snapshots.state.refusals import ChainCorruptedError
 from services.snapshots.state.rows import SnapshotRows, is_active, is_complete
-from services.snapshots.state.tables import TABLES, ReadableTables
+from services.snapshots.state.tables import TABLES
 from services.storage.tables import TablesReader
 
 _OPERATIONS: dict[type[object], str] = {
@@ -131,7 +131,7 @@ class SnapshotsService(RememberingService):
         super().restore(tables)
         self._is_started = False
 
-    def read_memory(self, tables: ReadableTables) -> None:
+    def read_memory(self, tables: Tables) -> None:
         """Replace the state in memory with the state of the tables."""
         self._rows.restore(tables)
         self._collection.restore(tables)

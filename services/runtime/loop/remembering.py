@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from services.runtime.loop.service import Message, Work
+from services.runtime.loop.service import Message, Tables, Work
 from services.storage.tables import TablesReader
 
 
@@ -39,12 +39,12 @@ class RememberingService(ABC):
             self._read_again(work)
         self.do_due(now_ms, work)
 
-    def _read_again(self, tables: Work | TablesReader) -> None:
+    def _read_again(self, tables: Tables) -> None:
         self.read_memory(tables)
         self._is_memory_ahead = False
 
     @abstractmethod
-    def read_memory(self, tables: Work | TablesReader) -> None:
+    def read_memory(self, tables: Tables) -> None:
         """Replace the state in memory with the state of the tables."""
 
     @abstractmethod

@@ -14,7 +14,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 
@@ -64,47 +64,23 @@ class BatchSummary:
     """When the log appended the last message of a topic."""
 
 
-class LoopMetrics(Protocol):
-    """Receives the figures that the loop reports."""
+class LoopMetrics:
+    """Receives the figures that the loop reports, and drops them; a process counts them."""
 
     def polled(self) -> None:
         """Record that a poll has ended: the service is away from its log from now on."""
-        ...
 
     def returned(self, messages: int) -> None:
         """Record that the output of ``messages`` messages is written and sent, and the next poll begins."""
-        ...
 
     def batch_started(self) -> None:
         """Record that a unit of work begins."""
-        ...
 
     def batch_written(self, batch: BatchSummary, waiting_messages: int) -> None:
         """Record that a unit of work is durable and ``waiting_messages`` messages wait to be published."""
-        ...
 
     def published(self, messages: int) -> None:
         """Record that the log acknowledged ``messages`` messages."""
-        ...
-
-
-class NoMetrics:
-    """Metrics that are dropped: for the simulator."""
-
-    def polled(self) -> None:
-        """Do nothing."""
-
-    def returned(self, messages: int) -> None:
-        """Do nothing."""
-
-    def batch_started(self) -> None:
-        """Do nothing."""
-
-    def batch_written(self, batch: BatchSummary, waiting_messages: int) -> None:
-        """Do nothing."""
-
-    def published(self, messages: int) -> None:
-        """Do nothing."""
 
 
 def _never() -> bool:
@@ -170,7 +146,7 @@ class Runner:
         self._unit_seconds = unit_seconds
         self._probe = probe
         _make_codecs(service)
-        self._metrics = metrics or NoMetrics()
+        self._metrics = metrics or LoopMetrics()
         self._after_write = after_write
         self._cache = RowCache()
         self._topic_ids = log.topic_ids([topic.name for topic in service.inputs])

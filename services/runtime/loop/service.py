@@ -91,6 +91,10 @@ class Work(UnitOfWork):
         del self.messages[self._messages_before :]
 
 
+Tables = Work | TablesReader
+"""Tables to read: with the changes of a unit of work, or their committed rows."""
+
+
 class Service(Protocol):
     """One shard of one service. Its only IO is its unit of work.
 

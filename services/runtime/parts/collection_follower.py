@@ -9,24 +9,15 @@ incomplete until metadata publishes all of them again.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 from schemas.records import Barrier, BucketCollection, CollectionChanged, CollectionState, KnownCollectionsRow
 from services.domain.collection import WHOLE_SHARD, is_looser, stricter
-from services.runtime.loop.service import Work
+from services.runtime.loop.service import Tables, Work
 from services.storage.tables import TableDefinition
 
 COLLECTION_TABLE = TableDefinition("collectionTable", KnownCollectionsRow)
 _KNOWN = b"#KNOWN"
 _NOTHING_HEARD = KnownCollectionsRow((), 0, 0)
-
-
-class ReadableTables(Protocol):
-    """Tables to read: committed rows, or those of a unit of work."""
-
-    def table(self, definition: TableDefinition[Any]) -> Any:
-        """Return one table."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +40,9 @@ class CollectionFollower:
         self._heard_txn = 0
         self._complete_txn = 0
 
-    def restore(self, tables: ReadableTables) -> None:
+    def restore(self, tables: Tables) -> None:
         """Read the states from the tables."""
-        known: KnownCollectionsRow = tables.table(COLLECTION_TABLE).get(_KNOWN) or _NOTHING_HEARD
+        known = tables.table(COLLECTION_TABLE).get(_KNOWN) or _NOTHING_HEARD
         self._states = {one.bucket_id: one.state for one in known.states}
         self._heard_txn, self._complete_txn = known.heard_txn, known.complete_txn
 

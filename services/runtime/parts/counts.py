@@ -6,15 +6,15 @@ A service counts what it does in its own table, so that a restart does not make 
 from __future__ import annotations
 
 from schemas.records import CountRow
-from services.runtime.loop.service import Work
-from services.storage.tables import TableDefinition, TablesReader
+from services.runtime.loop.service import Tables, Work
+from services.storage.tables import TableDefinition
 
 COUNT_TABLE = TableDefinition("countTable", CountRow, is_cached=True)
 _DONE = b"done"
 _NUMBERS_PER_MS = 1 << 10
 
 
-def count(name: bytes, tables: Work | TablesReader) -> int:
+def count(name: bytes, tables: Tables) -> int:
     """Return a count; 0 when it was never set."""
     row = tables.table(COUNT_TABLE).get(name)
     return row.count if row else 0

@@ -10,6 +10,7 @@ from schemas.records import DroppedSnapshotRow, SnapshotInfo
 from services.domain.refusals import CommandError, SnapshotExpiredError
 from services.domain.space_matrix import Holders, SpaceCell, freed_by_dropping
 from services.domain.table_keys import bucket_id_key, bucket_id_prefix
+from services.runtime.loop.service import Tables
 from services.snapshots.lifecycle.chain_check import ChainCheck
 from services.snapshots.lifecycle.snapshots import corruption_of
 from services.snapshots.state.rows import SnapshotRows, in_order_of_captures, is_active, is_complete
@@ -83,7 +84,7 @@ def snapshot_chain(tables: ReadableTables, volume: str = "", bucket: str = "") -
     return in_order_of_captures(row for _, row in (table.scan(prefix, prefix_end(prefix)) if volume else table.scan()))
 
 
-def verify(tables: ReadableTables) -> Verification:
+def verify(tables: Tables) -> Verification:
     """Verify the links of all rows, and compare the rows with metadata's chain in both directions."""
     rows = SnapshotRows()
     rows.restore(tables)
