@@ -83,7 +83,8 @@ class Trees:
         self._collection = collection
         self._metrics = metrics
         self._states: Counter[str] = Counter()
-        self._work = 0
+        self.work = 0
+        """Directories for which a settle waits."""
         self._to_expand: DueQueue[bytes] = DueQueue()
         self._to_remove: DueQueue[bytes] = DueQueue()
         self._blocked: DueQueue[bytes] = DueQueue()
@@ -101,18 +102,13 @@ class Trees:
             TreeState.SUSPENDED: self._suspended,
         }
 
-    @property
-    def work(self) -> int:
-        """Return the number of directories for which a settle waits."""
-        return self._work
-
     def restore(self, tables: Tables) -> None:
         """Read the state from the tables."""
         self._unheard_deaths.clear()
         self._window.restore(tables)
         self._must_end_windows = False
         self._states.clear()
-        self._work = 0
+        self.work = 0
         for queue in self._queues.values():
             queue.clear()
         for _, row in tables.table(TREE_TABLE).scan():
@@ -241,8 +237,7 @@ class Trees:
         while (late := self._timeouts.pop_due(now_ms)) is not None:
             self._ask_again(late, now_ms, work)
         self._wake_unheard(work)
-        for paused in (self._blocked, self._suspended):
-            self._try_again(paused, now_ms, work)
+        self._try_again(now_ms, work)
         while self._states[TreeState.EXPANDING] < self._settings.max_expansions_in_flight:
             waiting = self._to_expand.pop_due(now_ms)
             if waiting is None:
@@ -288,11 +283,12 @@ class Trees:
             self._step(row, TreeState.REMOVING, work, due_ms=now_ms + self._settings.answer_timeout_ms)
         return len(rows) == max_rows
 
-    def _try_again(self, paused: DueQueue[bytes], now_ms: int, work: Work) -> None:
-        while (due := paused.pop_due(now_ms)) is not None:
-            row = work.table(TREE_TABLE).get(due)
-            if row is not None:
-                self._step(row, TreeState.EXPANDED, work)
+    def _try_again(self, now_ms: int, work: Work) -> None:
+        for paused in (self._blocked, self._suspended):
+            while (due := paused.pop_due(now_ms)) is not None:
+                row = work.table(TREE_TABLE).get(due)
+                if row is not None:
+                    self._step(row, TreeState.EXPANDED, work)
 
     def _is_judged_again(self, row: TreeRow, view: ChainView, work: Work) -> bool:
         """Return whether no snapshot holds a directory in this judge's view.
@@ -304,12 +300,11 @@ class Trees:
         except (ChainViewError, LifetimeError) as error:
             self._metrics.rows_judged.labels(UNJUDGEABLE).inc()
             logger.error("directory cannot be judged: kept", row=row, reason=str(error))
-            self._forget(row, work)
-            return False
-        self._metrics.rows_judged.labels(verdict.value).inc()
-        if verdict is Verdict.RECLAIMABLE:
-            return True
-        logger.error("first judge let a held directory pass: kept", row=row, verdict=verdict.value)
+        else:
+            self._metrics.rows_judged.labels(verdict.value).inc()
+            if verdict is Verdict.RECLAIMABLE:
+                return True
+            logger.error("first judge let a held directory pass: kept", row=row, verdict=verdict.value)
         self._forget(row, work)
         return False
 
@@ -385,7 +380,7 @@ class Trees:
         self._states[row.state] += 1
         if self._is_suspended(row):
             return
-        self._work += _is_work(row)
+        self.work += _is_work(row)
         if row.state == TreeState.EXPANDED:
             self._to_remove.set(_key(row), row.chain_version)
         elif row.due_ms == UNSET:
@@ -397,7 +392,7 @@ class Trees:
         """Do as ``_delist`` and ``_enlist``, for a row whose queue was chosen by an earlier collection state."""
         queue = self._queues[row.state]
         if key in queue:
-            self._work -= _is_work(row)
+            self.work -= _is_work(row)
             queue.discard(key)
         self._states[row.state] -= 1
         self._enlist(row)
@@ -406,5 +401,5 @@ class Trees:
         self._states[row.state] -= 1
         if self._is_suspended(row):
             return
-        self._work -= _is_work(row)
+        self.work -= _is_work(row)
         self._queues[row.state].discard(_key(row))

@@ -44,12 +44,8 @@ SWEEP_SHARE = 4
 """While both queues have purge requests, one task in ``SWEEP_SHARE`` is for those from sweeps."""
 
 
-@dataclass(frozen=True, slots=True)
-class JudgedRows:
-    """Rows for one task, and the lowest chain version with which the first judge judged any of them."""
-
-    rows: list[RowNames]
-    first_judge_version: int
+JudgedRows = tuple[list[RowNames], int]
+"""Rows for one task, and the lowest chain version with which the first judge judged any of them."""
 
 
 @dataclass(slots=True)
@@ -199,7 +195,7 @@ class WaitingPurges:
             table.delete(key)
             queue.numbers.popleft()
             queue.pressing = max(0, queue.pressing - 1)
-        return JudgedRows(found, first_judge_version) if row_total else None
+        return (found, first_judge_version) if row_total else None
 
     def _judge(self, purge: WaitingPurge, view: ChainView, max_rows: int) -> RowNames:
         """Return the rows that no snapshot holds in this judge's view. The other rows stay where they are; so do rows

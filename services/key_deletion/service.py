@@ -161,9 +161,10 @@ class KeyDeletionService(RememberingService):
             found = self._purges.pop_rows(view, self._tasks.max_rows, work, only_pressing=throttled_by is not None)
             if found is None:
                 break
-            if row_count(found.rows):
-                self._tasks.start(found.rows, view.version, now_ms, work, found.first_judge_version)
-                self._pace.started(row_count(found.rows), now_ms)
+            rows, first_judge_version = found
+            if row_count(rows):
+                self._tasks.start(rows, view.version, now_ms, work, first_judge_version)
+                self._pace.started(row_count(rows), now_ms)
         self._garbage_ranges.tick(now_ms, work)
         self._sweeps.tick(now_ms, self._max_sweep_pages(), work)
 

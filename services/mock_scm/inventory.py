@@ -78,27 +78,23 @@ def add_written(written: BlocksWritten, container_size_bytes: int, work: Work) -
     if max(state.inventory_bytes + size_bytes, state.inventory_blocks + block_count) > MAX_NUMBER:
         raise InvalidMessageError("the inventory would hold more than 2^63-1 bytes or blocks: metadata never does")
     before = _container(written.container_id, work)
-    container = ContainerRow(
-        written.container_id,
-        before.block_count + block_count,
-        before.used_bytes + size_bytes,
-        min(before.written_bytes + size_bytes, MAX_NUMBER),
+    container = replace(
+        before,
+        block_count=before.block_count + block_count,
+        used_bytes=before.used_bytes + size_bytes,
+        written_bytes=min(before.written_bytes + size_bytes, MAX_NUMBER),
     )
     _put_container(container, work)
     is_full = written.container_id == state.container_id and container.written_bytes >= container_size_bytes
     newest_container_id = state.container_id + 1 if is_full else state.container_id
-    _put_state(
-        ScmState(
-            runs[-1][0] + runs[-1][1] - 1,
-            newest_container_id,
-            state.deletion_txn,
-            state.inventory_bytes + size_bytes,
-            state.inventory_blocks + block_count,
-            state.deleted_bytes,
-            state.deleted_blocks,
-        ),
-        work,
+    state = replace(
+        state,
+        mark_local_id=runs[-1][0] + runs[-1][1] - 1,
+        container_id=newest_container_id,
+        inventory_bytes=state.inventory_bytes + size_bytes,
+        inventory_blocks=state.inventory_blocks + block_count,
     )
+    work.table(SCM_STATE_TABLE).put(STATE_KEY, state)
     return size_bytes, newest_container_id if is_full else None
 
 
@@ -207,17 +203,15 @@ def _log_deletion(removed: dict[int, list[tuple[int, int, int]]], work: Work) ->
         work.table(DELETED_BLOCKS_TABLE).put(keys[-1], row)
         size_bytes += sum(sizes_bytes)
         block_count += sum(block_counts)
-    _put_state(
-        replace(
-            state,
-            deletion_txn=deletion_txn,
-            inventory_bytes=state.inventory_bytes - size_bytes,
-            inventory_blocks=state.inventory_blocks - block_count,
-            deleted_bytes=min(state.deleted_bytes + size_bytes, MAX_NUMBER),
-            deleted_blocks=min(state.deleted_blocks + block_count, MAX_NUMBER),
-        ),
-        work,
+    state = replace(
+        state,
+        deletion_txn=deletion_txn,
+        inventory_bytes=state.inventory_bytes - size_bytes,
+        inventory_blocks=state.inventory_blocks - block_count,
+        deleted_bytes=min(state.deleted_bytes + size_bytes, MAX_NUMBER),
+        deleted_blocks=min(state.deleted_blocks + block_count, MAX_NUMBER),
     )
+    work.table(SCM_STATE_TABLE).put(STATE_KEY, state)
     return keys
 
 
@@ -226,20 +220,14 @@ def carry_out(key: bytes, work: Work) -> None:
     row = work.table(DELETED_BLOCKS_TABLE).get(key)
     if row is None:
         return
-    container = _container(row.container_id, work)
-    _put_container(
-        replace(
-            container,
-            block_count=container.block_count - sum(row.block_counts),
-            used_bytes=container.used_bytes - sum(row.sizes_bytes),
-        ),
-        work,
+    before = _container(row.container_id, work)
+    container = replace(
+        before,
+        block_count=before.block_count - sum(row.block_counts),
+        used_bytes=before.used_bytes - sum(row.sizes_bytes),
     )
+    _put_container(container, work)
     work.table(DELETED_BLOCKS_TABLE).delete(key)
-
-
-def _put_state(state: ScmState, work: Work) -> None:
-    work.table(SCM_STATE_TABLE).put(STATE_KEY, state)
 
 
 def _container(container_id: int, work: Work) -> ContainerRow:

@@ -25,7 +25,7 @@ from schemas.topics import BY_NAME, DEAD_LETTERS, SCM_REPLIES, SNAPSHOT_CHAIN
 from services.domain.errors import ChainBrokenError, InvariantError, PositionError, RetryableError
 from services.log.clock import Clock
 from services.log.port import Log, LogRecord, Source
-from services.runtime.loop.changelog import Changelog, changelog_of
+from services.runtime.loop.changelog import changelog_of
 from services.runtime.loop.changelog_table import CHANGELOG, CHANGELOG_KEY
 from services.runtime.loop.dead_letters import dead_letter
 from services.runtime.loop.last_reads import CheckedSource, ReadRecord, last_read
@@ -81,10 +81,6 @@ class LoopMetrics:
 
     def published(self, messages: int) -> None:
         """Record that the log acknowledged ``messages`` messages."""
-
-
-def _never() -> bool:
-    return False
 
 
 _TROUBLE_OF_THE_MACHINE = (InvariantError, RetryableError, OSError, MemoryError)
@@ -153,8 +149,10 @@ class Runner:
         self._inputs = {topic.name: (topic, codec(topic.record)) for topic in service.inputs}
         self._sink = log.open_sink()
         self._outbox = Outbox(shard, self._sink, probe, is_deferring=must_defer is not None)
-        self._must_defer = must_defer or _never
-        self._changelog = self._caught_up_changelog()
+        self._must_defer = must_defer or (lambda: False)
+        self._changelog = changelog_of(service.name, shard, log)
+        if self._changelog is not None:
+            self._changelog.catch_up(store, self._sink)
         self._outbox.restore(TablesReader(store))
         self.service.restore(TablesReader(store))
         self._awaited_ends: dict[str, int] = {}
@@ -164,13 +162,6 @@ class Runner:
         """Inputs that are decoded and not applied yet."""
         self._source = self._open_source()
         self._is_source_stale = False
-
-    def _caught_up_changelog(self) -> Changelog | None:
-        """Return the service's changelog, once this database has applied all of it; None when there is none."""
-        changelog = changelog_of(self.service.name, self.shard, self._log)
-        if changelog is not None:
-            changelog.catch_up(self.store, self._sink)
-        return changelog
 
     def _open_source(self) -> Source:
         ends = {topic: self._log.end_offset(topic, self.shard) for topic in self._topic_ids}
