@@ -70,11 +70,9 @@ class _Queue:
 class WaitingPurges:
     """The queues of purge requests, and the requests whose rows can still be undeleted."""
 
-    def __init__(
-        self, metrics: KeyDeletionMetrics, undo_window_ms: int = 0, collection: CollectionFollower | None = None
-    ) -> None:
+    def __init__(self, metrics: KeyDeletionMetrics, undo_window_ms: int, collection: CollectionFollower) -> None:
         self._metrics = metrics
-        self._collection = collection or CollectionFollower()
+        self._collection = collection
         self._deleted = _Queue()
         self._swept = _Queue()
         self._window = UndoWindow(undo_window_ms)

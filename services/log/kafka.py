@@ -220,40 +220,25 @@ class KafkaLog:
 
     def open_source(self, topics: Sequence[str], partition: int, next_offsets: Mapping[str, int]) -> KafkaSource:
         """Open a source of one partition of some topics, each from its position on."""
-        return KafkaSource(
-            self.bootstrap_servers,
-            self.client_id,
-            partition,
-            {topic: next_offsets.get(topic, 0) for topic in topics},
-            self._credentials,
-        )
+        settings = consumer_configuration(self.bootstrap_servers, self.client_id, self._credentials)
+        return KafkaSource(settings, partition, {topic: next_offsets.get(topic, 0) for topic in topics})
 
     def open_sink(self) -> KafkaSink:
         """Open a new sink."""
-        return KafkaSink(self.bootstrap_servers, self.client_id, credentials=self._credentials)
+        return KafkaSink(producer_configuration(self.bootstrap_servers, self.client_id, self._credentials))
 
 
 class KafkaSource:
     """Reads one partition of some topics. For one thread, except ``lag``."""
 
-    def __init__(
-        self,
-        bootstrap_servers: str,
-        client_id: str,
-        partition: int,
-        next_offsets: dict[str, int],
-        credentials: KafkaCredentials | None = None,
-    ) -> None:
+    def __init__(self, settings: Mapping[str, Any], partition: int, next_offsets: dict[str, int]) -> None:
         self._partition = partition
         self._next_offsets = next_offsets
         self._has_lost_brokers = threading.Event()
         self._polls = 0
         self._is_busy = False
-        self._bootstrap_servers = bootstrap_servers
-        self._consumer = Consumer(
-            {**consumer_configuration(bootstrap_servers, client_id, credentials), "error_cb": self._on_error},
-            logger=_logger,
-        )
+        self._bootstrap_servers = settings["bootstrap.servers"]
+        self._consumer = Consumer({**settings, "error_cb": self._on_error}, logger=_logger)
         self._assign()
 
     def _assign(self) -> None:
@@ -351,20 +336,9 @@ class KafkaSource:
 class KafkaSink:
     """Publishes in order, each message at least once. For one thread."""
 
-    def __init__(
-        self,
-        bootstrap_servers: str,
-        client_id: str,
-        flush_seconds: float = FLUSH_SECONDS,
-        queue_messages: int = MAX_QUEUED_MESSAGES,
-        credentials: KafkaCredentials | None = None,
-    ) -> None:
-        self._bootstrap_servers = bootstrap_servers
-        self._configuration = {
-            **producer_configuration(bootstrap_servers, client_id, credentials),
-            "queue.buffering.max.messages": queue_messages,
-            "error_cb": _log_error,
-        }
+    def __init__(self, settings: Mapping[str, Any], flush_seconds: float = FLUSH_SECONDS) -> None:
+        self._bootstrap_servers = settings["bootstrap.servers"]
+        self._configuration = {**settings, "error_cb": _log_error}
         self._flush_seconds = flush_seconds
         self._failures: list[KafkaError] = []
         self._producer = Producer(self._configuration, logger=_logger)

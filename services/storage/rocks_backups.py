@@ -29,7 +29,7 @@ from services.storage.rocks_checkpoints import (
     sync_directory,
 )
 from services.storage.rocks_options import RocksOptions
-from services.storage.rocks_views import store_error
+from services.storage.rocks_views import explaining
 from services.storage.store import StoreError
 from services.storage.tables import TableDefinition
 
@@ -42,7 +42,7 @@ def write_copy(database: Rdict, checkpoints: Checkpoints, target: Path) -> None:
     The writer calls it between two batches, so that the checkpoints belong to the state that is copied with them.
     """
     making = target.parent / f"{MAKING}{target.name}"
-    try:
+    with explaining(target, "made"):
         make_directory(target.parent)
         if target.exists():
             raise StoreError(f"{target} exists already: choose another name for this backup")
@@ -59,10 +59,6 @@ def write_copy(database: Rdict, checkpoints: Checkpoints, target: Path) -> None:
         sync_directory(making)
         making.rename(target)
         sync_directory(target.parent)
-    except StoreError:
-        raise
-    except Exception as error:
-        raise store_error(target, "made", error) from error
 
 
 def copy_files(source: Path, target: Path) -> int:

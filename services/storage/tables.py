@@ -12,7 +12,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
@@ -94,23 +94,7 @@ class _LookedUpOnce:
     """A reader that keeps the result of every look-up: only for few look-ups in a view that does not change."""
 
     def __init__(self, reader: Reader) -> None:
-        self._reader = reader
-        self._rows: dict[tuple[str, bytes], bytes | None] = {}
-
-    def get(self, family: str, key: bytes) -> bytes | None:
-        """Return the value of a key, or None."""
-        place = family, key
-        if place not in self._rows:
-            self._rows[place] = self._reader.get(family, key)
-        return self._rows[place]
-
-    def scan(self, family: str, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Yield every row with start <= key < end, in the order of the keys' bytes."""
-        return self._reader.scan(family, start, end)
-
-    def close(self) -> None:
-        """Close the view."""
-        self._reader.close()
+        self.get, self.scan, self.close = cache(reader.get), reader.scan, reader.close
 
 
 _ABSENT: Any = object()
