@@ -29,9 +29,8 @@ from services.domain.chain_view import ChainView
 from services.domain.collection import WHOLE_SHARD, may_claim
 from services.domain.durations import backoff_ms
 from services.key_deletion.metrics import KeyDeletionMetrics
-from services.key_deletion.row_range import EVERY_ROW, RowRange
 from services.key_deletion.settings import KeyDeletionSettings
-from services.key_deletion.sweeps import ACTIVE, EVERY_BUCKET, Sweeps, found_nothing
+from services.key_deletion.sweeps import ACTIVE, EVERY_BUCKET, EVERY_ROW, RowRange, Sweeps, found_nothing
 from services.key_deletion.tables import GARBAGE_RANGE_TABLE, SAFETY_SWEEP_MS
 from services.runtime.loop.service import Tables, Work
 from services.runtime.parts.collection_follower import CollectionFollower
@@ -120,15 +119,14 @@ class GarbageRanges:
                 self._captured(snapshot, bucket_id, view, work)
             self._sweeps.queue(bucket_id, ACTIVE, EVERY_ROW, work)
 
-    def swept(self, sweep: SweepRow, work: Work) -> None:
-        """Apply the end of a sweep: its range is clean, or its rows are swept again after a pause.
+    def swept(self, sweep: SweepRow | None, work: Work) -> None:
+        """Apply the end of a sweep, if one has ended: its range is clean, or its rows are swept again after a pause.
 
         Rows that the sweep found are being claimed by now; suspended ones stay where they are, and are swept after the
         resume. The active range has no flags, so its sweep is not repeated. A reclaimable directory that waits for a
         held child is not counted: it is removed after the child, and has no blocks.
         """
-        garbage_range = self._rows.get(sweep.snapshot_id)
-        if garbage_range is None:
+        if sweep is None or (garbage_range := self._rows.get(sweep.snapshot_id)) is None:
             return
         if found_nothing(sweep):
             self._flag_if_clean(garbage_range, work)

@@ -24,7 +24,6 @@ from schemas.records import (
     SnapshotChainRecord,
     SweepPageSent,
     SweepResult,
-    SweepRow,
 )
 from schemas.topics import (
     METADATA_COMMANDS,
@@ -96,17 +95,13 @@ class KeyDeletionService(RememberingService):
             self._on_barrier(record.barrier, topic, work)
         elif isinstance(record, SweepResult):
             if record.barrier is None:
-                self._end_sweep(self._sweeps.judged(record, work), work)
+                self._garbage_ranges.swept(self._sweeps.judged(record, work), work)
             self._on_barrier(record.barrier, topic, work)
         elif isinstance(record, ScmReply):
             self._on_scm_reply(record.body, work)
         elif isinstance(record, MetadataProgress):
             require_known_level(record)
             self._on_progress(record.body, record.txn, work)
-
-    def _end_sweep(self, ended: SweepRow | None, work: Work) -> None:
-        if ended is not None:
-            self._garbage_ranges.swept(ended, work)
 
     def _on_scm_reply(self, body: BlocksDeleted | Barrier, work: Work) -> None:
         if isinstance(body, BlocksDeleted):
@@ -122,7 +117,7 @@ class KeyDeletionService(RememberingService):
         elif isinstance(body, RowsFinished):
             self._tasks.finished(body, work)
         elif isinstance(body, SweepPageSent):
-            self._end_sweep(self._sweeps.page_sent(body, txn, work), work)
+            self._garbage_ranges.swept(self._sweeps.page_sent(body, txn, work), work)
         elif isinstance(body, CollectionChanged):
             count_done(work)
             for bucket_id in self._collection.follow(body, work).looser:

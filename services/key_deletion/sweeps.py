@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import NamedTuple
 
 import structlog
 
@@ -21,7 +22,6 @@ from schemas.topics import METADATA_COMMANDS
 from services.domain.errors import InvalidMessageError
 from services.domain.row_columns import ColumnsError, check_lengths
 from services.key_deletion.metrics import KeyDeletionMetrics
-from services.key_deletion.row_range import RowRange
 from services.key_deletion.settings import KeyDeletionSettings
 from services.key_deletion.sweep_pages import UNANSWERED, answered_page, asked_page, is_judged, judged_page
 from services.key_deletion.tables import SWEEP, SWEEP_TABLE, SWEEP_TURN, sweep_key
@@ -41,6 +41,32 @@ _QUEUED = 0
 _NO_PAUSE = -1
 MOST_DOUBLINGS = 8
 """Most doublings of the time that a sweep waits for answers: 10 minutes become at most 42 hours."""
+
+
+class RowRange(NamedTuple):
+    """Garbage rows with after < death <= until, and the same for the birth; an ``until`` of 0 means no upper bound."""
+
+    after_death: int
+    until_death: int
+    after_birth: int = 0
+    until_birth: int = 0
+
+    def __or__(self, other: RowRange) -> RowRange:
+        """Return the smallest range that contains both."""
+        return RowRange(
+            min(self.after_death, other.after_death),
+            _later(self.until_death, other.until_death),
+            min(self.after_birth, other.after_birth),
+            _later(self.until_birth, other.until_birth),
+        )
+
+    @classmethod
+    def of(cls, row: SweepRow) -> RowRange:
+        """Return the range of a sweep."""
+        return cls(row.after_death, row.until_death, row.after_birth, row.until_birth)
+
+
+EVERY_ROW = RowRange(0, 0)
 
 
 class Sweeps:
@@ -348,6 +374,11 @@ def _sooner(one: int, other: int, *, without: int) -> int:
 def found_nothing(row: SweepRow) -> bool:
     """Return whether a sweep that has ended has found its rows clean."""
     return not row.reclaimable_rows and not row.unexpanded_directories
+
+
+def _later(one: int, other: int) -> int:
+    """Return the later of two upper bounds, of which 0 means none."""
+    return max(one, other) if one and other else 0
 
 
 def _is_suspended(row: SweepRow) -> bool:

@@ -6,6 +6,7 @@ confirmed. An answer that is not for the current step of its task is a repeat, a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -65,9 +66,7 @@ class Tasks:
         self._settings = settings
         self._metrics = metrics
         self._open: dict[int, _OpenTask] = {}
-        self._in_flight = 0
-        self.claiming = 0
-        """Tasks whose claim is not answered yet."""
+        self._steps: Counter[TaskState] = Counter()
         self._retries_in_flight = 0
         self._unconfirmed_bytes = 0
         self._timeouts: DueQueue[int] = DueQueue()
@@ -84,17 +83,23 @@ class Tasks:
     @property
     def has_room(self) -> bool:
         """Return whether one more task may be in flight."""
-        return self._in_flight < self._settings.max_tasks_in_flight
+        return len(self._open) - self._steps[TaskState.FAILED] < self._settings.max_tasks_in_flight
+
+    @property
+    def claiming(self) -> int:
+        """Return the number of tasks whose claim is not answered yet."""
+        return self._steps[TaskState.CLAIMING]
 
     @property
     def are_failing(self) -> bool:
         """Return whether any block group that the block store failed to delete is still not deleted."""
-        return self._retries_in_flight > 0 or self._in_flight < len(self._open)
+        return self._retries_in_flight > 0 or self._steps[TaskState.FAILED] > 0
 
     def restore(self, tables: Tables) -> None:
         """Read the state from the tables."""
         self._open.clear()
-        self._in_flight = self.claiming = self._retries_in_flight = self._unconfirmed_bytes = 0
+        self._steps.clear()
+        self._retries_in_flight = self._unconfirmed_bytes = 0
         self._timeouts.clear()
         self._retries.clear()
         for key, row in tables.table(TASK_TABLE).scan():
@@ -183,11 +188,8 @@ class Tasks:
     def report(self, shard: str) -> None:
         """Set the gauges."""
         self._metrics.unconfirmed_bytes.labels(shard).set(self._unconfirmed_bytes)
-        steps = dict.fromkeys(TaskState, 0)
-        for open_task in self._open.values():
-            steps[open_task.state] += 1
-        for state, tasks in steps.items():
-            self._metrics.tasks.labels(shard, state.value.lower()).set(tasks)
+        for state in TaskState:
+            self._metrics.tasks.labels(shard, state.lower()).set(self._steps[state])
 
     def _enter(self, task: int, row: TaskRow, work: Work) -> None:
         """Move a task to a step: store its row and send its request. The unit of work's tick sets its due time."""
@@ -252,8 +254,7 @@ class Tasks:
         is_retry = state is TaskState.DELETING and row.attempt > 1
         unconfirmed_bytes = sum(row.groups.sizes_bytes)
         self._open[task] = _OpenTask(state, is_retry, unconfirmed_bytes)
-        self._in_flight += state is not TaskState.FAILED
-        self.claiming += state is TaskState.CLAIMING
+        self._steps[state] += 1
         self._retries_in_flight += is_retry
         self._unconfirmed_bytes += unconfirmed_bytes
         if row.due_ms == UNSET:
@@ -266,8 +267,7 @@ class Tasks:
         self._timeouts.discard(task)
         self._retries.discard(task)
         if before is not None:
-            self._in_flight -= before.state is not TaskState.FAILED
-            self.claiming -= before.state is TaskState.CLAIMING
+            self._steps[before.state] -= 1
             self._retries_in_flight -= before.is_retry
             self._unconfirmed_bytes -= before.unconfirmed_bytes
 

@@ -27,15 +27,12 @@ MAX_QUEUED_MESSAGES = 500_000
 POLLS_BETWEEN_COMMITS = 200
 BUSY_MESSAGES = 100
 GATHER_SECONDS = 0.03
-"""Time that a reader whose last poll had many messages waits for more, so that one unit of work takes them together.
-
-A unit of work costs as much as some hundred of its messages (a sync of the disk, an answer of the broker, messages of
-its own), and its output costs the readers as much again.
-"""
+"""Time that a reader whose last poll had many messages waits for more, so that one unit of work takes them together: a
+unit costs as much as some hundred of its messages (a sync of the disk, an answer of the broker, messages of its own),
+and its output costs the readers as much again."""
 LULL_SECONDS = 0.01
 """Time without a message after which the reader waits no longer: the sender may itself wait for the output of these
-messages. A producer sends its messages every ``linger.ms``, which is half of this time.
-"""
+messages. A producer sends its messages every ``linger.ms``, which is half of this time."""
 
 Answer = TypeVar("Answer")
 

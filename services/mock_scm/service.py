@@ -127,20 +127,17 @@ class MockScmService(RememberingService):
         refused = self._refused(command)
         removal = inventory.remove_groups(command.groups, refused, work)
         self._logged += removal.log_keys
-        self._count(removal, len(refused))
-        answer = ScmReply(BlocksDeleted(command.task, command.attempt, tuple(sorted(refused | removal.mismatched))))
-        for _ in range(2 if self.switches.answers_twice else 1):
-            work.send(SCM_REPLIES, answer)
-
-    def _count(self, removal: inventory.Removal, refused: int) -> None:
         for outcome, groups in (
             ("deleted", removal.deleted),
             ("absent", removal.absent),
             ("mismatched", len(removal.mismatched)),
-            ("failed", refused),
+            ("failed", len(refused)),
         ):
             self._metrics.groups.labels(outcome).inc(groups)
         self._metrics.deleted_bytes.inc(removal.deleted_bytes)
+        answer = ScmReply(BlocksDeleted(command.task, command.attempt, tuple(sorted(refused | removal.mismatched))))
+        for _ in range(2 if self.switches.answers_twice else 1):
+            work.send(SCM_REPLIES, answer)
 
     def _refused(self, command: DeleteBlocks) -> set[int]:
         """Return the places of the groups that the switches make fail."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,6 @@ from rocksdict import Cache, Checkpoint, Rdict
 from services.storage.rocks_checkpoints import (
     MAKING,
     Checkpoints,
-    CheckpointView,
     directory_name,
     make_directory,
     sync_directory,
@@ -105,22 +104,12 @@ class RocksCopy:
         kept = [table for table in families if table.name in checkpointed]
         self._database = Checkpoints(directory, families, options, cache)
         self._checkpoints = Checkpoints(directory / CHECKPOINTS, kept, options, cache)
+        self.open_checkpoint = self._checkpoints.open
         try:
             self._view = self._database.open(DATABASE)
         except KeyError as error:
             raise StoreError(f"{directory} holds no database: name a directory that was copied whole") from error
-
-    def get(self, family: str, key: bytes) -> bytes | None:
-        """Return the value of a key, or None."""
-        return self._view.get(family, key)
-
-    def scan(self, family: str, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Yield every row with start <= key < end, in the order of the keys' bytes."""
-        return self._view.scan(family, start, end)
-
-    def open_checkpoint(self, name: str) -> CheckpointView:
-        """Return a view of a checkpoint. Raise KeyError when none has that name."""
-        return self._checkpoints.open(name)
+        self.get, self.scan = self._view.get, self._view.scan
 
     def close(self) -> None:
         """Close the copy."""

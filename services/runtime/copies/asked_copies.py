@@ -14,7 +14,6 @@ from queue import Empty, SimpleQueue
 from services.runtime.copies.kept_copies import KeptCopies
 from services.runtime.http.reads import ReadError
 from services.storage.rocks import RocksStore
-from services.storage.store import StoreError
 
 
 class AskedCopies:
@@ -59,10 +58,7 @@ class AskedCopies:
 
     def _make(self, store: RocksStore, name: str) -> Path:
         place = self.kept.directory
-        try:
-            others = self.kept.others(name)
-        except OSError as error:
-            raise StoreError(f"{place} cannot be used: free some space there or repair the disk ({error})") from error
+        others = self.kept.others(name)
         if (place / name).exists():
             raise ReadError("COPY_EXISTS", f"{place / name} is there already: choose another name for this copy")
         if others >= self._max_copies:

@@ -36,9 +36,9 @@ def next_number(name: bytes, work: Work, now_ms: int = 0) -> int:
     return number
 
 
-def count_done(work: Work, things: int = 1) -> None:
-    """Count work that was done, for the next barrier."""
-    set_count(_DONE, count(_DONE, work) + things, work)
+def count_done(work: Work) -> None:
+    """Count a piece of work that was done, for the next barrier."""
+    set_count(_DONE, count(_DONE, work) + 1, work)
 
 
 def pop_done(work: Work) -> int:
