@@ -291,9 +291,8 @@ class Trees:
                     self._step(row, TreeState.EXPANDED, work)
 
     def _is_judged_again(self, row: TreeRow, view: ChainView, work: Work) -> bool:
-        """Return whether no snapshot holds a directory in this judge's view.
-
-        A directory that is held or cannot be judged is forgotten here; metadata keeps its row.
+        """Return whether no snapshot holds a directory in this judge's view. Forget one that is held or cannot be
+        judged: metadata keeps its row.
         """
         try:
             verdict = view.judge(row.bucket_id, row.birth, row.death, row.snapshots_before_death)

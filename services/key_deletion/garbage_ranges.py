@@ -143,9 +143,8 @@ class GarbageRanges:
         self._sweeps.queue(*place, work, max(pause_ms, settings.undo_window_ms))
 
     def sweep_again(self, bucket_id: int, work: Work) -> None:
-        """Sweep a bucket, or all, whose collection state became looser: suspended rows are judged and claimed now.
-
-        This service stores no suspended rows: they are still in metadata's garbage tables.
+        """Sweep a bucket, or all, whose collection state became looser: suspended rows, which are still in metadata's
+        garbage tables, are judged and claimed now.
         """
         self._sweeps.queue(bucket_id, ACTIVE, EVERY_ROW, work)
         pause_ms = self._settings.first_sweep_again_ms  # by then the rows of the first sweep are removed

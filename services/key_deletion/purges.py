@@ -106,11 +106,7 @@ class WaitingPurges:
             self._append(_InWindow(number, max(purge.rows.deaths), purge.due_ms, purge.is_sweep))
 
     def append(self, purge: PurgeKeys, work: Work) -> None:
-        """Queue a purge request.
-
-        Raises:
-            InvalidMessageError: the columns of its rows have different lengths.
-        """
+        """Queue a purge request. Raise InvalidMessageError if the columns of its rows have different lengths."""
         try:
             check_lengths(*columns(purge.rows), purge.snapshots_before_death)
         except ColumnsError as error:

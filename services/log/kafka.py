@@ -63,10 +63,7 @@ _TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TO
 def client_configuration(
     bootstrap_servers: str, client_id: str, credentials: KafkaCredentials | None = None
 ) -> dict[str, Any]:
-    """Return the settings of all clients. With them a client reconnects quickly after a broker's restart.
-
-    Without credentials the connection is plain text.
-    """
+    """Return the settings of all clients, which reconnect quickly. Without credentials the connection is plain text."""
     return {
         **(credentials.client_settings() if credentials else {}),
         "bootstrap.servers": bootstrap_servers,
@@ -249,13 +246,10 @@ class KafkaSource:
             self._has_lost_brokers.set()
 
     def poll(self, max_records: int, timeout_seconds: float) -> list[LogRecord]:
-        """Return the next messages, in the order of each partition: once there is one, or a little later if busy.
+        """As ``Source.poll``: return once there is a message, or a little later if busy.
 
-        With a timeout of 0 it never waits, since its caller has messages to apply already.
-
-        Raises:
-            PositionError: a position is outside its partition.
-            RetryableError: the broker has gone; said once, reading goes on by itself when it is back.
+        With a timeout of 0 it never waits, since its caller has messages to apply already. When the broker has gone it
+        raises RetryableError once; reading goes on by itself when it is back.
         """
         # For many messages consume waits until it has all of them or the time is over; for one it waits only for that.
         messages = self._consumer.consume(1, timeout_seconds)
@@ -360,11 +354,7 @@ class KafkaSink:
             self._failures.append(error)
 
     def flush(self) -> None:
-        """Wait until the log has acknowledged all that was sent.
-
-        Raises:
-            RetryableError: some messages may be missing; send all of them again.
-        """
+        """As ``Sink.flush``."""
         waiting = self._producer.flush(self._flush_seconds)
         if not waiting and not self._failures:
             return

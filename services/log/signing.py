@@ -60,11 +60,7 @@ def person_command(command: MetadataCommand, signer: Signer | None, now_ms: int)
 
 
 def read_signing_secret(file: Path) -> bytes:
-    """Return the secret in a file, which holds hexadecimal digits.
-
-    Raises:
-        CredentialsError: the file cannot be used, or the secret is too short.
-    """
+    """Return the secret in a file of hexadecimal digits. Raise CredentialsError if it is unusable or too short."""
     try:
         secret = bytes.fromhex(read_secret(file))
     except ValueError:

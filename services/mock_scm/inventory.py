@@ -108,12 +108,7 @@ def _runs(written: BlocksWritten) -> list[tuple[int, int, int, int]]:
 
 
 def check_groups(groups: BlockGroups) -> None:
-    """Check that the lists of groups have the same length and that every run is possible.
-
-    Raises:
-        ColumnsError: the lengths differ.
-        InvalidMessageError: a run is impossible.
-    """
+    """Raise ColumnsError if the lists of groups differ in length, InvalidMessageError if a run is impossible."""
     columns = group_columns(groups)
     check_lengths(*columns)
     _check_runs(*columns[4:])
@@ -126,11 +121,7 @@ def _check_runs(
     block_sizes_bytes: Sequence[int],
     sizes_bytes: Sequence[int],
 ) -> None:
-    """Check that no run is without blocks or size, or has ids below 0 or above ``MAX_NUMBER``.
-
-    Raises:
-        InvalidMessageError: such a run exists.
-    """
+    """Raise InvalidMessageError for a run without blocks or size, or with ids below 0 or above ``MAX_NUMBER``."""
     if not first_local_ids:
         return
     last_local_id = max(first + count - 1 for first, count in zip(first_local_ids, block_counts, strict=True))

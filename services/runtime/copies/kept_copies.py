@@ -34,7 +34,7 @@ class KeptCopies:
     """Older copies are removed: their users have crashed or have forgotten them."""
 
     def others(self, name: str) -> int:
-        """Remove the copies that are too old; return the number of those left, without the one named ``name``.
+        """Remove copies that are too old; return the number of those left, without the one named ``name``.
 
         Raises:
             StoreError: the directory cannot be used.

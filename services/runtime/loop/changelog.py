@@ -232,10 +232,8 @@ class Changelog:
         return in_force(base, chain(decoded(records), waiting))
 
     def _require_base(self, row: ChangelogRow | None) -> None:
-        """Check that the topic holds the base. Call it before anything is sent, which would hide a lost tail.
-
-        Raises:
-            PositionError: the topic ends before the base or begins behind it.
+        """Raise PositionError if the topic ends before the base or begins behind it. Call it before anything is sent,
+        which would hide a lost tail.
         """
         base = base_of(row)
         if base.offset > self._log.end_offset(self.topic.name, self._shard):

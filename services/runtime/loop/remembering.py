@@ -49,11 +49,7 @@ class RememberingService(ABC):
 
     @abstractmethod
     def carry_out(self, message: Message, work: Work) -> None:
-        """Carry out one message.
-
-        Raises:
-            InvalidMessageError: the message can never be applied; the loop dead-letters it.
-        """
+        """Carry out one message, as ``Service.apply`` does."""
 
     @abstractmethod
     def do_due(self, now_ms: int, work: Work) -> None:

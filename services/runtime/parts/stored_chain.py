@@ -54,11 +54,7 @@ class StoredChain:
         self.view = ChainView()
 
     def restore(self, tables: Tables) -> None:
-        """Rebuild the view from the rows.
-
-        Raises:
-            InvariantError: an older build has written the rows.
-        """
+        """Rebuild the view from the rows. Raise InvariantError if an older build has written them."""
         self.view = view = ChainView()
         buckets: dict[int, ChainedBucket] = {}
         snapshots: dict[int, list[ChainedSnapshot]] = {}
@@ -147,11 +143,7 @@ class ChainFollower(StoredChain):
     """The chain of a judge, which must stop at a missing marker."""
 
     def follow(self, record: SnapshotChainRecord, work: Work) -> bool:
-        """Apply a marker; return whether the view has changed.
-
-        Raises:
-            ChainBrokenError: an earlier marker is missing, or this one contradicts them; nothing may be judged.
-        """
+        """As ``StoredChain.follow``, but a misfit raises ChainBrokenError: nothing may be judged."""
         try:
             return super().follow(record, work)
         except ChainViewError as error:

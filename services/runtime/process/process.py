@@ -74,8 +74,8 @@ class ServiceProcess:
         ]
         app = http_app(
             registry,
-            self._why_unhealthy,
-            self._why_unready,
+            lambda: [reason for shard in self._shards for reason in shard.why_unhealthy()],
+            lambda: [reason for shard in self._shards for reason in shard.why_unready()],
             [*parts.routes(self._stores), copy_route(self._shards), *registry_routes()],
             token=http_token(settings),
         )
@@ -139,12 +139,6 @@ class ServiceProcess:
                     shard.clean_up()
                 except (DeepcleanError, OSError) as error:  # a writer that cannot continue fails by itself
                     logger.warning("the disk usage could not be read", shard=shard.shard, reason=str(error))
-
-    def _why_unhealthy(self) -> Sequence[str]:
-        return [reason for shard in self._shards for reason in shard.why_unhealthy()]
-
-    def _why_unready(self) -> Sequence[str]:
-        return [reason for shard in self._shards for reason in shard.why_unready()]
 
 
 def http_token(settings: ServiceSettings) -> str:
