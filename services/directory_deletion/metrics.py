@@ -2,62 +2,47 @@
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Gauge
+from functools import partial
+
+from prometheus_client import CollectorRegistry
 
 from schemas.records import RemovalOutcome
-from services.directory_deletion.tree_state import TreeState
+from services.directory_deletion.tables import TreeState
 from services.domain.reclaimability import Verdict
+from services.runtime.parts.collectors import counter, shard_gauge
 
 UNJUDGEABLE = "unjudgeable"
 
 
 class DirectoryDeletionMetrics:
-    """Counters and gauges of one process; gauges are per shard. A label's values are a closed set, never an id."""
+    """Counters and gauges of one process."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self.rows_judged = Counter(
+        count = partial(counter, registry)
+        self.rows_judged = count(
             "deepclean_directory_deletion_rows_judged_total",
             "Expanded directories judged again, by verdict; any but reclaimable is a defect of the first judge.",
-            ["verdict"],
-            registry=registry,
+            verdict=[*(verdict.value for verdict in Verdict), UNJUDGEABLE],
         )
-        self.expansions = Counter(
-            "deepclean_directory_deletion_expansions_total", "Directories expanded to the end.", registry=registry
+        self.expansions = count("deepclean_directory_deletion_expansions_total", "Directories expanded to the end.")
+        self.moved_files = count("deepclean_directory_deletion_moved_files_total", "Files moved by expansions.")
+        self.moved_directories = count(
+            "deepclean_directory_deletion_moved_directories_total", "Sub-directories moved by expansions."
         )
-        self.moved_files = Counter(
-            "deepclean_directory_deletion_moved_files_total", "Files moved by expansions.", registry=registry
-        )
-        self.moved_directories = Counter(
-            "deepclean_directory_deletion_moved_directories_total",
-            "Sub-directories moved by expansions.",
-            registry=registry,
-        )
-        self.removals = Counter(
+        self.removals = count(
             "deepclean_directory_deletion_removals_total",
             "Removals of directory rows, by outcome.",
-            ["outcome"],
-            registry=registry,
+            outcome=[outcome.value.lower() for outcome in RemovalOutcome],
         )
-        self.removals_refused = Counter(
+        self.removals_refused = count(
             "deepclean_directory_deletion_removals_refused_total",
             "Rows that metadata would not remove because they are held: must stay 0.",
-            registry=registry,
         )
-        self.asked_again = Counter(
+        self.asked_again = count(
             "deepclean_directory_deletion_asked_again_total",
             "Questions asked again because no answer came in time, by step.",
-            ["step"],
-            registry=registry,
+            step=[state.lower() for state in TreeState],
         )
-        self.directories = Gauge(
-            "deepclean_directory_deletion_directories",
-            "Deleted directories on their way, by step.",
-            ["shard", "step"],
-            registry=registry,
+        self.directories = shard_gauge(
+            registry, "deepclean_directory_deletion_directories", "Deleted directories on their way, by step.", "step"
         )
-        for verdict in (*(verdict.value for verdict in Verdict), UNJUDGEABLE):
-            self.rows_judged.labels(verdict)
-        for outcome in RemovalOutcome:
-            self.removals.labels(outcome.value.lower())
-        for state in TreeState:
-            self.asked_again.labels(state.value.lower())

@@ -19,15 +19,15 @@ from schemas.records import (
 from schemas.topics import METADATA_COMMANDS, METADATA_PROGRESS, PURGE_DIRECTORIES, SNAPSHOT_CHAIN
 from services.directory_deletion.metrics import DirectoryDeletionMetrics
 from services.directory_deletion.settings import DirectoryDeletionSettings
-from services.directory_deletion.tables import TABLES, Tables
+from services.directory_deletion.tables import TABLES
 from services.directory_deletion.trees import Trees
-from services.domain.errors import ChainBrokenError, InvariantError
 from services.runtime.loop.remembering import RememberingService
 from services.runtime.loop.service import Message, Work
-from services.runtime.parts.chain_follower import ChainFollower
 from services.runtime.parts.collection_follower import CollectionFollower
 from services.runtime.parts.counts import count_done, pop_done
 from services.runtime.parts.feature_level import require_known_level
+from services.runtime.parts.stored_chain import ChainFollower, stopping_at_misfit
+from services.storage.tables import Tables
 
 
 class DirectoryDeletionService(RememberingService):
@@ -54,11 +54,10 @@ class DirectoryDeletionService(RememberingService):
 
     def carry_out(self, message: Message, work: Work) -> None:
         """Apply one message."""
-        self._receive(message.record, work)
-
-    def _receive(self, record: object, work: Work) -> None:
+        record = message.record
         if isinstance(record, SnapshotChainRecord):
-            self._follow(record, work)
+            with stopping_at_misfit(record, work):
+                self._chain.follow(record, work)
         elif isinstance(record, DirectoryVerdict):
             for judged in record.directories:
                 self._trees.receive(judged, record.chain_version, work)
@@ -67,19 +66,6 @@ class DirectoryDeletionService(RememberingService):
         elif isinstance(record, MetadataProgress):
             require_known_level(record)
             self._on_progress(record.body, work)
-
-    def _follow(self, record: SnapshotChainRecord, work: Work) -> None:
-        """Apply a marker of the chain.
-
-        Raises:
-            InvariantError: the marker cannot be applied. The service stops: a dead-lettered marker would leave a gap.
-        """
-        try:
-            self._chain.follow(record, work)
-        except InvariantError:
-            raise
-        except Exception as error:
-            raise ChainBrokenError(work.shard, f"version {record.version}: {error!r}") from error
 
     def _on_progress(self, body: object, work: Work) -> None:
         if isinstance(body, DirectoryExpanded):

@@ -40,8 +40,7 @@ from schemas.records import (
 from schemas.topics import METADATA_COMMANDS
 from services.directory_deletion.metrics import UNJUDGEABLE, DirectoryDeletionMetrics
 from services.directory_deletion.settings import DirectoryDeletionSettings
-from services.directory_deletion.tables import TREE_TABLE, Tables, tree_row_key
-from services.directory_deletion.tree_state import TreeState
+from services.directory_deletion.tables import TREE_TABLE, TreeState, tree_row_key
 from services.domain.chain_view import ChainView, ChainViewError
 from services.domain.collection import WHOLE_SHARD, may_claim, may_expand
 from services.domain.durations import backoff_ms
@@ -53,6 +52,7 @@ from services.runtime.parts.counts import count_done
 from services.runtime.parts.due import AT_ONCE, UNSET, DueQueue
 from services.runtime.parts.undo_window import UndoWindow
 from services.storage.store import prefix_end
+from services.storage.tables import Tables
 
 logger = structlog.get_logger(__name__)
 
@@ -84,13 +84,13 @@ class Trees:
         self._collection = collection
         self._metrics = metrics
         self._states: Counter[str] = Counter()
-        self._work = 0
+        self.work = 0
+        """Directories for which a settle waits."""
         self._to_expand: DueQueue[bytes] = DueQueue()
         self._to_remove: DueQueue[bytes] = DueQueue()
         self._blocked: DueQueue[bytes] = DueQueue()
         self._suspended: DueQueue[bytes] = DueQueue()
         self._timeouts: DueQueue[bytes] = DueQueue()
-        self._unscheduled: dict[bytes, None] = {}
         self._unheard_deaths: set[bytes] = set()
         self._window = UndoWindow(settings.undo_window_ms)
         self._must_end_windows = False
@@ -103,21 +103,15 @@ class Trees:
             TreeState.SUSPENDED: self._suspended,
         }
 
-    @property
-    def work(self) -> int:
-        """Return the number of directories for which a settle waits."""
-        return self._work
-
     def restore(self, tables: Tables) -> None:
         """Read the state from the tables."""
         self._unheard_deaths.clear()
         self._window.restore(tables)
         self._must_end_windows = False
         self._states.clear()
-        self._work = 0
+        self.work = 0
         for queue in self._queues.values():
             queue.clear()
-        self._unscheduled.clear()
         for _, row in tables.table(TREE_TABLE).scan():
             self._enlist(row)
 
@@ -132,9 +126,9 @@ class Trees:
         for bounds in ranges:
             for key, row in work.table(TREE_TABLE).scan(*bounds):
                 self._enlist_again(key, row)
-        for key in [*self._suspended.members(), *self._unscheduled]:
+        for key in (*self._suspended.members(), *self._suspended.untimed()):
             waiting = work.table(TREE_TABLE).get(key)
-            if waiting is not None and waiting.state == TreeState.SUSPENDED:
+            if waiting is not None:
                 self._step(waiting, TreeState.EXPANDED, work, attempt=1)
 
     def receive(self, judged: JudgedDirectory, chain_version: int, work: Work) -> None:
@@ -229,24 +223,22 @@ class Trees:
     def _end_windows(self, now_ms: int, work: Work) -> None:
         """Make the expansions due whose windows have ended, after those that were due before."""
         self._must_end_windows = False
-        for key in [*self._to_expand.members(), *self._unscheduled]:
+        for key in self._to_expand.members():
             row = work.table(TREE_TABLE).get(key)
-            if row is None or row.state != TreeState.WAITING or not self._window.is_over(row.death):
-                continue
-            if row.due_ms > now_ms:
+            if row is not None and self._window.is_over(row.death) and row.due_ms > now_ms:
                 self._put(row, replace(row, due_ms=now_ms), work)
 
     def tick(self, now_ms: int, view: ChainView, work: Work) -> None:
         """Set due times of changed rows, send late requests again, start expansions and removals that have room."""
         if self._must_end_windows:
             self._end_windows(now_ms, work)
-        for key in list(self._unscheduled):
-            self._schedule(key, now_ms, work)
+        for queue in self._queues.values():
+            for key in queue.untimed():
+                self._schedule(key, now_ms, work)
         while (late := self._timeouts.pop_due(now_ms)) is not None:
             self._ask_again(late, now_ms, work)
         self._wake_unheard(work)
-        for paused in (self._blocked, self._suspended):
-            self._try_again(paused, now_ms, work)
+        self._try_again(now_ms, work)
         while self._states[TreeState.EXPANDING] < self._settings.max_expansions_in_flight:
             waiting = self._to_expand.pop_due(now_ms)
             if waiting is None:
@@ -292,28 +284,27 @@ class Trees:
             self._step(row, TreeState.REMOVING, work, due_ms=now_ms + self._settings.answer_timeout_ms)
         return len(rows) == max_rows
 
-    def _try_again(self, paused: DueQueue[bytes], now_ms: int, work: Work) -> None:
-        while (due := paused.pop_due(now_ms)) is not None:
-            row = work.table(TREE_TABLE).get(due)
-            if row is not None:
-                self._step(row, TreeState.EXPANDED, work)
+    def _try_again(self, now_ms: int, work: Work) -> None:
+        for paused in (self._blocked, self._suspended):
+            while (due := paused.pop_due(now_ms)) is not None:
+                row = work.table(TREE_TABLE).get(due)
+                if row is not None:
+                    self._step(row, TreeState.EXPANDED, work)
 
     def _is_judged_again(self, row: TreeRow, view: ChainView, work: Work) -> bool:
-        """Return whether no snapshot holds a directory in this judge's view.
-
-        A directory that is held or cannot be judged is forgotten here; metadata keeps its row.
+        """Return whether no snapshot holds a directory in this judge's view. Forget one that is held or cannot be
+        judged: metadata keeps its row.
         """
         try:
             verdict = view.judge(row.bucket_id, row.birth, row.death, row.snapshots_before_death)
         except (ChainViewError, LifetimeError) as error:
             self._metrics.rows_judged.labels(UNJUDGEABLE).inc()
             logger.error("directory cannot be judged: kept", row=row, reason=str(error))
-            self._forget(row, work)
-            return False
-        self._metrics.rows_judged.labels(verdict.value).inc()
-        if verdict is Verdict.RECLAIMABLE:
-            return True
-        logger.error("first judge let a held directory pass: kept", row=row, verdict=verdict.value)
+        else:
+            self._metrics.rows_judged.labels(verdict.value).inc()
+            if verdict is Verdict.RECLAIMABLE:
+                return True
+            logger.error("first judge let a held directory pass: kept", row=row, verdict=verdict.value)
         self._forget(row, work)
         return False
 
@@ -345,7 +336,6 @@ class Trees:
             self._step(row, TreeState.EXPANDED, work)
 
     def _schedule(self, key: bytes, now_ms: int, work: Work) -> None:
-        self._unscheduled.pop(key, None)
         row = work.table(TREE_TABLE).get(key)
         if row is None:
             return
@@ -390,21 +380,20 @@ class Trees:
         self._states[row.state] += 1
         if self._is_suspended(row):
             return
-        self._work += _is_work(row)
+        self.work += _is_work(row)
         if row.state == TreeState.EXPANDED:
             self._to_remove.set(_key(row), row.chain_version)
         elif row.due_ms == UNSET:
-            self._unscheduled[_key(row)] = None
+            self._queues[row.state].add(_key(row))
         else:
             self._queues[row.state].set(_key(row), row.due_ms)
 
     def _enlist_again(self, key: bytes, row: TreeRow) -> None:
         """Do as ``_delist`` and ``_enlist``, for a row whose queue was chosen by an earlier collection state."""
         queue = self._queues[row.state]
-        if key in queue or key in self._unscheduled:
-            self._work -= _is_work(row)
+        if key in queue:
+            self.work -= _is_work(row)
             queue.discard(key)
-            self._unscheduled.pop(key, None)
         self._states[row.state] -= 1
         self._enlist(row)
 
@@ -412,6 +401,5 @@ class Trees:
         self._states[row.state] -= 1
         if self._is_suspended(row):
             return
-        self._work -= _is_work(row)
+        self.work -= _is_work(row)
         self._queues[row.state].discard(_key(row))
-        self._unscheduled.pop(_key(row), None)

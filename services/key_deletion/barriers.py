@@ -17,11 +17,8 @@ def joined(barrier: Barrier, topic: Topic, work: Work) -> Barrier | None:
     it, so that a request leaves at most one row. A barrier does not replace one of a later round, which is still valid.
     """
     table = work.table(BARRIER_TABLE)
-    counterpart_topic = SWEEP_RESULTS if topic is PURGE_KEYS else PURGE_KEYS
-    own_key, counterpart_key = (
-        barrier_key(topic, barrier.barrier_id),
-        barrier_key(counterpart_topic, barrier.barrier_id),
-    )
+    own_key = barrier_key(topic, barrier.barrier_id)
+    counterpart_key = barrier_key(SWEEP_RESULTS if topic is PURGE_KEYS else PURGE_KEYS, barrier.barrier_id)
     own, counterpart = table.get(own_key), table.get(counterpart_key)
     if any(known is not None and known.round > barrier.round for known in (own, counterpart)):
         return None

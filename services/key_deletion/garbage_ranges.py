@@ -29,13 +29,13 @@ from services.domain.chain_view import ChainView
 from services.domain.collection import WHOLE_SHARD, may_claim
 from services.domain.durations import backoff_ms
 from services.key_deletion.metrics import KeyDeletionMetrics
-from services.key_deletion.row_range import EVERY_ROW, RowRange
 from services.key_deletion.settings import KeyDeletionSettings
-from services.key_deletion.sweeps import ACTIVE, EVERY_BUCKET, Sweeps
-from services.key_deletion.tables import GARBAGE_RANGE_TABLE, SAFETY_SWEEP_MS, Tables
+from services.key_deletion.sweeps import ACTIVE, EVERY_BUCKET, EVERY_ROW, RowRange, Sweeps, found_nothing
+from services.key_deletion.tables import GARBAGE_RANGE_TABLE, SAFETY_SWEEP_MS
 from services.runtime.loop.service import Work
 from services.runtime.parts.collection_follower import CollectionFollower
 from services.runtime.parts.counts import count, count_done, set_count
+from services.storage.tables import Tables
 
 
 class GarbageRanges:
@@ -120,17 +120,16 @@ class GarbageRanges:
                 self._captured(snapshot, bucket_id, view, work)
             self._sweeps.queue(bucket_id, ACTIVE, EVERY_ROW, work)
 
-    def swept(self, sweep: SweepRow, work: Work) -> None:
-        """Apply the end of a sweep: its range is clean, or its rows are swept again after a pause.
+    def swept(self, sweep: SweepRow | None, work: Work) -> None:
+        """Apply the end of a sweep, if one has ended: its range is clean, or its rows are swept again after a pause.
 
         Rows that the sweep found are being claimed by now; suspended ones stay where they are, and are swept after the
         resume. The active range has no flags, so its sweep is not repeated. A reclaimable directory that waits for a
         held child is not counted: it is removed after the child, and has no blocks.
         """
-        garbage_range = self._rows.get(sweep.snapshot_id)
-        if garbage_range is None:
+        if sweep is None or (garbage_range := self._rows.get(sweep.snapshot_id)) is None:
             return
-        if not sweep.reclaimable_rows and not sweep.unexpanded_directories:
+        if found_nothing(sweep):
             self._flag_if_clean(garbage_range, work)
             return
         garbage_range = replace(garbage_range, attempt=garbage_range.attempt + 1)
@@ -139,16 +138,14 @@ class GarbageRanges:
         if not may_claim(self._collection.of(garbage_range.bucket_id)):
             self._sweeps.suspend(*place, work)
             return
-        pause_ms = backoff_ms(
-            self._settings.first_sweep_again_ms, self._settings.longest_sweep_again_ms, garbage_range.attempt
-        )
-        pause_ms = max(pause_ms, self._settings.undo_window_ms)  # an earlier sweep would find the same rows
-        self._sweeps.queue(*place, work, pause_ms)
+        settings = self._settings
+        pause_ms = backoff_ms(settings.first_sweep_again_ms, settings.longest_sweep_again_ms, garbage_range.attempt)
+        # Not before the end of the undo window: an earlier sweep would find the same rows.
+        self._sweeps.queue(*place, work, max(pause_ms, settings.undo_window_ms))
 
     def sweep_again(self, bucket_id: int, work: Work) -> None:
-        """Sweep a bucket, or all, whose collection state became looser: suspended rows are judged and claimed now.
-
-        This service stores no suspended rows: they are still in metadata's garbage tables.
+        """Sweep a bucket, or all, whose collection state became looser: suspended rows, which are still in metadata's
+        garbage tables, are judged and claimed now.
         """
         self._sweeps.queue(bucket_id, ACTIVE, EVERY_ROW, work)
         pause_ms = self._settings.first_sweep_again_ms  # by then the rows of the first sweep are removed

@@ -2,121 +2,82 @@
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Gauge
+from functools import partial
+
+from prometheus_client import CollectorRegistry
 
 from schemas.records import CollectionState
 from services.domain.reclaimability import Verdict
-from services.key_deletion.task_state import TaskState
+from services.key_deletion.tables import TaskState
+from services.runtime.parts.collectors import counter, shard_gauge
 
 UNJUDGEABLE = "unjudgeable"
-CLAIM_OUTCOMES = ("claimed", "removed", "missing", "refused", "suspended")
-GROUP_OUTCOMES = ("confirmed", "failed")
-SWEEP_OUTCOMES = ("clean", "found", "timed_out")
+_SUSPENDED = [state.value.lower() for state in CollectionState if state is not CollectionState.RUNNING]
 
 
 class KeyDeletionMetrics:
-    """Counters and gauges of one process; gauges are per shard. A label's values are a closed set, never an id."""
+    """Counters and gauges of one process."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self.rows_judged = Counter(
+        count, gauge = partial(counter, registry), partial(shard_gauge, registry)
+        self.rows_judged = count(
             "deepclean_key_deletion_rows_judged_total",
             "Rows judged a second time, by verdict; any but reclaimable is a defect of the first judge.",
-            ["verdict"],
-            registry=registry,
+            verdict=[*(verdict.value for verdict in Verdict), UNJUDGEABLE],
         )
-        self.rows_claimed = Counter(
+        self.rows_claimed = count(
             "deepclean_key_deletion_claim_rows_total",
             "Rows of claims, by what became of them.",
-            ["outcome"],
-            registry=registry,
+            outcome=["claimed", "removed", "missing", "refused", "suspended"],
         )
-        self.rows_suspended = Counter(
+        self.rows_suspended = count(
             "deepclean_key_deletion_rows_suspended_total",
             "Rows not claimed because claims are suspended, by collection state; they are swept after the resume.",
-            ["state"],
-            registry=registry,
+            state=_SUSPENDED,
         )
-        self.claims_refused = Counter(
+        self.claims_refused = count(
             "deepclean_key_deletion_claims_refused_total",
             "Rows that metadata would not claim because they are held: must stay 0.",
-            registry=registry,
         )
-        self.groups = Counter(
+        self.groups = count(
             "deepclean_key_deletion_groups_total",
             "Block groups that SCM has answered for, by outcome.",
-            ["outcome"],
-            registry=registry,
+            outcome=["confirmed", "failed"],
         )
-        self.confirmed_bytes = Counter(
-            "deepclean_key_deletion_confirmed_bytes_total", "Bytes that SCM has confirmed deleted.", registry=registry
+        self.confirmed_bytes = count(
+            "deepclean_key_deletion_confirmed_bytes_total", "Bytes that SCM has confirmed deleted."
         )
-        self.asked_again = Counter(
+        self.asked_again = count(
             "deepclean_key_deletion_asked_again_total",
             "Questions asked again because no answer came in time, by step.",
-            ["step"],
-            registry=registry,
+            step=[state.lower() for state in TaskState],
         )
-        self.sweeps = Counter(
+        self.sweeps = count(
             "deepclean_key_deletion_sweeps_total",
             "Sweeps that ended, by outcome; timed_out: went back to a page without an answer.",
-            ["outcome"],
-            registry=registry,
+            outcome=["clean", "found", "timed_out"],
         )
-        self.garbage_ranges_flagged = Counter(
-            "deepclean_key_deletion_garbage_ranges_flagged_total",
-            "Garbage ranges reported as deep clean.",
-            registry=registry,
+        self.garbage_ranges_flagged = count(
+            "deepclean_key_deletion_garbage_ranges_flagged_total", "Garbage ranges reported as deep clean."
         )
-        self.tasks = Gauge(
-            "deepclean_key_deletion_tasks",
-            "Batches of rows in progress, by step.",
-            ["shard", "step"],
-            registry=registry,
+        self.tasks = gauge("deepclean_key_deletion_tasks", "Batches of rows in progress, by step.", "step")
+        self.unconfirmed_bytes = gauge(
+            "deepclean_key_deletion_unconfirmed_bytes", "Bytes that SCM was told to delete and has not yet confirmed."
         )
-        self.unconfirmed_bytes = Gauge(
-            "deepclean_key_deletion_unconfirmed_bytes",
-            "Bytes that SCM was told to delete and has not yet confirmed.",
-            ["shard"],
-            registry=registry,
-        )
-        self.waiting_purges = Gauge(
+        self.waiting_purges = gauge(
             "deepclean_key_deletion_waiting_purges",
             "Purge requests that wait for the chain or for room, and are not throttled.",
-            ["shard"],
-            registry=registry,
         )
-        self.purges_in_undo_window = Gauge(
+        self.purges_in_undo_window = gauge(
             "deepclean_key_deletion_purges_in_undo_window",
             "Purge requests whose rows can still be undeleted, and wait for that reason alone.",
-            ["shard"],
-            registry=registry,
         )
-        self.purges_throttled = Gauge(
+        self.purges_throttled = gauge(
             "deepclean_key_deletion_purges_throttled",
             "Purge requests that wait for the hours or the rate of the settings, by reason.",
-            ["shard", "reason"],
-            registry=registry,
+            "reason",
         )
-        self.sweeps_open = Gauge(
+        self.sweeps_open = gauge(
             "deepclean_key_deletion_sweeps_open",
             "Sweeps that are in progress or due; not those that are suspended.",
-            ["shard"],
-            registry=registry,
         )
-        self._start_at_zero()
-
-    def _start_at_zero(self) -> None:
-        """Create every label, so that a value that was never reached reads 0 instead of being absent."""
-        for verdict in (*(verdict.value for verdict in Verdict), UNJUDGEABLE):
-            self.rows_judged.labels(verdict)
-        for outcome in CLAIM_OUTCOMES:
-            self.rows_claimed.labels(outcome)
-        for suspended in CollectionState:
-            if suspended is not CollectionState.RUNNING:
-                self.rows_suspended.labels(suspended.value.lower())
-        for outcome in GROUP_OUTCOMES:
-            self.groups.labels(outcome)
-        for outcome in SWEEP_OUTCOMES:
-            self.sweeps.labels(outcome)
-        for state in TaskState:
-            self.asked_again.labels(state.value.lower())

@@ -22,40 +22,42 @@ class ThrottledBy(StrEnum):
     RATE = "rate"
 
 
+class _Rate:
+    """A limit per second; 0 for none."""
+
+    def __init__(self, per_second: int) -> None:
+        self.per_second = per_second
+        self.next_ms = 0
+        """When the next task may be started."""
+
+    def take(self, amount: int, now_ms: int) -> None:
+        """Put the next task off for as long as this amount takes at the rate."""
+        if self.per_second and amount:
+            self.next_ms = max(now_ms, self.next_ms) + -(-amount * 1_000 // self.per_second)
+
+
 class Pace:
     """Decides when the next task may be started. A restart resets the pauses of the rates."""
 
     def __init__(self, settings: KeyDeletionSettings) -> None:
         self._hours = purge_hours(settings.purge_hours)
-        self._rows_per_second = settings.max_rows_per_second
-        self._bytes_per_second = settings.max_bytes_per_second
+        self._rows, self._bytes = _Rate(settings.max_rows_per_second), _Rate(settings.max_bytes_per_second)
         self._claimed_bytes = 0
-        self._next_by_rows_ms = self._next_by_bytes_ms = 0
 
     def throttled_by(self, now_ms: int, claims_in_progress: int = 0) -> ThrottledBy | None:
         """Return the limit that forbids to start a task now; None when none does."""
-        self._wait_for_claimed(now_ms)
+        self._bytes.take(self._claimed_bytes, now_ms)
+        self._claimed_bytes = 0
         if not self._hours.are_open(now_ms):
             return ThrottledBy.HOURS
-        is_answer_awaited = self._bytes_per_second and claims_in_progress
-        return (
-            ThrottledBy.RATE
-            if is_answer_awaited or now_ms < max(self._next_by_rows_ms, self._next_by_bytes_ms)
-            else None
-        )
+        is_answer_awaited = self._bytes.per_second and claims_in_progress
+        is_early = now_ms < max(self._rows.next_ms, self._bytes.next_ms)
+        return ThrottledBy.RATE if is_answer_awaited or is_early else None
 
     def claimed(self, size_bytes: int) -> None:
         """Count claimed bytes: the next task waits for as long as they take at the rate."""
         self._claimed_bytes += size_bytes
 
-    def _wait_for_claimed(self, now_ms: int) -> None:
-        if self._bytes_per_second and self._claimed_bytes:
-            begin_ms = max(now_ms, self._next_by_bytes_ms)
-            self._next_by_bytes_ms = begin_ms + -(-self._claimed_bytes * 1_000 // self._bytes_per_second)
-        self._claimed_bytes = 0
-
     def started(self, rows: int, now_ms: int) -> None:
         """Count the rows of a started task: the next task waits for as long as they take at the rate."""
-        if self._rows_per_second:
-            begin_ms = max(now_ms, self._next_by_rows_ms)
-            self._next_by_rows_ms = begin_ms + -(-rows * 1_000 // self._rows_per_second)
+        self._rows.take(rows, now_ms)

@@ -31,19 +31,13 @@ from services.domain.row_columns import (
     rows,
 )
 from services.key_deletion.metrics import UNJUDGEABLE, KeyDeletionMetrics
-from services.key_deletion.tables import (
-    PURGE,
-    PURGE_TURN,
-    WAITING_TABLE,
-    Tables,
-    number_key,
-    number_of_key,
-)
+from services.key_deletion.tables import PURGE, PURGE_TURN, WAITING_TABLE, number_key, number_of_key
 from services.runtime.loop.service import Work
 from services.runtime.parts.collection_follower import CollectionFollower
 from services.runtime.parts.counts import count, next_number
 from services.runtime.parts.due import UNSET
 from services.runtime.parts.undo_window import UndoWindow
+from services.storage.tables import Tables
 
 logger = structlog.get_logger(__name__)
 
@@ -51,12 +45,8 @@ SWEEP_SHARE = 4
 """While both queues have purge requests, one task in ``SWEEP_SHARE`` is for those from sweeps."""
 
 
-@dataclass(frozen=True, slots=True)
-class JudgedRows:
-    """Rows for one task, and the lowest chain version with which the first judge judged any of them."""
-
-    rows: list[RowNames]
-    first_judge_version: int
+JudgedRows = tuple[list[RowNames], int]
+"""Rows for one task, and the lowest chain version with which the first judge judged any of them."""
 
 
 @dataclass(slots=True)
@@ -81,11 +71,9 @@ class _Queue:
 class WaitingPurges:
     """The queues of purge requests, and the requests whose rows can still be undeleted."""
 
-    def __init__(
-        self, metrics: KeyDeletionMetrics, undo_window_ms: int = 0, collection: CollectionFollower | None = None
-    ) -> None:
+    def __init__(self, metrics: KeyDeletionMetrics, undo_window_ms: int, collection: CollectionFollower) -> None:
         self._metrics = metrics
-        self._collection = collection or CollectionFollower()
+        self._collection = collection
         self._deleted = _Queue()
         self._swept = _Queue()
         self._window = UndoWindow(undo_window_ms)
@@ -119,11 +107,7 @@ class WaitingPurges:
             self._append(_InWindow(number, max(purge.rows.deaths), purge.due_ms, purge.is_sweep))
 
     def append(self, purge: PurgeKeys, work: Work) -> None:
-        """Queue a purge request.
-
-        Raises:
-            InvalidMessageError: the columns of its rows have different lengths.
-        """
+        """Queue a purge request. Raise InvalidMessageError if the columns of its rows have different lengths."""
         try:
             check_lengths(*columns(purge.rows), purge.snapshots_before_death)
         except ColumnsError as error:
@@ -206,7 +190,7 @@ class WaitingPurges:
             table.delete(key)
             queue.numbers.popleft()
             queue.pressing = max(0, queue.pressing - 1)
-        return JudgedRows(found, first_judge_version) if row_total else None
+        return (found, first_judge_version) if row_total else None
 
     def _judge(self, purge: WaitingPurge, view: ChainView, max_rows: int) -> RowNames:
         """Return the rows that no snapshot holds in this judge's view. The other rows stay where they are; so do rows

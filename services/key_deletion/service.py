@@ -24,7 +24,6 @@ from schemas.records import (
     SnapshotChainRecord,
     SweepPageSent,
     SweepResult,
-    SweepRow,
 )
 from schemas.topics import (
     METADATA_COMMANDS,
@@ -36,7 +35,6 @@ from schemas.topics import (
     SWEEP_RESULTS,
     Topic,
 )
-from services.domain.errors import ChainBrokenError, InvariantError
 from services.domain.row_columns import columns, row_count
 from services.key_deletion.barriers import joined
 from services.key_deletion.garbage_ranges import GarbageRanges
@@ -45,14 +43,15 @@ from services.key_deletion.pace import Pace, ThrottledBy
 from services.key_deletion.purges import WaitingPurges
 from services.key_deletion.settings import KeyDeletionSettings
 from services.key_deletion.sweeps import Sweeps
-from services.key_deletion.tables import TABLES, Tables
+from services.key_deletion.tables import TABLES
 from services.key_deletion.tasks import Tasks
 from services.runtime.loop.remembering import RememberingService
 from services.runtime.loop.service import Message, Work
-from services.runtime.parts.chain_follower import ChainFollower
 from services.runtime.parts.collection_follower import CollectionFollower
 from services.runtime.parts.counts import count_done, pop_done
 from services.runtime.parts.feature_level import require_known_level
+from services.runtime.parts.stored_chain import ChainFollower, stopping_at_misfit
+from services.storage.tables import Tables
 
 
 class KeyDeletionService(RememberingService):
@@ -85,11 +84,11 @@ class KeyDeletionService(RememberingService):
 
     def carry_out(self, message: Message, work: Work) -> None:
         """Apply one message."""
-        self._receive(message.topic, message.record, work)
-
-    def _receive(self, topic: Topic, record: object, work: Work) -> None:
+        topic, record = message.topic, message.record
         if isinstance(record, SnapshotChainRecord):
-            self._follow(record, work)
+            with stopping_at_misfit(record, work):
+                if self._chain.follow(record, work):
+                    self._garbage_ranges.follow(record, self._chain.view, work)
         elif isinstance(record, PurgeKeys):
             if any(columns(record.rows)):
                 self._purges.append(record, work)
@@ -97,31 +96,13 @@ class KeyDeletionService(RememberingService):
             self._on_barrier(record.barrier, topic, work)
         elif isinstance(record, SweepResult):
             if record.barrier is None:
-                self._end_sweep(self._sweeps.judged(record, work), work)
+                self._garbage_ranges.swept(self._sweeps.judged(record, work), work)
             self._on_barrier(record.barrier, topic, work)
         elif isinstance(record, ScmReply):
             self._on_scm_reply(record.body, work)
         elif isinstance(record, MetadataProgress):
             require_known_level(record)
             self._on_progress(record.body, record.txn, work)
-
-    def _follow(self, record: SnapshotChainRecord, work: Work) -> None:
-        """Apply a marker of the chain.
-
-        Raises:
-            InvariantError: the marker cannot be applied. The service stops: a dead-lettered marker would leave a gap.
-        """
-        try:
-            if self._chain.follow(record, work):
-                self._garbage_ranges.follow(record, self._chain.view, work)
-        except InvariantError:
-            raise
-        except Exception as error:
-            raise ChainBrokenError(work.shard, f"version {record.version}: {error!r}") from error
-
-    def _end_sweep(self, ended: SweepRow | None, work: Work) -> None:
-        if ended is not None:
-            self._garbage_ranges.swept(ended, work)
 
     def _on_scm_reply(self, body: BlocksDeleted | Barrier, work: Work) -> None:
         if isinstance(body, BlocksDeleted):
@@ -137,7 +118,7 @@ class KeyDeletionService(RememberingService):
         elif isinstance(body, RowsFinished):
             self._tasks.finished(body, work)
         elif isinstance(body, SweepPageSent):
-            self._end_sweep(self._sweeps.page_sent(body, txn, work), work)
+            self._garbage_ranges.swept(self._sweeps.page_sent(body, txn, work), work)
         elif isinstance(body, CollectionChanged):
             count_done(work)
             for bucket_id in self._collection.follow(body, work).looser:
@@ -160,8 +141,7 @@ class KeyDeletionService(RememberingService):
         A garbage range without flags has a queued or running sweep, which counts as work. Suspended sweeps are not
         counted: a settle does not wait for them.
         """
-        left = len(self._tasks) + len(self._purges) + len(self._sweeps)
-        return left + pop_done(work)
+        return len(self._tasks) + len(self._purges) + len(self._sweeps) + pop_done(work)
 
     def do_due(self, now_ms: int, work: Work) -> None:
         """Do the work that is due, and start tasks and sweeps as far as there is room."""
@@ -177,9 +157,10 @@ class KeyDeletionService(RememberingService):
             found = self._purges.pop_rows(view, self._tasks.max_rows, work, only_pressing=throttled_by is not None)
             if found is None:
                 break
-            if row_count(found.rows):
-                self._tasks.start(found.rows, view.version, now_ms, work, found.first_judge_version)
-                self._pace.started(row_count(found.rows), now_ms)
+            rows, first_judge_version = found
+            if row_count(rows):
+                self._tasks.start(rows, view.version, now_ms, work, first_judge_version)
+                self._pace.started(row_count(rows), now_ms)
         self._garbage_ranges.tick(now_ms, work)
         self._sweeps.tick(now_ms, self._max_sweep_pages(), work)
 
@@ -203,7 +184,7 @@ class KeyDeletionService(RememberingService):
             shard = str(work.shard)
             self._report_purges(shard)
             self._tasks.report(shard)
-            self._sweeps.report(shard)
+            self._metrics.sweeps_open.labels(shard).set(len(self._sweeps))
 
     def _report_purges(self, shard: str) -> None:
         """Set the gauges of purge requests: throttled ones apart from those that wait for the chain or for room."""

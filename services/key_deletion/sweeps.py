@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import NamedTuple
 
 import structlog
 
@@ -21,13 +22,13 @@ from schemas.topics import METADATA_COMMANDS
 from services.domain.errors import InvalidMessageError
 from services.domain.row_columns import ColumnsError, check_lengths
 from services.key_deletion.metrics import KeyDeletionMetrics
-from services.key_deletion.row_range import RowRange
 from services.key_deletion.settings import KeyDeletionSettings
 from services.key_deletion.sweep_pages import UNANSWERED, answered_page, asked_page, is_judged, judged_page
-from services.key_deletion.tables import SWEEP, SWEEP_TABLE, SWEEP_TURN, Tables, sweep_key
+from services.key_deletion.tables import SWEEP, SWEEP_TABLE, SWEEP_TURN, sweep_key
 from services.runtime.loop.service import Work
 from services.runtime.parts.counts import count_done, next_number
 from services.runtime.parts.due import UNSET, DueQueue
+from services.storage.tables import Tables
 
 logger = structlog.get_logger(__name__)
 
@@ -43,6 +44,32 @@ MOST_DOUBLINGS = 8
 """Most doublings of the time that a sweep waits for answers: 10 minutes become at most 42 hours."""
 
 
+class RowRange(NamedTuple):
+    """Garbage rows with after < death <= until, and the same for the birth; an ``until`` of 0 means no upper bound."""
+
+    after_death: int
+    until_death: int
+    after_birth: int = 0
+    until_birth: int = 0
+
+    def __or__(self, other: RowRange) -> RowRange:
+        """Return the smallest range that contains both."""
+        return RowRange(
+            min(self.after_death, other.after_death),
+            _later(self.until_death, other.until_death),
+            min(self.after_birth, other.after_birth),
+            _later(self.until_birth, other.until_birth),
+        )
+
+    @classmethod
+    def of(cls, row: SweepRow) -> RowRange:
+        """Return the range of a sweep."""
+        return cls(row.after_death, row.until_death, row.after_birth, row.until_birth)
+
+
+EVERY_ROW = RowRange(0, 0)
+
+
 class Sweeps:
     """All sweeps of the shard."""
 
@@ -56,16 +83,14 @@ class Sweeps:
         """By the key of their range."""
         self._running: dict[int, SweepRow] = {}
         self._queue: DueQueue[bytes] = DueQueue()
+        """Queued sweeps, without those that are suspended. Those without a due time have a pause."""
         self._timeouts: DueQueue[int] = DueQueue()
-        self._unscheduled: dict[bytes, None] = {}
-        """Queued sweeps that have a pause and no due time yet."""
-        self._untimed: dict[int, None] = {}
-        """Running sweeps that have received or requested something in this unit of work."""
+        """Running sweeps; without a due time those that have received or requested something in this unit of work."""
         self._ends_pauses = False
 
     def __len__(self) -> int:
         """Return the number of sweeps, without those that are suspended."""
-        return len(self._running) + len(self._queue.members()) + len(self._unscheduled)
+        return len(self._running) + len(self._queue)
 
     def restore(self, tables: Tables) -> None:
         """Read the state from the tables."""
@@ -73,8 +98,6 @@ class Sweeps:
         self._running.clear()
         self._queue.clear()
         self._timeouts.clear()
-        self._unscheduled.clear()
-        self._untimed.clear()
         for _, row in tables.table(SWEEP_TABLE).scan():
             if row.sweep_id == _QUEUED:
                 self._remember_queued(row)
@@ -83,7 +106,7 @@ class Sweeps:
                 if row.due_ms != UNSET:
                     self._timeouts.set(row.sweep_id, row.due_ms)
                 elif row.open_pages:
-                    self._untimed[row.sweep_id] = None
+                    self._timeouts.add(row.sweep_id)
 
     def is_clean(self, bucket_id: int, snapshot_id: str) -> bool:
         """Return whether a range has no sweep: every row that may have become reclaimable was judged since."""
@@ -161,29 +184,24 @@ class Sweeps:
 
     def tick(self, now_ms: int, max_pages: int, work: Work) -> None:
         """Set due times, restart late pages, start due sweeps, and request pages: at most ``max_pages`` in progress."""
-        for key in list(self._unscheduled):
+        for key in self._queue.untimed():
             self._set_due(self._queued[key], now_ms, work)
         if self._ends_pauses:
             self._ends_pauses = False
             for key in self._queue.members():
                 self._set_due(replace(self._queued[key], pause_ms=0), now_ms, work)
-        for sweep_id in self._untimed:
-            self._timeouts.discard(sweep_id)  # it got an answer: it is not late
         while (late := self._timeouts.pop_due(now_ms)) is not None:
             self._go_back(self._running[late], work)
         self._start_due(now_ms, work)
         self._ask_in_turn(max_pages, work)
-        for sweep_id in self._untimed:
+        for sweep_id in self._timeouts.untimed():
             row = self._running[sweep_id]
             due_ms = now_ms + self._patience_ms(row) if row.open_pages else UNSET
             self._put(replace(row, due_ms=due_ms), work)
             if row.open_pages:
                 self._timeouts.set(sweep_id, due_ms)
-        self._untimed.clear()
-
-    def report(self, shard: str) -> None:
-        """Set the gauges."""
-        self._metrics.sweeps_open.labels(shard).set(len(self))
+            else:
+                self._timeouts.discard(sweep_id)
 
     def _enqueue(self, row: SweepRow, work: Work) -> None:
         before = self._queued.get(_key(row))
@@ -194,18 +212,17 @@ class Sweeps:
     def _remember_queued(self, row: SweepRow) -> None:
         key = _key(row)
         self._queued[key] = row
-        self._unscheduled.pop(key, None)
-        self._queue.discard(key)
         if row.pause_ms != _NO_PAUSE:
-            self._unscheduled[key] = None
+            self._queue.add(key)
         elif row.due_ms != UNSET:
             self._queue.set(key, row.due_ms)
+        else:
+            self._queue.discard(key)
 
     def _dequeue(self, row: SweepRow, work: Work) -> None:
         key = _key(row)
         self._queued.pop(key)
         self._queue.discard(key)
-        self._unscheduled.pop(key, None)
         work.table(SWEEP_TABLE).delete(key)
 
     def _set_due(self, row: SweepRow, now_ms: int, work: Work) -> None:
@@ -244,15 +261,12 @@ class Sweeps:
         page = asked_page(row.page + 1, row.next_table, row.next_key)
         asked = replace(row, page=page.page, open_pages=(*row.open_pages, page), turn=next_number(SWEEP_TURN, work))
         self._put(asked, work)
-        self._untimed[row.sweep_id] = None
+        self._timeouts.add(row.sweep_id)
         body = SweepPage(
             sweep_id=row.sweep_id,
             page=page.page,
             bucket_id=row.bucket_id,
-            after_death=row.after_death,
-            until_death=row.until_death,
-            after_birth=row.after_birth,
-            until_birth=row.until_birth,
+            **RowRange.of(row)._asdict(),
             start_table=row.next_table,
             start_key=row.next_key,
             max_rows=self._settings.max_sweep_page_rows,
@@ -297,17 +311,15 @@ class Sweeps:
         row = replace(row, open_pages=tuple(others))
         if others or row.next_table < _NO_MORE_TABLES:
             self._put(row, work)
-            self._untimed[row.sweep_id] = None
+            self._timeouts.add(row.sweep_id)
             return None
-        is_clean = not row.reclaimable_rows and not row.unexpanded_directories
-        self._metrics.sweeps.labels("clean" if is_clean else "found").inc()
+        self._metrics.sweeps.labels("clean" if found_nothing(row) else "found").inc()
         self._end(row, work)
         return row
 
     def _end(self, row: SweepRow, work: Work) -> None:
         self._running.pop(row.sweep_id)
         self._timeouts.discard(row.sweep_id)
-        self._untimed.pop(row.sweep_id, None)
         work.table(SWEEP_TABLE).delete(_key(row))
 
     def _open_page(self, sweep_id: int, number: int) -> tuple[SweepRow | None, OpenSweepPage | None]:
@@ -330,10 +342,7 @@ def _queued_row(bucket_id: int, snapshot_id: str, rows: RowRange, pause_ms: int)
         sweep_id=_QUEUED,
         snapshot_id=snapshot_id,
         bucket_id=bucket_id,
-        after_death=rows.after_death,
-        until_death=rows.until_death,
-        after_birth=rows.after_birth,
-        until_birth=rows.until_birth,
+        **rows._asdict(),
         page=0,
         next_table=0,
         next_key=b"",
@@ -350,13 +359,9 @@ def _queued_row(bucket_id: int, snapshot_id: str, rows: RowRange, pause_ms: int)
 
 def _merged(one: SweepRow, other: SweepRow) -> SweepRow:
     """Return one queued sweep over the rows of both, due when the earlier one is."""
-    rows = RowRange.of(one) | RowRange.of(other)
     return replace(
         one,
-        after_death=rows.after_death,
-        until_death=rows.until_death,
-        after_birth=rows.after_birth,
-        until_birth=rows.until_birth,
+        **(RowRange.of(one) | RowRange.of(other))._asdict(),
         is_inherited=one.is_inherited or other.is_inherited,
         pause_ms=_sooner(one.pause_ms, other.pause_ms, without=_NO_PAUSE),
         due_ms=_sooner(one.due_ms, other.due_ms, without=UNSET),
@@ -365,6 +370,16 @@ def _merged(one: SweepRow, other: SweepRow) -> SweepRow:
 
 def _sooner(one: int, other: int, *, without: int) -> int:
     return min(one, other) if one != without and other != without else max(one, other)
+
+
+def found_nothing(row: SweepRow) -> bool:
+    """Return whether a sweep that has ended has found its rows clean."""
+    return not row.reclaimable_rows and not row.unexpanded_directories
+
+
+def _later(one: int, other: int) -> int:
+    """Return the later of two upper bounds, of which 0 means none."""
+    return max(one, other) if one and other else 0
 
 
 def _is_suspended(row: SweepRow) -> bool:

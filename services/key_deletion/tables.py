@@ -19,18 +19,15 @@ Numbers are 16 hex digits, so that the order of keys is the order of numbers.
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Any
 
 from schemas import records
 from schemas.topics import Topic
-from services.runtime.loop.service import Work
 from services.runtime.parts.collection_follower import COLLECTION_TABLE
 from services.runtime.parts.counts import COUNT_TABLE
 from services.runtime.parts.stored_chain import CHAIN_TABLE
-from services.storage.tables import TableDefinition, TablesReader
-
-Tables = Work | TablesReader
-"""Tables to read: their committed rows, or those of a unit of work."""
+from services.storage.tables import TableDefinition
 
 TASK_TABLE = TableDefinition("taskTable", records.TaskRow, is_cached=True)
 WAITING_TABLE = TableDefinition("waitingTable", records.WaitingPurge)
@@ -75,3 +72,16 @@ def sweep_key(bucket_id: int, snapshot_id: str, sweep_id: int) -> bytes:
 def barrier_key(topic: Topic, barrier_id: str) -> bytes:
     """Return a key of barrierTable."""
     return f"{topic.name}/{barrier_id}".encode()
+
+
+class TaskState(StrEnum):
+    """The step of a task. Each step is described by the event that ends it."""
+
+    CLAIMING = "CLAIMING"
+    """metadata's answer to its claim."""
+    DELETING = "DELETING"
+    """SCM's answer to its deletion."""
+    FAILED = "FAILED"
+    """The end of its back-off, after SCM failed its groups."""
+    FINISHING = "FINISHING"
+    """metadata's answer that the rows are removed."""

@@ -6,6 +6,7 @@ confirmed. An answer that is not for the current step of its task is a repeat, a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -38,11 +39,11 @@ from services.domain.row_columns import (
 )
 from services.key_deletion.metrics import KeyDeletionMetrics
 from services.key_deletion.settings import KeyDeletionSettings
-from services.key_deletion.tables import TASK, TASK_TABLE, Tables, number_key, number_of_key
-from services.key_deletion.task_state import TaskState
+from services.key_deletion.tables import TASK, TASK_TABLE, TaskState, number_key, number_of_key
 from services.runtime.loop.service import Work
 from services.runtime.parts.counts import count_done, next_number
 from services.runtime.parts.due import AT_ONCE, UNSET, DueQueue
+from services.storage.tables import Tables
 
 logger = structlog.get_logger(__name__)
 
@@ -66,14 +67,11 @@ class Tasks:
         self._settings = settings
         self._metrics = metrics
         self._open: dict[int, _OpenTask] = {}
-        self._in_flight = 0
-        self.claiming = 0
-        """Tasks whose claim is not answered yet."""
+        self._steps: Counter[TaskState] = Counter()
         self._retries_in_flight = 0
         self._unconfirmed_bytes = 0
         self._timeouts: DueQueue[int] = DueQueue()
         self._retries: DueQueue[int] = DueQueue()
-        self._unscheduled: dict[int, None] = {}
 
     def __len__(self) -> int:
         return len(self._open)
@@ -86,27 +84,27 @@ class Tasks:
     @property
     def has_room(self) -> bool:
         """Return whether one more task may be in flight."""
-        return self._in_flight < self._settings.max_tasks_in_flight
+        return len(self._open) - self._steps[TaskState.FAILED] < self._settings.max_tasks_in_flight
+
+    @property
+    def claiming(self) -> int:
+        """Return the number of tasks whose claim is not answered yet."""
+        return self._steps[TaskState.CLAIMING]
 
     @property
     def are_failing(self) -> bool:
         """Return whether any block group that the block store failed to delete is still not deleted."""
-        return self._retries_in_flight > 0 or self._in_flight < len(self._open)
+        return self._retries_in_flight > 0 or self._steps[TaskState.FAILED] > 0
 
     def restore(self, tables: Tables) -> None:
         """Read the state from the tables."""
         self._open.clear()
-        self._in_flight = self.claiming = self._retries_in_flight = self._unconfirmed_bytes = 0
+        self._steps.clear()
+        self._retries_in_flight = self._unconfirmed_bytes = 0
         self._timeouts.clear()
         self._retries.clear()
-        self._unscheduled.clear()
         for key, row in tables.table(TASK_TABLE).scan():
-            task = number_of_key(key)
-            self._remember(task, row)
-            if row.due_ms != UNSET:
-                self._wait_until(task, row)
-            else:
-                self._unscheduled[task] = None
+            self._remember(number_of_key(key), row)
 
     def start(
         self, found: Sequence[RowNames], chain_version: int, now_ms: int, work: Work, first_judge_version: int = 0
@@ -114,9 +112,8 @@ class Tasks:
         """Start a task that claims rows; the chain versions are those of the verdicts here and of the first judge."""
         task = next_number(TASK, work, now_ms)
         rows = each_once(found)
-        self._enter(
-            task, TaskRow(TaskState.CLAIMING, 1, UNSET, chain_version, rows, NO_GROUPS, first_judge_version), work
-        )
+        row = TaskRow(TaskState.CLAIMING, 1, UNSET, chain_version, rows, NO_GROUPS, first_judge_version)
+        self._enter(task, row, work)
         self._schedule(task, now_ms, work)
 
     def claimed(self, answer: RowsClaimed, work: Work) -> int:
@@ -172,12 +169,11 @@ class Tasks:
             row = work.table(TASK_TABLE).get(number_key(task))
             if row is not None and row.due_ms != AT_ONCE:
                 work.table(TASK_TABLE).put(number_key(task), replace(row, due_ms=AT_ONCE))
-            self._unscheduled.pop(task, None)
             self._retries.set(task, AT_ONCE)
 
     def tick(self, now_ms: int, work: Work) -> None:
         """Set the due times of changed tasks, send late requests again, and retry due failures while there is room."""
-        for task in list(self._unscheduled):
+        for task in (*self._timeouts.untimed(), *self._retries.untimed()):
             self._schedule(task, now_ms, work)
         while (late := self._timeouts.pop_due(now_ms)) is not None:
             self._ask_again(late, now_ms, work)
@@ -193,18 +189,14 @@ class Tasks:
     def report(self, shard: str) -> None:
         """Set the gauges."""
         self._metrics.unconfirmed_bytes.labels(shard).set(self._unconfirmed_bytes)
-        steps = dict.fromkeys(TaskState, 0)
-        for open_task in self._open.values():
-            steps[open_task.state] += 1
-        for state, tasks in steps.items():
-            self._metrics.tasks.labels(shard, state.value.lower()).set(tasks)
+        for state in TaskState:
+            self._metrics.tasks.labels(shard, state.lower()).set(self._steps[state])
 
     def _enter(self, task: int, row: TaskRow, work: Work) -> None:
         """Move a task to a step: store its row and send its request. The unit of work's tick sets its due time."""
         row = replace(row, due_ms=UNSET)
         work.table(TASK_TABLE).put(number_key(task), row)
         self._remember(task, row)
-        self._unscheduled[task] = None
         self._ask(task, row, work)
         count_done(work)
 
@@ -232,7 +224,6 @@ class Tasks:
         self._schedule(task, now_ms, work)
 
     def _schedule(self, task: int, now_ms: int, work: Work) -> None:
-        self._unscheduled.pop(task, None)
         row = work.table(TASK_TABLE).get(number_key(task))
         if row is None:
             return
@@ -241,14 +232,10 @@ class Tasks:
             pause_ms = backoff_ms(self._settings.first_retry_ms, self._settings.longest_retry_ms, row.attempt - 1)
         row = replace(row, due_ms=now_ms + pause_ms)
         work.table(TASK_TABLE).put(number_key(task), row)
-        self._wait_until(task, row)
+        self._queue_of(row).set(task, row.due_ms)
 
-    def _wait_until(self, task: int, row: TaskRow) -> None:
-        if row.state == TaskState.FAILED:
-            self._timeouts.discard(task)
-            self._retries.set(task, row.due_ms)
-        else:
-            self._timeouts.set(task, row.due_ms)
+    def _queue_of(self, row: TaskRow) -> DueQueue[int]:
+        return self._retries if row.state == TaskState.FAILED else self._timeouts
 
     def _end(self, task: int, work: Work) -> None:
         work.table(TASK_TABLE).delete(number_key(task))
@@ -268,19 +255,20 @@ class Tasks:
         is_retry = state is TaskState.DELETING and row.attempt > 1
         unconfirmed_bytes = sum(row.groups.sizes_bytes)
         self._open[task] = _OpenTask(state, is_retry, unconfirmed_bytes)
-        self._in_flight += state is not TaskState.FAILED
-        self.claiming += state is TaskState.CLAIMING
+        self._steps[state] += 1
         self._retries_in_flight += is_retry
         self._unconfirmed_bytes += unconfirmed_bytes
+        if row.due_ms == UNSET:
+            self._queue_of(row).add(task)
+        else:
+            self._queue_of(row).set(task, row.due_ms)
 
     def _forget(self, task: int) -> None:
         before = self._open.pop(task, None)
         self._timeouts.discard(task)
         self._retries.discard(task)
-        self._unscheduled.pop(task, None)
         if before is not None:
-            self._in_flight -= before.state is not TaskState.FAILED
-            self.claiming -= before.state is TaskState.CLAIMING
+            self._steps[before.state] -= 1
             self._retries_in_flight -= before.is_retry
             self._unconfirmed_bytes -= before.unconfirmed_bytes
 

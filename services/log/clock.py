@@ -11,7 +11,6 @@ class Clock(Protocol):
 
     def now_ms(self) -> int:
         """Return the milliseconds since the epoch."""
-        ...
 
 
 class SystemClock:

@@ -27,15 +27,12 @@ MAX_QUEUED_MESSAGES = 500_000
 POLLS_BETWEEN_COMMITS = 200
 BUSY_MESSAGES = 100
 GATHER_SECONDS = 0.03
-"""Time that a reader whose last poll had many messages waits for more, so that one unit of work takes them together.
-
-A unit of work costs as much as some hundred of its messages (a sync of the disk, an answer of the broker, messages of
-its own), and its output costs the readers as much again.
-"""
+"""Time that a reader whose last poll had many messages waits for more, so that one unit of work takes them together: a
+unit costs as much as some hundred of its messages (a sync of the disk, an answer of the broker, messages of its own),
+and its output costs the readers as much again."""
 LULL_SECONDS = 0.01
 """Time without a message after which the reader waits no longer: the sender may itself wait for the output of these
-messages. A producer sends its messages every ``linger.ms``, which is half of this time.
-"""
+messages. A producer sends its messages every ``linger.ms``, which is half of this time."""
 
 Answer = TypeVar("Answer")
 
@@ -66,10 +63,7 @@ _TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TO
 def client_configuration(
     bootstrap_servers: str, client_id: str, credentials: KafkaCredentials | None = None
 ) -> dict[str, Any]:
-    """Return the settings of all clients. With them a client reconnects quickly after a broker's restart.
-
-    Without credentials the connection is plain text.
-    """
+    """Return the settings of all clients, which reconnect quickly. Without credentials the connection is plain text."""
     return {
         **(credentials.client_settings() if credentials else {}),
         "bootstrap.servers": bootstrap_servers,
@@ -220,40 +214,25 @@ class KafkaLog:
 
     def open_source(self, topics: Sequence[str], partition: int, next_offsets: Mapping[str, int]) -> KafkaSource:
         """Open a source of one partition of some topics, each from its position on."""
-        return KafkaSource(
-            self.bootstrap_servers,
-            self.client_id,
-            partition,
-            {topic: next_offsets.get(topic, 0) for topic in topics},
-            self._credentials,
-        )
+        settings = consumer_configuration(self.bootstrap_servers, self.client_id, self._credentials)
+        return KafkaSource(settings, partition, {topic: next_offsets.get(topic, 0) for topic in topics})
 
     def open_sink(self) -> KafkaSink:
         """Open a new sink."""
-        return KafkaSink(self.bootstrap_servers, self.client_id, credentials=self._credentials)
+        return KafkaSink(producer_configuration(self.bootstrap_servers, self.client_id, self._credentials))
 
 
 class KafkaSource:
     """Reads one partition of some topics. For one thread, except ``lag``."""
 
-    def __init__(
-        self,
-        bootstrap_servers: str,
-        client_id: str,
-        partition: int,
-        next_offsets: dict[str, int],
-        credentials: KafkaCredentials | None = None,
-    ) -> None:
+    def __init__(self, settings: Mapping[str, Any], partition: int, next_offsets: dict[str, int]) -> None:
         self._partition = partition
         self._next_offsets = next_offsets
         self._has_lost_brokers = threading.Event()
         self._polls = 0
         self._is_busy = False
-        self._bootstrap_servers = bootstrap_servers
-        self._consumer = Consumer(
-            {**consumer_configuration(bootstrap_servers, client_id, credentials), "error_cb": self._on_error},
-            logger=_logger,
-        )
+        self._bootstrap_servers = settings["bootstrap.servers"]
+        self._consumer = Consumer({**settings, "error_cb": self._on_error}, logger=_logger)
         self._assign()
 
     def _assign(self) -> None:
@@ -267,13 +246,10 @@ class KafkaSource:
             self._has_lost_brokers.set()
 
     def poll(self, max_records: int, timeout_seconds: float) -> list[LogRecord]:
-        """Return the next messages, in the order of each partition: once there is one, or a little later if busy.
+        """As ``Source.poll``: return once there is a message, or a little later if busy.
 
-        With a timeout of 0 it never waits, since its caller has messages to apply already.
-
-        Raises:
-            PositionError: a position is outside its partition.
-            RetryableError: the broker has gone; said once, reading goes on by itself when it is back.
+        With a timeout of 0 it never waits, since its caller has messages to apply already. When the broker has gone it
+        raises RetryableError once; reading goes on by itself when it is back.
         """
         # For many messages consume waits until it has all of them or the time is over; for one it waits only for that.
         messages = self._consumer.consume(1, timeout_seconds)
@@ -351,20 +327,9 @@ class KafkaSource:
 class KafkaSink:
     """Publishes in order, each message at least once. For one thread."""
 
-    def __init__(
-        self,
-        bootstrap_servers: str,
-        client_id: str,
-        flush_seconds: float = FLUSH_SECONDS,
-        queue_messages: int = MAX_QUEUED_MESSAGES,
-        credentials: KafkaCredentials | None = None,
-    ) -> None:
-        self._bootstrap_servers = bootstrap_servers
-        self._configuration = {
-            **producer_configuration(bootstrap_servers, client_id, credentials),
-            "queue.buffering.max.messages": queue_messages,
-            "error_cb": _log_error,
-        }
+    def __init__(self, settings: Mapping[str, Any], flush_seconds: float = FLUSH_SECONDS) -> None:
+        self._bootstrap_servers = settings["bootstrap.servers"]
+        self._configuration = {**settings, "error_cb": _log_error}
         self._flush_seconds = flush_seconds
         self._failures: list[KafkaError] = []
         self._producer = Producer(self._configuration, logger=_logger)
@@ -389,11 +354,7 @@ class KafkaSink:
             self._failures.append(error)
 
     def flush(self) -> None:
-        """Wait until the log has acknowledged all that was sent.
-
-        Raises:
-            RetryableError: some messages may be missing; send all of them again.
-        """
+        """As ``Sink.flush``."""
         waiting = self._producer.flush(self._flush_seconds)
         if not waiting and not self._failures:
             return

@@ -42,15 +42,12 @@ class Source(Protocol):
         Raises:
             PositionError: a position is outside its partition.
         """
-        ...
 
     def lag(self) -> dict[str, int]:
         """Return the number of unread messages per topic, as far as the source knows."""
-        ...
 
     def close(self) -> None:
         """Stop reading."""
-        ...
 
 
 class Sink(Protocol):
@@ -58,7 +55,6 @@ class Sink(Protocol):
 
     def send(self, topic: str, partition: int, value: bytes, key: bytes = b"") -> None:
         """Send a message; the log may not have it yet when this returns."""
-        ...
 
     def flush(self) -> None:
         """Wait until the log has acknowledged all that was sent.
@@ -66,11 +62,9 @@ class Sink(Protocol):
         Raises:
             RetryableError: some messages may be missing; send all of them again.
         """
-        ...
 
     def close(self) -> None:
         """Stop publishing."""
-        ...
 
 
 class Log(Protocol):
@@ -78,23 +72,18 @@ class Log(Protocol):
 
     def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
         """Return the topic's id, which differs from that of a recreated topic of the same name."""
-        ...
 
     def end_offset(self, topic: str, partition: int) -> int:
         """Return the offset that the next message of a partition will get."""
-        ...
 
     def first_offset(self, topic: str, partition: int) -> int:
         """Return the offset of the oldest message that is left; the end offset when there is none."""
-        ...
 
     def open_source(self, topics: Sequence[str], partition: int, next_offsets: Mapping[str, int]) -> Source:
         """Open a source of one partition of some topics, each from its position on."""
-        ...
 
     def open_sink(self) -> Sink:
         """Open a new sink."""
-        ...
 
 
 class LogAround:

@@ -38,11 +38,7 @@ class SchemaTopic:
         """The id and schema of each key; None for a key without a schema."""
 
     def read(self) -> None:
-        """Learn the schemas that were published since the last call.
-
-        Raises:
-            RetryableError: the broker did not answer.
-        """
+        """Learn the schemas published since the last call. Raise RetryableError if the broker did not answer."""
         with self._lock:
             end = self._log.end_offset(SCHEMAS, _PARTITION)
             if end == self._next_offset:

@@ -60,11 +60,7 @@ def person_command(command: MetadataCommand, signer: Signer | None, now_ms: int)
 
 
 def read_signing_secret(file: Path) -> bytes:
-    """Return the secret in a file, which holds hexadecimal digits.
-
-    Raises:
-        CredentialsError: the file cannot be used, or the secret is too short.
-    """
+    """Return the secret in a file of hexadecimal digits. Raise CredentialsError if it is unusable or too short."""
     try:
         secret = bytes.fromhex(read_secret(file))
     except ValueError:
@@ -92,17 +88,10 @@ class SigningSink:
     def __init__(self, sink: Sink, secret: bytes) -> None:
         self._sink = sink
         self._secret = secret
+        self.flush, self.close = sink.flush, sink.close
 
     def send(self, topic: str, partition: int, value: bytes, key: bytes = b"") -> None:
         """Send a message; the log may not have it yet when this returns."""
         if topic in SIGNED_TOPICS:
             value = sign(self._secret, topic, value)
         self._sink.send(topic, partition, value, key)
-
-    def flush(self) -> None:
-        """Wait until the log has acknowledged all that was sent."""
-        self._sink.flush()
-
-    def close(self) -> None:
-        """Stop publishing."""
-        self._sink.close()

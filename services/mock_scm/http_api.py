@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field, TypeAdapter, ValidationError
-from pydantic.dataclasses import dataclass
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
@@ -21,27 +20,15 @@ from services.runtime.copies.audit_copies import audit_routes
 from services.runtime.http.reads import MAX_LIMIT, Asked, ReadRoute, Stores, closing_reader, reason_of, refusal
 from services.storage.rocks import RocksStore
 
-
-@dataclass(frozen=True, slots=True, config={"extra": "forbid"})
-class Switches:
-    """``MockScmSwitches`` as a request sets them: whatever is left out is switched off."""
-
-    delay_ms: Annotated[int, Field(ge=0)] = 0
-    fail_share: Annotated[float, Field(ge=0, le=1)] = 0.0
-    failing_buckets: frozenset[int] = frozenset()
-    is_failing: bool = False
-    answers_twice: bool = False
-
-
-_SWITCHES = TypeAdapter(Switches)
+_SWITCHES = TypeAdapter(MockScmSwitches)
+"""What a request leaves out is switched off."""
 
 
 def routes(stores: Stores, switches: MockScmSwitches) -> list[Route]:
     """Return the routes of the reads, of the switches that all shards share, and of audit copies."""
 
     def get_switches(_: Request) -> Response:
-        shown = Switches(**{field.name: getattr(switches, field.name) for field in fields(MockScmSwitches)})
-        return Response(_SWITCHES.dump_json(shown), media_type="application/json")
+        return Response(_SWITCHES.dump_json(switches), media_type="application/json")
 
     async def put_switches(request: Request) -> Response:
         try:

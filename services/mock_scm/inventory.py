@@ -30,7 +30,7 @@ from services.mock_scm.tables import (
     number_key,
 )
 from services.runtime.loop.service import Work
-from services.storage.tables import TablesReader
+from services.storage.tables import Tables
 
 logger = structlog.get_logger(__name__)
 
@@ -41,7 +41,7 @@ MAX_NUMBER = 2**63 - 1
 """Largest id or counter. Counters that only grow stay at this value."""
 
 
-def scm_state(tables: Work | TablesReader, key: bytes = STATE_KEY) -> ScmState:
+def scm_state(tables: Tables, key: bytes = STATE_KEY) -> ScmState:
     """Return the counters of the shard."""
     return tables.table(SCM_STATE_TABLE).get(key) or NO_STATE
 
@@ -79,27 +79,23 @@ def add_written(written: BlocksWritten, container_size_bytes: int, work: Work) -
     if max(state.inventory_bytes + size_bytes, state.inventory_blocks + block_count) > MAX_NUMBER:
         raise InvalidMessageError("the inventory would hold more than 2^63-1 bytes or blocks: metadata never does")
     before = _container(written.container_id, work)
-    container = ContainerRow(
-        written.container_id,
-        before.block_count + block_count,
-        before.used_bytes + size_bytes,
-        min(before.written_bytes + size_bytes, MAX_NUMBER),
+    container = replace(
+        before,
+        block_count=before.block_count + block_count,
+        used_bytes=before.used_bytes + size_bytes,
+        written_bytes=min(before.written_bytes + size_bytes, MAX_NUMBER),
     )
     _put_container(container, work)
     is_full = written.container_id == state.container_id and container.written_bytes >= container_size_bytes
     newest_container_id = state.container_id + 1 if is_full else state.container_id
-    _put_state(
-        ScmState(
-            runs[-1][0] + runs[-1][1] - 1,
-            newest_container_id,
-            state.deletion_txn,
-            state.inventory_bytes + size_bytes,
-            state.inventory_blocks + block_count,
-            state.deleted_bytes,
-            state.deleted_blocks,
-        ),
-        work,
+    state = replace(
+        state,
+        mark_local_id=runs[-1][0] + runs[-1][1] - 1,
+        container_id=newest_container_id,
+        inventory_bytes=state.inventory_bytes + size_bytes,
+        inventory_blocks=state.inventory_blocks + block_count,
     )
+    work.table(SCM_STATE_TABLE).put(STATE_KEY, state)
     return size_bytes, newest_container_id if is_full else None
 
 
@@ -113,12 +109,7 @@ def _runs(written: BlocksWritten) -> list[tuple[int, int, int, int]]:
 
 
 def check_groups(groups: BlockGroups) -> None:
-    """Check that the lists of groups have the same length and that every run is possible.
-
-    Raises:
-        ColumnsError: the lengths differ.
-        InvalidMessageError: a run is impossible.
-    """
+    """Raise ColumnsError if the lists of groups differ in length, InvalidMessageError if a run is impossible."""
     columns = group_columns(groups)
     check_lengths(*columns)
     _check_runs(*columns[4:])
@@ -131,11 +122,7 @@ def _check_runs(
     block_sizes_bytes: Sequence[int],
     sizes_bytes: Sequence[int],
 ) -> None:
-    """Check that no run is without blocks or size, or has ids below 0 or above ``MAX_NUMBER``.
-
-    Raises:
-        InvalidMessageError: such a run exists.
-    """
+    """Raise InvalidMessageError for a run without blocks or size, or with ids below 0 or above ``MAX_NUMBER``."""
     if not first_local_ids:
         return
     last_local_id = max(first + count - 1 for first, count in zip(first_local_ids, block_counts, strict=True))
@@ -208,17 +195,15 @@ def _log_deletion(removed: dict[int, list[tuple[int, int, int]]], work: Work) ->
         work.table(DELETED_BLOCKS_TABLE).put(keys[-1], row)
         size_bytes += sum(sizes_bytes)
         block_count += sum(block_counts)
-    _put_state(
-        replace(
-            state,
-            deletion_txn=deletion_txn,
-            inventory_bytes=state.inventory_bytes - size_bytes,
-            inventory_blocks=state.inventory_blocks - block_count,
-            deleted_bytes=min(state.deleted_bytes + size_bytes, MAX_NUMBER),
-            deleted_blocks=min(state.deleted_blocks + block_count, MAX_NUMBER),
-        ),
-        work,
+    state = replace(
+        state,
+        deletion_txn=deletion_txn,
+        inventory_bytes=state.inventory_bytes - size_bytes,
+        inventory_blocks=state.inventory_blocks - block_count,
+        deleted_bytes=min(state.deleted_bytes + size_bytes, MAX_NUMBER),
+        deleted_blocks=min(state.deleted_blocks + block_count, MAX_NUMBER),
     )
+    work.table(SCM_STATE_TABLE).put(STATE_KEY, state)
     return keys
 
 
@@ -227,20 +212,14 @@ def carry_out(key: bytes, work: Work) -> None:
     row = work.table(DELETED_BLOCKS_TABLE).get(key)
     if row is None:
         return
-    container = _container(row.container_id, work)
-    _put_container(
-        replace(
-            container,
-            block_count=container.block_count - sum(row.block_counts),
-            used_bytes=container.used_bytes - sum(row.sizes_bytes),
-        ),
-        work,
+    before = _container(row.container_id, work)
+    container = replace(
+        before,
+        block_count=before.block_count - sum(row.block_counts),
+        used_bytes=before.used_bytes - sum(row.sizes_bytes),
     )
+    _put_container(container, work)
     work.table(DELETED_BLOCKS_TABLE).delete(key)
-
-
-def _put_state(state: ScmState, work: Work) -> None:
-    work.table(SCM_STATE_TABLE).put(STATE_KEY, state)
 
 
 def _container(container_id: int, work: Work) -> ContainerRow:

@@ -27,7 +27,7 @@ from schemas.topics import METADATA_COMMANDS, SCM_COMMANDS, SCM_REPLIES
 from services.domain.errors import InvalidMessageError
 from services.domain.row_columns import BlockGroup, block_groups
 from services.mock_scm import inventory
-from services.mock_scm.metrics import GroupOutcome, MockScmMetrics
+from services.mock_scm.metrics import MockScmMetrics
 from services.mock_scm.settings import MockScmSettings, MockScmSwitches
 from services.mock_scm.tables import (
     BARRIER_STATE_KEY,
@@ -41,7 +41,7 @@ from services.mock_scm.tables import (
 )
 from services.runtime.loop.remembering import RememberingService
 from services.runtime.loop.service import Message, Work
-from services.storage.tables import TablesReader
+from services.storage.tables import Tables
 
 
 class MockScmService(RememberingService):
@@ -67,7 +67,7 @@ class MockScmService(RememberingService):
         self._logged: list[bytes] = []
         self._written_log_rows = 0
 
-    def read_memory(self, tables: Work | TablesReader) -> None:
+    def read_memory(self, tables: Tables) -> None:
         """Replace the state in memory with the state of the tables."""
         self._waiting = [key for key, _ in tables.table(WAITING_DELETION_TABLE).scan()]
         self._delayed = [key for key, _ in tables.table(DELAYED_DELETION_TABLE).scan()]
@@ -128,20 +128,17 @@ class MockScmService(RememberingService):
         refused = self._refused(command)
         removal = inventory.remove_groups(command.groups, refused, work)
         self._logged += removal.log_keys
-        self._count(removal, len(refused))
+        for outcome, groups in (
+            ("deleted", removal.deleted),
+            ("absent", removal.absent),
+            ("mismatched", len(removal.mismatched)),
+            ("failed", len(refused)),
+        ):
+            self._metrics.groups.labels(outcome).inc(groups)
+        self._metrics.deleted_bytes.inc(removal.deleted_bytes)
         answer = ScmReply(BlocksDeleted(command.task, command.attempt, tuple(sorted(refused | removal.mismatched))))
         for _ in range(2 if self.switches.answers_twice else 1):
             work.send(SCM_REPLIES, answer)
-
-    def _count(self, removal: inventory.Removal, refused: int) -> None:
-        for outcome, groups in (
-            (GroupOutcome.DELETED, removal.deleted),
-            (GroupOutcome.ABSENT, removal.absent),
-            (GroupOutcome.MISMATCHED, len(removal.mismatched)),
-            (GroupOutcome.FAILED, refused),
-        ):
-            self._metrics.groups.labels(outcome.value).inc(groups)
-        self._metrics.deleted_bytes.inc(removal.deleted_bytes)
 
     def _refused(self, command: DeleteBlocks) -> set[int]:
         """Return the places of the groups that the switches make fail."""

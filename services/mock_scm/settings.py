@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import ConfigDict, Field
 
 GIBIBYTE = 1 << 30
 
@@ -23,9 +26,11 @@ class MockScmSettings:
 class MockScmSwitches:
     """Ways to misbehave. Read at every deletion, so that they may change while the service runs."""
 
-    delay_ms: int = 0
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    delay_ms: Annotated[int, Field(ge=0)] = 0
     """How long a deletion lies before it is looked at."""
-    fail_share: float = 0.0
+    fail_share: Annotated[float, Field(ge=0, le=1)] = 0.0
     """Share of groups that fail, from 0 to 1: the same group of the same attempt always fails or never."""
     failing_buckets: frozenset[int] = frozenset()
     """Buckets of which every group fails until they are taken out again."""

@@ -18,7 +18,8 @@ from services.domain.refusals import CommandError
 from services.runtime.loop.service import Message, Work
 from services.runtime.parts.signers import DeniedError, Signers
 from services.snapshots.state.rows import SnapshotRows
-from services.snapshots.state.tables import SECRET_TABLE, ReadableTables
+from services.snapshots.state.tables import SECRET_TABLE
+from services.storage.tables import Tables
 
 _ADMINISTRATORS_ONLY = (SetSecret, records.ResolveDeadLetter, records.Settle)
 """Commands for administrators only. A settle ends undo windows and bypasses claim rates and hours for all users."""
@@ -36,7 +37,7 @@ class Access:
         """Return whether commands must be signed."""
         return self._signers.is_on
 
-    def restore(self, tables: ReadableTables) -> None:
+    def restore(self, tables: Tables) -> None:
         """Read the secrets from the table."""
         self._signers.restore(row for _, row in tables.table(SECRET_TABLE).scan())
 

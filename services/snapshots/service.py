@@ -70,8 +70,8 @@ from services.snapshots.state.answers import Answers
 from services.snapshots.state.commands import send_to_metadata
 from services.snapshots.state.refusals import ChainCorruptedError
 from services.snapshots.state.rows import SnapshotRows, is_active, is_complete
-from services.snapshots.state.tables import TABLES, ReadableTables
-from services.storage.tables import TablesReader
+from services.snapshots.state.tables import TABLES
+from services.storage.tables import Tables, TablesReader
 
 FLAGS_SENDER = "key_deletion"
 REPORTED_MS = 60_000
@@ -139,7 +139,7 @@ class SnapshotsService(RememberingService):
         super().restore(tables)
         self._is_started = False
 
-    def read_memory(self, tables: ReadableTables) -> None:
+    def read_memory(self, tables: Tables) -> None:
         """Replace the state in memory with the state of the tables."""
         self._rows.restore(tables)
         self._collection.restore(tables)

@@ -18,10 +18,7 @@ MAX_STRETCHES = 128
 
 
 class EmptyStretches:
-    """Key ranges of one table that hold no committed row and were slow to scan.
-
-    Only the thread that writes the table may use it.
-    """
+    """Key ranges without committed rows of one table that were slow to scan. Only for the thread that writes it."""
 
     def __init__(self) -> None:
         self._ends: dict[bytes, bytes] = {}

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections import Counter
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from pathlib import Path
 from time import time_ns
 
-from services.storage.rocks_views import store_error
+from services.storage.rocks_views import explaining
 
 _SAME_TICK_NS = 1_000_000_000
 """A directory that changed less than this time ago may change again with the same modification time: file systems take
@@ -24,27 +24,20 @@ def file_sizes(directory: Path) -> dict[int, int]:
         StoreError: the directory cannot be read.
     """
     files = {}
-    try:
+    with explaining(directory, "read"), suppress(FileNotFoundError):
         for file in directory.iterdir():
-            with contextlib.suppress(FileNotFoundError):  # compaction has removed it since
+            with suppress(FileNotFoundError):  # compaction has removed it since
                 status = file.stat()
                 files[status.st_ino] = status.st_size
-    except FileNotFoundError:
-        pass
-    except OSError as error:
-        raise store_error(directory, "read", error) from error
     return files
 
 
 def _time_of_change(directory: Path, now_ns: int) -> int | None:
     """Return the modification time of a directory, ``_UNSURE`` if it is too recent, None for a missing directory."""
-    try:
+    with explaining(directory, "read"), suppress(FileNotFoundError):
         changed_ns = directory.stat().st_mtime_ns
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise store_error(directory, "read", error) from error
-    return changed_ns if now_ns - changed_ns >= _SAME_TICK_NS else _UNSURE
+        return changed_ns if now_ns - changed_ns >= _SAME_TICK_NS else _UNSURE
+    return None
 
 
 class LinkedFiles:

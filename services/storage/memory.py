@@ -67,8 +67,7 @@ class MemoryStore(MemoryReader):
     """One database. It survives a simulated crash, which discards the service."""
 
     def __init__(self, checkpointed: frozenset[str] | None = None) -> None:
-        self._families: dict[str, MemoryFamily] = {}
-        super().__init__(self._families)
+        super().__init__({})
         self._checkpoints: dict[str, dict[str, MemoryFamily]] = {}
         self._checkpointed = checkpointed
 

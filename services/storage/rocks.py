@@ -20,7 +20,7 @@ from services.storage.linked_files import LinkedFiles, file_sizes
 from services.storage.rocks_backups import write_copy
 from services.storage.rocks_checkpoints import Checkpoints, CheckpointView, make_directory
 from services.storage.rocks_options import RocksOptions, synced
-from services.storage.rocks_views import PinnedView, ReportingCursor, RocksView, check_format, store_error
+from services.storage.rocks_views import PinnedView, ReportingCursor, RocksView, check_format, explaining, store_error
 from services.storage.store import BEYOND, Batch, GapFound, StoreError
 from services.storage.tables import TableDefinition
 
@@ -46,14 +46,12 @@ class RocksStore(RocksView):
         self._options = options or RocksOptions()
         cache = Cache(self._options.block_cache_bytes)
         self._database = _open(directory, families, self._options, cache)
-        try:
+        with explaining(directory, "opened"):
             names = Rdict.list_cf(str(directory), self._options.database())
             super().__init__(directory, {name: self._database.get_column_family(name) for name in names})
             self._handles: dict[str, ColumnFamily] = {
                 name: self._database.get_column_family_handle(name) for name in names
             }
-        except Exception as error:
-            raise store_error(directory, "opened", error) from error
         self._synced = synced()
         self._write_lock = threading.Lock()
         self._beside = ThreadPoolExecutor(1, "look-ups")  # its thread starts with the first units that are large
@@ -172,11 +170,9 @@ class RocksStore(RocksView):
         with self._write_lock:  # so that the view and the copy hold the same writes
             if self._families is None:
                 raise StoreError(f"{self.path} cannot be read, it was closed: open it again")
-            try:
+            with explaining(directory, "made"):
                 directory.parent.mkdir(parents=True, exist_ok=True)
                 Checkpoint(self._database).create_checkpoint(str(directory))
-            except Exception as error:
-                raise store_error(directory, "made", error) from error
             view = PinnedView(self.path, self._families)
             self._views.add(view)
             return view
@@ -217,7 +213,7 @@ class RocksStore(RocksView):
 def _open(directory: Path, families: Sequence[TableDefinition[Any]], options: RocksOptions, cache: Cache) -> Rdict:
     """Open a database with the wanted families and all existing ones, as RocksDB requires."""
     definitions = {table.name: table for table in families}
-    try:
+    with explaining(directory, "opened"):
         make_directory(directory)
         database = options.database()
         there = Rdict.list_cf(str(directory), database) if (directory / "CURRENT").exists() else []
@@ -228,5 +224,3 @@ def _open(directory: Path, families: Sequence[TableDefinition[Any]], options: Ro
             {name: options.family(definitions.get(name), cache) for name in sorted(names)},
             AccessType.read_write(),
         )
-    except Exception as error:
-        raise store_error(directory, "opened", error) from error

@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +23,12 @@ from rocksdict import Cache, Checkpoint, Rdict
 from services.storage.rocks_checkpoints import (
     MAKING,
     Checkpoints,
-    CheckpointView,
     directory_name,
     make_directory,
     sync_directory,
 )
 from services.storage.rocks_options import RocksOptions
-from services.storage.rocks_views import store_error
+from services.storage.rocks_views import explaining
 from services.storage.store import StoreError
 from services.storage.tables import TableDefinition
 
@@ -42,7 +41,7 @@ def write_copy(database: Rdict, checkpoints: Checkpoints, target: Path) -> None:
     The writer calls it between two batches, so that the checkpoints belong to the state that is copied with them.
     """
     making = target.parent / f"{MAKING}{target.name}"
-    try:
+    with explaining(target, "made"):
         make_directory(target.parent)
         if target.exists():
             raise StoreError(f"{target} exists already: choose another name for this backup")
@@ -59,10 +58,6 @@ def write_copy(database: Rdict, checkpoints: Checkpoints, target: Path) -> None:
         sync_directory(making)
         making.rename(target)
         sync_directory(target.parent)
-    except StoreError:
-        raise
-    except Exception as error:
-        raise store_error(target, "made", error) from error
 
 
 def copy_files(source: Path, target: Path) -> int:
@@ -109,22 +104,12 @@ class RocksCopy:
         kept = [table for table in families if table.name in checkpointed]
         self._database = Checkpoints(directory, families, options, cache)
         self._checkpoints = Checkpoints(directory / CHECKPOINTS, kept, options, cache)
+        self.open_checkpoint = self._checkpoints.open
         try:
             self._view = self._database.open(DATABASE)
         except KeyError as error:
             raise StoreError(f"{directory} holds no database: name a directory that was copied whole") from error
-
-    def get(self, family: str, key: bytes) -> bytes | None:
-        """Return the value of a key, or None."""
-        return self._view.get(family, key)
-
-    def scan(self, family: str, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Yield every row with start <= key < end, in the order of the keys' bytes."""
-        return self._view.scan(family, start, end)
-
-    def open_checkpoint(self, name: str) -> CheckpointView:
-        """Return a view of a checkpoint. Raise KeyError when none has that name."""
-        return self._checkpoints.open(name)
+        self.get, self.scan = self._view.get, self._view.scan
 
     def close(self) -> None:
         """Close the copy."""

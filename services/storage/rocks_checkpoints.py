@@ -33,7 +33,7 @@ from rocksdict import AccessType, Cache, Checkpoint, Rdict
 
 from schemas.formats import FAMILY as FORMAT_FAMILY
 from services.storage.rocks_options import RocksOptions
-from services.storage.rocks_views import RocksView, check_format, store_error
+from services.storage.rocks_views import RocksView, check_format, explaining
 from services.storage.store import BEYOND, StoreError
 from services.storage.tables import TableDefinition
 
@@ -116,7 +116,7 @@ class Checkpoints:
 
     def start(self) -> None:
         """Create the directory; delete incomplete and removed checkpoints that a crash has left."""
-        try:
+        with explaining(self.directory, "made ready"):
             make_directory(self.directory)
             for left in list(self.directory.iterdir()):
                 if left.name.startswith((MAKING, REMOVING)) or (left / REMOVED).exists():
@@ -124,8 +124,6 @@ class Checkpoints:
             for again in self.directory.glob(f"*{AGAIN}*"):  # all earlier ones of the name were removed
                 again.rename(self.directory / again.name.partition(AGAIN)[0])
             sync_directory(self.directory)
-        except OSError as error:
-            raise store_error(self.directory, "made ready", error) from error
 
     def names(self) -> list[str]:
         """Return the names of the complete checkpoints."""
@@ -140,10 +138,8 @@ class Checkpoints:
 
     def directories(self) -> list[Path]:
         """Return the paths of all checkpoints, also of removed ones that a reader has open."""
-        try:
+        with explaining(self.directory, "read"):
             return [path for path in self.directory.iterdir() if not path.name.startswith(".")]
-        except OSError as error:
-            raise store_error(self.directory, "read", error) from error
 
     def _place(self, name: str) -> str:
         """Return the directory name of a checkpoint, or its usual one when none has that name."""
@@ -176,7 +172,7 @@ class Checkpoints:
                 return
         alone = directory_name(name)
         making = self.directory / f"{MAKING}{alone}"
-        try:
+        with explaining(self.directory / alone, "made"):
             if making.exists():
                 shutil.rmtree(making)
             Checkpoint(database).create_checkpoint(str(making))  # its files and names are on disk when this returns
@@ -187,10 +183,6 @@ class Checkpoints:
                 if place != alone:
                     self._made_again[alone] = place
             sync_directory(self.directory)
-        except StoreError:
-            raise
-        except Exception as error:
-            raise store_error(self.directory / alone, "made", error) from error
 
     def open(self, name: str) -> CheckpointView:
         """Return a view of a checkpoint. Raise KeyError when none has that name."""
@@ -218,16 +210,14 @@ class Checkpoints:
             path = self._find(name)
             if path is None:
                 raise KeyError(name)
-            try:
+            with explaining(directory, "made"):
                 directory.mkdir(parents=True)
                 for file in path.iterdir():
                     if not file.name.startswith(OPENERS_FILES):
                         os.link(file, directory / file.name)
-            except OSError as error:
-                raise store_error(directory, "made", error) from error
 
     def _open(self, path: Path) -> _Handle:
-        try:
+        with explaining(path, "opened"):
             options = self.options.checkpoint()
             there = set(Rdict.list_cf(str(path), options))
             definitions = {table.name: table for table in self.definitions}
@@ -237,11 +227,7 @@ class Checkpoints:
             handle = _Handle(path, database, {name: database.get_column_family(name) for name in kept})
             check_format(RocksView(path, handle.families).scan(FORMAT_FAMILY, b"", BEYOND), path)
             self._trim(handle)
-        except StoreError:
-            raise
-        except Exception as error:
-            raise store_error(path, "opened", error) from error
-        return handle
+            return handle
 
     def _trim(self, handle: _Handle) -> None:
         """Unlink the table files that belong only to families that this checkpoint need not keep."""
@@ -310,11 +296,9 @@ class Checkpoints:
 
     def _mark_removed(self, handle: _Handle) -> None:
         """Mark it on disk before another of that name is made: else a start could take this one for the new one."""
-        try:
+        with explaining(handle.path, "removed"):
             (handle.path / REMOVED).touch()
             sync_directory(handle.path)
-        except OSError as error:
-            raise store_error(handle.path, "removed", error) from error
         handle.is_removed = True
 
     def _remove(self, directory: str) -> None:
@@ -324,12 +308,10 @@ class Checkpoints:
         path = self.directory / directory
         places = chain((f"{REMOVING}{directory}",), (f"{REMOVING}{directory}{AGAIN}{number}" for number in count(2)))
         removing = next(place for name in places if not (place := self.directory / name).exists())
-        try:
+        with explaining(path, "removed"):
             if path.is_dir():
                 path.rename(removing)
                 self._going.append(removing)
-        except OSError as error:
-            raise store_error(path, "removed", error) from error
 
     def _delete_removed(self, leaving: int = 0) -> None:
         """Delete the files of removed checkpoints, oldest first, until ``leaving`` are left. It takes no lock, since no
@@ -340,10 +322,8 @@ class Checkpoints:
                 removing = self._going.popleft()
             except IndexError:  # another thread has deleted the last one
                 return
-            try:
+            with explaining(removing, "deleted"):
                 shutil.rmtree(removing)
-            except OSError as error:
-                raise store_error(removing, "deleted", error) from error
 
     def close(self) -> None:
         """Close every view and every handle."""

@@ -58,7 +58,7 @@ class RocksOptions:
 
     def database(self) -> Options:
         """Return the options of the database as a whole."""
-        options = _raw_options()
+        options = Options(raw_mode=True)
         options.create_if_missing(True)
         options.create_missing_column_families(True)
         options.set_db_write_buffer_size(self.memtables_bytes)
@@ -76,7 +76,7 @@ class RocksOptions:
 
     def checkpoint(self) -> Options:
         """Return the options of a checkpoint, which is read-only."""
-        options = _raw_options()
+        options = Options(raw_mode=True)
         options.set_max_open_files(self.checkpoint_open_files)
         options.set_keep_log_file_num(1)
         return options
@@ -101,7 +101,7 @@ class RocksOptions:
         blocks.set_metadata_block_size(FILTER_PART_BYTES)
         blocks.set_pin_top_level_index_and_filter(True)
         blocks.set_block_size(BLOCK_BYTES)
-        options = _raw_options()
+        options = Options(raw_mode=True)
         options.set_block_based_table_factory(blocks)
         # Not ZSTD below: it makes a held version 40 bytes instead of 73, and is a quarter of the cost of compaction.
         options.set_compression_type(DBCompressionType.lz4())
@@ -119,11 +119,6 @@ class RocksOptions:
             options.set_memtable_whole_key_filtering(True)
             options.set_memtable_prefix_bloom_ratio(MEMTABLE_FILTER_SHARE)
         return options
-
-
-def _raw_options() -> Options:
-    """Return options for keys and values that are plain bytes."""
-    return Options(raw_mode=True)
 
 
 def total_order() -> ReadOptions:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
 from weakref import WeakSet
@@ -47,6 +48,17 @@ def store_error(path: Path, doing: str, error: Exception) -> StoreError:
         if any(pattern in text for pattern in patterns):
             return StoreError(f"{path} cannot be {doing}, {remedy} ({text})")
     return StoreError(f"{path} cannot be {doing}: see what its disk or RocksDB's LOG file says, start again ({text})")
+
+
+@contextmanager
+def explaining(path: Path, doing: str) -> Iterator[None]:
+    """Raise the errors of RocksDB and of the disk as ``store_error`` returns them. Too slow for the read of one row."""
+    try:
+        yield
+    except StoreError:
+        raise
+    except Exception as error:
+        raise store_error(path, doing, error) from error
 
 
 def check_format(rows: Iterable[tuple[bytes, bytes]], path: Path) -> None:
@@ -218,13 +230,11 @@ class PinnedView:
         self.path = path
         self._lock = threading.Lock()
         self._options = total_order()
-        try:
+        with explaining(path, "read"):
             self._iterators: dict[str, RdictIter] | None = {
                 name: rows.iter(self._options) for name, rows in families.items()
             }
             self._snapshots = {name: rows.snapshot() for name, rows in families.items()}
-        except Exception as error:
-            raise store_error(path, "read", error) from error
 
     def get(self, family: str, key: bytes) -> bytes | None:
         """Return the value of a key, or None."""

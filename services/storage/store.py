@@ -28,15 +28,12 @@ class Reader(Protocol):
 
     def get(self, family: str, key: bytes) -> bytes | None:
         """Return the value of a key, or None."""
-        ...
 
     def scan(self, family: str, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Yield every row with start <= key < end, in the order of the keys' bytes."""
-        ...
 
     def close(self) -> None:
         """Close the view."""
-        ...
 
 
 class Store(Reader, Protocol):
@@ -44,44 +41,35 @@ class Store(Reader, Protocol):
 
     def get_many(self, family: str, keys: list[bytes]) -> list[bytes | None]:
         """Return the values of some keys, in their order: cheaper than single gets."""
-        ...
 
     def get_in_parts(self, family: str, keys: list[bytes]) -> Iterator[list[bytes | None]]:
         """As ``get_many``, but yield the values in parts: later parts may be read while the caller uses the first.
 
         The values are those of the time of the call if the writer does not change these keys before the last part.
         """
-        ...
 
     def scan_reporting_gaps(
         self, family: str, start: bytes, end: bytes, found: GapFound
     ) -> Iterator[tuple[bytes, bytes]]:
         """As ``scan``; call ``found`` with each range without rows that was slow to step over."""
-        ...
 
     def write(self, batch: Batch) -> None:
         """Write a batch atomically; it is durable when this returns."""
-        ...
 
     def reading(self) -> Reader:
         """Return a view that later writes do not change."""
-        ...
 
     def checkpoint(self, name: str) -> None:
         """Make a checkpoint of all committed rows; a complete one of that name is left as it is."""
-        ...
 
     def open_checkpoint(self, name: str) -> Reader:
         """Return a view of a checkpoint. Raise KeyError when none has that name."""
-        ...
 
     def remove_checkpoint(self, name: str) -> None:
         """Remove a checkpoint; do nothing when none has that name."""
-        ...
 
     def checkpoints(self) -> list[str]:
         """Return the names of the complete checkpoints."""
-        ...
 
 
 def prefix_end(prefix: bytes) -> bytes:

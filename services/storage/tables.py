@@ -10,9 +10,9 @@ fails are undone alone.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
@@ -94,23 +94,7 @@ class _LookedUpOnce:
     """A reader that keeps the result of every look-up: only for few look-ups in a view that does not change."""
 
     def __init__(self, reader: Reader) -> None:
-        self._reader = reader
-        self._rows: dict[tuple[str, bytes], bytes | None] = {}
-
-    def get(self, family: str, key: bytes) -> bytes | None:
-        """Return the value of a key, or None."""
-        place = family, key
-        if place not in self._rows:
-            self._rows[place] = self._reader.get(family, key)
-        return self._rows[place]
-
-    def scan(self, family: str, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Yield every row with start <= key < end, in the order of the keys' bytes."""
-        return self._reader.scan(family, start, end)
-
-    def close(self) -> None:
-        """Close the view."""
-        self._reader.close()
+        self.get, self.scan, self.close = cache(reader.get), reader.scan, reader.close
 
 
 _ABSENT: Any = object()
@@ -253,23 +237,22 @@ class Table(Generic[V]):
         self,
         definition: TableDefinition[V],
         reader: Store,
-        pending: dict[bytes, V | bytes | None],
+        cache: RowCache,
         journal: list[_Change],
-        cache: CachedRows | None,
-        empty: EmptyStretches | None,
         rows_read: RowsRead,
     ) -> None:
-        self._name = definition.name
+        self._name = name = definition.name
         self._is_absence_cached = definition.is_absence_cached
         self._codec = codec(definition.record)
         self._rows = row_codec(definition.record)
         self._reader = reader
-        self._pending = pending
+        self._pending: dict[bytes, Any] = {}
+        """A changed row, encoded or not; None for a removed one."""
         self._journal = journal
-        self._cache = cache
-        self._empty = empty
+        self._cache = cache.of(name) if definition.is_cached else None
+        self._empty = cache.empty_stretches_of(name) if definition.remembers_empty_stretches else None
         self._rows_read = rows_read
-        self._keys = _KeysInOrder(pending)
+        self._keys = _KeysInOrder(self._pending)
         self._read_ahead: dict[bytes, bytes | None] = {}
         self._ahead: list[_Ahead] = []
 
@@ -374,6 +357,26 @@ class Table(Generic[V]):
             if (value := pending[added]) is not None:
                 yield added, value
 
+    def set_in(self, changes: Iterable[_Change]) -> list[bytes]:
+        """Return the sorted keys of this table that some changes have set and none has removed since."""
+        pending = self._pending
+        return sorted({key for rows, key, _ in changes if rows is pending and pending[key] is not None})
+
+    def encoded(self) -> dict[bytes, bytes | None]:
+        """Return the stored row of each changed key, None for a removed row."""
+        stored = self._rows
+        return {
+            key: row if row is None else stored.stored(row) if type(row) is bytes else stored.encode(row)
+            for key, row in self._pending.items()
+        }
+
+    def written(self) -> None:
+        """Record that the changes are in the store."""
+        if self._cache is not None:
+            self._cache.written(self._pending)
+        if self._empty is not None:
+            self._empty.written(self._pending)
+
     def changes_undone(self) -> None:
         """Record that the changes of a message were undone."""
         self._keys.start_over()
@@ -394,8 +397,6 @@ class UnitOfWork:
         self._store = store
         self._cache = cache
         self._tables: dict[str, Table[Any]] = {}
-        self._definitions: dict[str, TableDefinition[Any]] = {}
-        self._pending: dict[str, dict[bytes, Any]] = {}
         self._journal: list[_Change] = []
         self._changes = 0
         self._rows_read = RowsRead()
@@ -404,12 +405,8 @@ class UnitOfWork:
         """Return one table, with the changes of this unit of work."""
         table = self._tables.get(definition.name)
         if table is None:
-            pending = self._pending[definition.name] = {}
-            cache = self._cache.of(definition.name) if definition.is_cached else None
-            empty = self._cache.empty_stretches_of(definition.name) if definition.remembers_empty_stretches else None
-            table = Table(definition, self._store, pending, self._journal, cache, empty, self._rows_read)
+            table = Table(definition, self._store, self._cache, self._journal, self._rows_read)
             self._tables[definition.name] = table
-            self._definitions[definition.name] = definition
         return table
 
     def begin_message(self) -> None:
@@ -430,8 +427,7 @@ class UnitOfWork:
 
     def set_by_message(self, definition: TableDefinition[Any]) -> list[bytes]:
         """Return the sorted keys of one table whose rows the present message has set and not removed."""
-        pending = self._pending.get(definition.name)
-        return sorted({key for rows, key, _ in self._journal if rows is pending and rows[key] is not None})
+        return self.table(definition).set_in(self._journal)
 
     def changes(self) -> int:
         """Return the number of changes; a row that is changed twice counts twice."""
@@ -443,25 +439,18 @@ class UnitOfWork:
 
     def is_changed(self) -> bool:
         """Return whether there is anything to write."""
-        return any(self._pending.values())
+        return any(table.changed_keys() for table in self._tables.values())
 
     def encoded(self) -> dict[str, dict[bytes, bytes | None]]:
         """Return all changes as ``write`` writes them: per table the stored row of each key, None for a removed row."""
-        batch: dict[str, dict[bytes, bytes | None]] = {}
-        for name, rows in self._pending.items():
-            if rows:
-                stored = row_codec(self._definitions[name].record)
-                batch[name] = {
-                    key: row if row is None else stored.stored(row) if type(row) is bytes else stored.encode(row)
-                    for key, row in rows.items()
-                }
-        return batch
+        return {name: table.encoded() for name, table in self._tables.items() if table.changed_keys()}
 
     def write(self) -> None:
         """Write all changes as one batch; it is durable when this returns."""
         self._store.write(self.encoded())
-        for name, rows in self._pending.items():
-            if self._definitions[name].is_cached:
-                self._cache.of(name).written(rows)
-            if self._definitions[name].remembers_empty_stretches:
-                self._cache.empty_stretches_of(name).written(rows)
+        for table in self._tables.values():
+            table.written()
+
+
+Tables = UnitOfWork | TablesReader
+"""Tables to read: with the changes of a unit of work, or their committed rows."""

@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 
 from services.domain.errors import InvariantError, PositionError, RetryableError
 from services.log.clock import SystemClock
-from services.log.kafka import KafkaLog, KafkaSink, KafkaSource
+from services.log.kafka import KafkaLog, KafkaSink, KafkaSource, producer_configuration
 from services.log.memory import MemoryLog
 from services.log.port import Log, LogRecord, Source
 from services.plane.broker.embedded import EmbeddedBroker
@@ -233,7 +233,9 @@ def test_a_tombstone_and_headers_of_others_are_read(kafka: KafkaLog, topic: str)
 
 @pytest.mark.broker
 def test_more_messages_than_the_queue_holds_go_out(kafka: KafkaLog, topic: str) -> None:
-    sink = KafkaSink(kafka.bootstrap_servers, "contract-test", queue_messages=100)
+    sink = KafkaSink(
+        producer_configuration(kafka.bootstrap_servers, "contract-test") | {"queue.buffering.max.messages": 100}
+    )
     for number in range(1_000):
         sink.send(topic, 0, b"%d" % number)
     sink.flush()
@@ -259,7 +261,7 @@ def test_the_log_goes_on_after_the_broker_was_away(tmp_path: Path) -> None:
     with EmbeddedBroker(tmp_path) as broker:
         log = KafkaLog(broker.bootstrap_servers, "contract-test", answer_seconds=1.0)
         create_topics(broker.bootstrap_servers, {"orders": {}}, partitions=1)
-        sink = KafkaSink(broker.bootstrap_servers, "contract-test", flush_seconds=3.0)
+        sink = KafkaSink(producer_configuration(broker.bootstrap_servers, "contract-test"), flush_seconds=3.0)
         source = log.open_source(["orders"], 0, {})
         sink.send("orders", 0, b"before")
         sink.flush()

@@ -82,7 +82,8 @@ def plane_running(home: Path, broker: EmbeddedBroker) -> Iterator[KafkaPlane]:
         write_plane_file(home, PlaneFile(PlaneState.RUNNING, str(home), 1, me, servers, processes))
         try:
             with running_client(home) as plane:
-                eventually(lambda: all(not process._why_unready() for process, _ in started.values()))
+                shards = [shard for process, _ in started.values() for shard in process._shards]
+                eventually(lambda: not any(shard.why_unready() for shard in shards))
                 yield plane
         finally:
             for name in reversed(SERVICES):  # metadata last: it takes in what the others have sent

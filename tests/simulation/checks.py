@@ -10,8 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 from schemas.records import SnapshotInfo, SnapshotStatus
-from services.directory_deletion.tables import TREE_TABLE
-from services.directory_deletion.tree_state import TreeState
+from services.directory_deletion.tables import TREE_TABLE, TreeState
 from services.domain.refusals import CommandError
 from services.key_deletion.tables import SWEEP_TABLE, TASK_TABLE, WAITING_TABLE
 from services.metadata.diffs.differences import compare_all, compare_changes, opened_states

@@ -19,7 +19,7 @@ from services.domain.space_matrix import NOBODY
 from services.domain.table_keys import garbage_key, object_txn
 from services.key_deletion.garbage_ranges import GarbageRanges
 from services.key_deletion.purges import WaitingPurges
-from services.key_deletion.task_state import TaskState
+from services.key_deletion.tables import TaskState
 from services.key_deletion.tasks import Tasks
 from services.metadata.checkpoints import capture_drop, rollback
 from services.metadata.collecting import claims, expansion, undelete

@@ -7,14 +7,13 @@ from typing import Any
 
 from schemas import records
 from schemas.topics import CHANGELOGS
-from services.directory_deletion.tables import TREE_TABLE
-from services.directory_deletion.tree_state import TreeState
+from services.directory_deletion.tables import TREE_TABLE, TreeState
 from services.directory_deletion.trees import Trees
 from services.domain.coming_back import return_of
 from services.domain.row_columns import row_names
 from services.key_deletion.purges import WaitingPurges
 from services.key_deletion.sweeps import Sweeps
-from services.key_deletion.task_state import TaskState
+from services.key_deletion.tables import TaskState
 from services.key_deletion.tasks import Tasks
 from services.metadata import service as metadata_service
 from services.metadata.checkpoints import capture_drop, rollback
@@ -62,12 +61,12 @@ def tree_windows_never_end(patch: Patch) -> None:
 
 def failures_are_not_tried_again(patch: Patch) -> None:
     """What the block store has failed to delete waits for a settle."""
-    original = Tasks._wait_until
+    original = Tasks._schedule
 
-    def wait_until(self: Tasks, task: int, row: records.TaskRow) -> None:
-        original(self, task, replace(row, due_ms=_NEVER_MS) if row.state == TaskState.FAILED else row)
+    def schedule(self: Tasks, task: int, now_ms: int, work: Any) -> None:
+        original(self, task, _NEVER_MS if self._open[task].state is TaskState.FAILED else now_ms, work)
 
-    patch.setattr(Tasks, "_wait_until", wait_until)
+    patch.setattr(Tasks, "_schedule", schedule)
 
 
 def ranges_are_not_swept_again(patch: Patch) -> None:

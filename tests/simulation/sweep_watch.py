@@ -27,8 +27,7 @@ from schemas.records import OpenSweepPage, SweepRow
 from schemas.topics import DELETED_ENTRIES, METADATA_PROGRESS, Topic
 from services.domain.row_columns import row_count
 from services.key_deletion.purges import SWEEP_SHARE
-from services.key_deletion.tables import SWEEP_TABLE, TASK_TABLE, WAITING_TABLE
-from services.key_deletion.task_state import TaskState
+from services.key_deletion.tables import SWEEP_TABLE, TASK_TABLE, WAITING_TABLE, TaskState
 from services.plane.in_memory.judge import WAITING_ENTRIES
 from services.storage.memory import MemoryStore
 from tests.simulation.errors import SweepError

@@ -9,10 +9,9 @@ import pytest
 
 from schemas.records import OpenSweepPage, SweptParts
 from services.key_deletion import purges, sweeps
-from services.key_deletion.row_range import RowRange
 from services.key_deletion.service import KeyDeletionService
 from services.key_deletion.settings import KeyDeletionSettings
-from services.key_deletion.sweeps import Sweeps
+from services.key_deletion.sweeps import RowRange, Sweeps
 from services.key_deletion.tables import sweep_key
 from services.metadata.collecting import sweeps as sent_pages
 from services.plane.in_memory.plane import InMemoryPlane

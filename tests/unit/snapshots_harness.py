@@ -52,9 +52,8 @@ from services.snapshots.reads import queries
 from services.snapshots.service import SnapshotsService
 from services.snapshots.settings import SnapshotsSettings
 from services.snapshots.state.rows import SnapshotRows, in_order_of_captures
-from services.snapshots.state.tables import ReadableTables
 from services.storage.memory import MemoryStore
-from services.storage.tables import RowCache, TablesReader
+from services.storage.tables import RowCache, Tables, TablesReader
 
 
 @dataclass(frozen=True)
@@ -67,7 +66,7 @@ class Verification:
     differences: dict[str, list[str]]
 
 
-def verify(tables: ReadableTables) -> Verification:
+def verify(tables: Tables) -> Verification:
     rows = SnapshotRows()
     rows.restore(tables)
     check = ChainCheck(rows)

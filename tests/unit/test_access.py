@@ -36,7 +36,7 @@ from services.log.kafka import consumer_configuration, producer_configuration
 from services.plane.broker.security import BrokerSecurity, access_list
 from services.plane.stack.secrets import plane_security, signer_of
 from services.runtime.http.server import HttpServer, http_app
-from services.runtime.process.secrets import http_token, kafka_credentials
+from services.runtime.process.process import http_token
 from services.runtime.process.settings import read_settings
 from streaming.reclaiming.metrics import MetricsServer
 from streaming.reclaiming.reclaim import ReclaimOptions
@@ -150,7 +150,8 @@ def test_a_service_reads_both_secrets_from_the_files_that_its_settings_name(tmp_
     named = {"--directory": ".", "--http-token-file": "token", "--kafka-credentials-file": "metadata.json"}
     options = [text for option, name in named.items() for text in (option, str(tmp_path / name))]
     settings = read_settings("metadata", ["--http-host", "192.0.2.1", *options])
-    assert kafka_credentials(settings) == METADATA
+    assert settings.kafka_credentials_file is not None
+    assert read_credentials(settings.kafka_credentials_file) == METADATA
     assert http_token(settings) == TOKEN
     assert PASSWORD not in repr(settings)
 

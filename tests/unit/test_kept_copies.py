@@ -14,8 +14,9 @@ import pytest
 from schemas.records import CountRow
 from services.plane.machine.errors import StackError
 from services.plane.upkeep import backups
-from services.runtime.copies.asked_copies import AskedCopies, CopyRefusedError
+from services.runtime.copies.asked_copies import AskedCopies
 from services.runtime.copies.kept_copies import KeptCopies
+from services.runtime.http.reads import ReadError
 from services.storage.rocks import RocksStore
 from services.storage.rocks_backups import copy_files
 from services.storage.tables import TableDefinition
@@ -55,11 +56,11 @@ def test_so_many_copies_may_be_kept_and_no_more(store: RocksStore, kept: KeptCop
     first, second = made(copies, store, "first"), made(copies, store, "second")
     assert first.is_dir()
     assert second == kept.directory / "second"
-    with pytest.raises(CopyRefusedError, match="2 copies that nobody has given back") as caught:
+    with pytest.raises(ReadError, match="2 copies that nobody has given back") as caught:
         made(copies, store, "third")
     assert caught.value.code == "TOO_MANY_COPIES"
     assert "DEEPCLEAN_MAX_COPIES is 2" in str(caught.value)
-    with pytest.raises(CopyRefusedError) as caught:
+    with pytest.raises(ReadError) as caught:
         made(copies, store, "first")
     assert caught.value.code == "COPY_EXISTS"
     assert kept.remove("first")
@@ -70,7 +71,7 @@ def test_so_many_copies_may_be_kept_and_no_more(store: RocksStore, kept: KeptCop
 def test_a_copy_that_is_too_old_makes_room(store: RocksStore, kept: KeptCopies) -> None:
     copies = AskedCopies(kept, max_copies=1)
     forgotten = made(copies, store, "forgotten")
-    with pytest.raises(CopyRefusedError):
+    with pytest.raises(ReadError):
         made(copies, store, "next")
     grow_old(forgotten)
     assert made(copies, store, "next").is_dir()

@@ -18,7 +18,7 @@ from services.domain.errors import RetryableError
 from services.log.clock import VirtualClock
 from services.log.memory import MemoryLog
 from services.log.port import Sink, Source
-from services.runtime.loop.runner import RUNTIME_TABLES, BatchSummary, NoMetrics, Runner
+from services.runtime.loop.runner import RUNTIME_TABLES, BatchSummary, LoopMetrics, Runner
 from services.runtime.loop.service import Message, Work
 from services.storage.memory import MemoryStore
 from services.storage.tables import TableDefinition, TablesReader
@@ -322,7 +322,7 @@ def test_what_was_read_and_not_applied_comes_again_after_a_failure(log: FailingL
     assert service.noted == list(range(1, 11))
 
 
-class Written(NoMetrics):
+class Written(LoopMetrics):
     """Notes what each unit of work has taken in and put aside."""
 
     def __init__(self) -> None:

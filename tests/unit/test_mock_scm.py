@@ -16,7 +16,6 @@ from schemas.records import (
     BlocksWritten,
     DeleteBlocks,
     GrantContainer,
-    InventoryRow,
     ScmCommand,
 )
 from schemas.topics import METADATA_COMMANDS, SCM_COMMANDS, SCM_REPLIES
@@ -25,6 +24,7 @@ from services.domain.table_keys import local_id
 from services.mock_scm import queries
 from services.mock_scm.service import MockScmService
 from services.mock_scm.settings import MockScmSettings, MockScmSwitches
+from services.mock_scm.tables import CONTAINER_TABLE, INVENTORY_TABLE
 from services.storage.tables import TablesReader
 from tests.block_groups import groups_by_columns
 from tests.unit.service_harness import SHARD, Harness, Sent, bodies, only, senders
@@ -102,11 +102,11 @@ class TestInventory:
     def test_the_datanodes_carry_out_the_log_in_a_later_unit_of_work(self, harness: Harness) -> None:
         harness.give(written(1), written(2))
         harness.give(deletion(1))
-        (container,) = queries.containers(TablesReader(harness.store))
+        ((_, container),) = TablesReader(harness.store).table(CONTAINER_TABLE).scan()
         assert (container.used_bytes, container.written_bytes) == (200, 200)
         assert queries.pending_deletions(TablesReader(harness.store)) == 1
         harness.wait(1)
-        (container,) = queries.containers(TablesReader(harness.store))
+        ((_, container),) = TablesReader(harness.store).table(CONTAINER_TABLE).scan()
         assert (container.used_bytes, container.block_count, container.written_bytes) == (100, 1, 200)
         assert queries.pending_deletions(TablesReader(harness.store)) == 0
 
@@ -128,20 +128,11 @@ class TestInventory:
         assert answer.failed == (0,)
         assert exist(harness, 1) == [True]
 
-    def test_pages_and_sums_cover_the_inventory(self, harness: Harness) -> None:
+    def test_the_inventory_has_each_run_with_its_bucket(self, harness: Harness) -> None:
         harness.give(*(written(txn, bucket_id=txn % 2) for txn in range(1, 8)))
-        tables = TablesReader(harness.store)
-        found: list[InventoryRow] = []
-        start = b""
-        while True:
-            page = queries.inventory_page(tables, start, max_rows=3)
-            found += page.rows
-            start = page.next_key
-            if not start:
-                break
+        found = [row for _, row in TablesReader(harness.store).table(INVENTORY_TABLE).scan()]
         assert [row.blocks for row in found] == [run(txn) for txn in range(1, 8)]
-        sums = queries.by_bucket(tables)
-        assert (sums[0].size_bytes, sums[1].run_count) == (300, 4)
+        assert [row.bucket_id for row in found] == [txn % 2 for txn in range(1, 8)]
 
 
 class TestOrder:

@@ -9,9 +9,9 @@ import pytest
 from schemas.records import ClaimRows, SweepPage, SweepResult, SweptParts
 from schemas.topics import SWEEP_RESULTS
 from services.key_deletion.purges import SWEEP_SHARE
-from services.key_deletion.row_range import RowRange
 from services.key_deletion.service import KeyDeletionService
 from services.key_deletion.sweep_pages import MAX_PARTS, asked_page, judged_page
+from services.key_deletion.sweeps import RowRange
 from services.key_deletion.tables import SWEEP_TABLE
 from tests.unit.service_harness import Harness, bodies, only
 from tests.unit.test_collection import PAUSED, RUNNING, changed

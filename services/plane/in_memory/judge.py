@@ -31,8 +31,7 @@ from schemas.topics import (
 from services.domain.judging import JudgedBatch, LoggedEntry, RefusedEntry, judge_batch
 from services.domain.row_columns import NO_ROWS, deleted_entries, entries_by_columns
 from services.runtime.loop.service import Message, Work
-from services.runtime.parts.chain_follower import ChainFollower
-from services.runtime.parts.stored_chain import CHAIN_TABLE
+from services.runtime.parts.stored_chain import CHAIN_TABLE, ChainFollower
 from services.storage.tables import TableDefinition, TablesReader
 
 WAITING_ENTRIES = TableDefinition("waitingEntryTable", DeletedEntries)

@@ -8,28 +8,12 @@ from __future__ import annotations
 import contextlib
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
-from services.domain.errors import DeepcleanError
 from services.runtime.copies.kept_copies import KeptCopies
+from services.runtime.http.reads import ReadError
 from services.storage.rocks import RocksStore
-from services.storage.store import StoreError
-
-
-class CopyRefusedError(DeepcleanError):
-    """A copy of the database is refused; ``code`` is the reason for programs."""
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-
-
-@dataclass(frozen=True, slots=True)
-class _AskedCopy:
-    name: str
-    made: Future[Path]
 
 
 class AskedCopies:
@@ -38,23 +22,23 @@ class AskedCopies:
     def __init__(self, kept: KeptCopies, max_copies: int) -> None:
         self.kept = kept
         self._max_copies = max_copies
-        self._asked: SimpleQueue[_AskedCopy] = SimpleQueue()
+        self._asked: SimpleQueue[tuple[str, Future[Path]]] = SimpleQueue()
 
     def ask(self, name: str, timeout_seconds: float) -> Path:
         """Request a copy, wait for it and return its path. Not for the writer's thread, which makes the copy.
 
         Raises:
             TimeoutError: the writer did not make it in time; no copy remains.
-            CopyRefusedError: there are too many copies, or one of that name.
+            ReadError: there are too many copies, or one of that name.
             StoreError: the disk cannot be used.
         """
-        asked = _AskedCopy(name, Future())
-        self._asked.put(asked)
+        made: Future[Path] = Future()
+        self._asked.put((name, made))
         try:
-            return asked.made.result(timeout_seconds)
+            return made.result(timeout_seconds)
         except FutureTimeoutError:
-            if not asked.made.cancel():  # it is being made, and its caller has timed out
-                asked.made.add_done_callback(self._remove_unwanted)
+            if not made.cancel():  # it is being made, and its caller has timed out
+                made.add_done_callback(self._remove_unwanted)
             raise
 
     def _remove_unwanted(self, made: Future[Path]) -> None:
@@ -64,26 +48,21 @@ class AskedCopies:
     def make_next(self, store: RocksStore) -> None:
         """Make the oldest requested copy, if any. For the writer's thread alone, so that the count is exact."""
         with contextlib.suppress(Empty):
-            asked = self._asked.get_nowait()
-            if not asked.made.set_running_or_notify_cancel():
+            name, made = self._asked.get_nowait()
+            if not made.set_running_or_notify_cancel():
                 return
             try:
-                made = self._make(store, asked.name)
+                made.set_result(self._make(store, name))
             except Exception as error:  # for the caller: a writer that cannot continue fails by itself
-                asked.made.set_exception(error)
-            else:
-                asked.made.set_result(made)
+                made.set_exception(error)
 
     def _make(self, store: RocksStore, name: str) -> Path:
         place = self.kept.directory
-        try:
-            others = self.kept.others(name)
-        except OSError as error:
-            raise StoreError(f"{place} cannot be used: free some space there or repair the disk ({error})") from error
+        others = self.kept.others(name)
         if (place / name).exists():
-            raise CopyRefusedError("COPY_EXISTS", f"{place / name} is there already: choose another name for this copy")
+            raise ReadError("COPY_EXISTS", f"{place / name} is there already: choose another name for this copy")
         if others >= self._max_copies:
-            raise CopyRefusedError(
+            raise ReadError(
                 "TOO_MANY_COPIES",
                 f"{others} copies that nobody has given back are in {place}, and DEEPCLEAN_MAX_COPIES is "
                 f"{self._max_copies}: let the backups end that use them, or give them back (DELETE); after "

@@ -17,7 +17,6 @@ from schemas.answers import AuditCopy
 from services.runtime.copies.kept_copies import AUDITS, DAY_SECONDS, KeptCopies
 from services.runtime.http.reads import Asked, ReadError, ReadRoute, Stores
 from services.storage.rocks import RocksStore
-from services.storage.store import StoreError
 
 MAX_AUDITS = 4
 """Most audits of one shard that have copies at a time: each copy keeps files that compaction has replaced."""
@@ -72,13 +71,8 @@ def _kept(directory: Path) -> KeptCopies:
 def _require_room(wanted: Path) -> None:
     """Remove copies that are too old. Raise ReadError when too many others remain, StoreError for the disk."""
     audit = wanted.parent
-    try:
-        audits = _kept(audit.parent).others(audit.name)
-        copies = _kept(audit).others(wanted.name)
-    except OSError as error:
-        raise StoreError(
-            f"{audit.parent} cannot be used: free some space there or repair the disk ({error})"
-        ) from error
+    audits = _kept(audit.parent).others(audit.name)
+    copies = _kept(audit).others(wanted.name)
     if audits >= MAX_AUDITS:
         raise ReadError(
             "AUDITS_RUNNING",

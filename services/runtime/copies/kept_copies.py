@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from services.storage.rocks_checkpoints import REMOVING
+from services.storage.store import StoreError
 
 COPIES, AUDITS = "copies", "audits"
 DAY_SECONDS = 24 * 3600
@@ -33,14 +34,19 @@ class KeptCopies:
     """Older copies are removed: their users have crashed or have forgotten them."""
 
     def others(self, name: str) -> int:
-        """Remove the copies that are too old; return the number of those left, without the one named ``name``.
+        """Remove copies that are too old; return the number of those left, without the one named ``name``.
 
         Raises:
-            OSError: the directory cannot be used.
+            StoreError: the directory cannot be used.
         """
-        self.directory.mkdir(parents=True, exist_ok=True)
-        self.remove_old(but=name)
-        return sum(found.name != name for found in self._found())
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            self.remove_old(but=name)
+            return sum(found.name != name for found in self._found())
+        except OSError as error:
+            raise StoreError(
+                f"{self.directory} cannot be used: free some space there or repair the disk ({error})"
+            ) from error
 
     def remove(self, name: str) -> bool:
         """Remove a copy; return whether it existed."""

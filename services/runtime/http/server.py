@@ -89,7 +89,7 @@ def _answer(reasons: Reasons) -> Callable[[Request], Response]:
 
 
 class _Server(uvicorn.Server):
-    """A server that sets an event once it serves, and installs no signal handlers."""
+    """A server that sets an event once it serves."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -98,9 +98,6 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self.is_serving.set()
-
-    def install_signal_handlers(self) -> None:
-        """Do nothing: the process handles signals."""
 
 
 class HttpServer:

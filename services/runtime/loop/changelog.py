@@ -201,14 +201,14 @@ class Changelog:
         seen = base.number
         for unit in whole_units(changes):
             if unit.number == number and row is not None and unit.digest != digest:
-                raise self._of_another_past(number)
+                raise self._lost(number - 1)  # the database is of another past
             if unit.number <= seen:
                 continue  # a duplicate
             if unit.number > seen + 1:
                 raise self._lost(seen) if row and seen < number else self._incomplete(seen + 1, unit.number - 1)
             if unit.number > number:
                 if unit.previous != digest:
-                    raise self._of_another_past(number) if row else self._incomplete(1, unit.number - 1)
+                    raise self._lost(number - 1) if row else self._incomplete(1, unit.number - 1)
                 digest = unit.digest
             seen = unit.number
             yield unit
@@ -217,9 +217,6 @@ class Changelog:
 
     def _lost(self, number: int) -> LostChangesError:
         return LostChangesError(self._who, self.topic.name, number)
-
-    def _of_another_past(self, number: int) -> LostChangesError:
-        return self._lost(number - 1)
 
     def _incomplete(self, first: int, last: int) -> PositionError:
         return PositionError(
@@ -235,10 +232,8 @@ class Changelog:
         return in_force(base, chain(decoded(records), waiting))
 
     def _require_base(self, row: ChangelogRow | None) -> None:
-        """Check that the topic holds the base. Call it before anything is sent, which would hide a lost tail.
-
-        Raises:
-            PositionError: the topic ends before the base or begins behind it.
+        """Raise PositionError if the topic ends before the base or begins behind it. Call it before anything is sent,
+        which would hide a lost tail.
         """
         base = base_of(row)
         if base.offset > self._log.end_offset(self.topic.name, self._shard):

@@ -39,7 +39,7 @@ class ChangelogWriter:
     def add(self, unit: Unit) -> None:
         """Add the next unit; write those before it if they are large enough."""
         if self._size_bytes >= WRITTEN_AT_ONCE_BYTES:
-            self._write(base_of(TablesReader(self._store).table(CHANGELOG).get(CHANGELOG_KEY)))
+            self.finish(base_of(TablesReader(self._store).table(CHANGELOG).get(CHANGELOG_KEY)))
         for change in unit.rows:
             self._batch.setdefault(change.table, {})[change.key] = None if change.is_removed else change.value
             self._size_bytes += len(change.key) + len(change.value)
@@ -49,21 +49,18 @@ class ChangelogWriter:
         self.count += 1
 
     def finish(self, base: Base) -> None:
-        """Write the units that are not written yet; the next start reads from ``base`` on."""
-        if self._last is not None:
-            self._write(base)
+        """Write the units that are not written yet; the next start reads from ``base`` on.
 
-    def _write(self, base: Base) -> None:
-        """Write the added units; the messages of the last one replace the rows of the outbox."""
+        The messages of the last unit replace the rows of the outbox.
+        """
         if self._last is None:
             return
-        outbox: dict[bytes, bytes | None] = {key: None for key, _ in self._store.scan(OUTBOX.name, b"", BEYOND)}
-        if self._last.messages:
-            outbox[row_key(1)] = row_codec(OutboxRow).encode(OutboxRow(tuple(self._last.messages)))
         last = self._last
+        outbox: dict[bytes, bytes | None] = {key: None for key, _ in self._store.scan(OUTBOX.name, b"", BEYOND)}
+        if last.messages:
+            outbox[row_key(1)] = row_codec(OutboxRow).encode(OutboxRow(tuple(last.messages)))
         row = ChangelogRow(last.number, last.digest, self._topic_id, base.offset, base.number, base.start)
-        changelog: dict[bytes, bytes | None] = {CHANGELOG_KEY: encoded_row(row)}
-        self._store.write({**self._batch, OUTBOX.name: outbox, CHANGELOG.name: changelog})
+        self._store.write({**self._batch, OUTBOX.name: outbox, CHANGELOG.name: {CHANGELOG_KEY: encoded_row(row)}})
         self._batch, self._size_bytes = {}, 0
 
 

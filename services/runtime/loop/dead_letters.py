@@ -9,7 +9,8 @@ from services.log.port import LogRecord
 
 def dead_letter(service: str, record: LogRecord, error: Exception) -> DeadLetter:
     """Return the dead letter. A message that is too large is shortened, and the letter's text says so."""
-    carried = contents(record.value, record.key, _headers(record))
+    headers = [MessageHeader(_readable(name), value or b"") for name, value in record.headers]
+    carried = contents(record.value, record.key, headers)
     reason = shortened(_readable(str(error)))
     return DeadLetter(
         service=service,
@@ -23,10 +24,6 @@ def dead_letter(service: str, record: LogRecord, error: Exception) -> DeadLetter
         key=carried.key,
         headers=carried.headers,
     )
-
-
-def _headers(record: LogRecord) -> list[MessageHeader]:
-    return [MessageHeader(_readable(name), value or b"") for name, value in record.headers]
 
 
 def _readable(text: str) -> str:

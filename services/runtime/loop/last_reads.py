@@ -34,15 +34,12 @@ class CheckedSource:
 
     def __init__(self, source: Source, read: Mapping[str, ReadRecord], who: str) -> None:
         self._source = source
+        self.close = source.close
         self._read = dict(read)
         self._who = who
 
     def poll(self, max_records: int, timeout_seconds: float) -> list[LogRecord]:
-        """Return the next messages, in the order of each partition; none if none arrive within the time.
-
-        Raises:
-            PositionError: the log holds another record at a checked offset, or a position is outside its partition.
-        """
+        """As ``Source.poll``. Raise PositionError, too, if the log holds another record at a checked offset."""
         records = self._source.poll(max_records, timeout_seconds)
         while self._read and records:
             if new := [record for record in records if not self._was_read(record)]:
@@ -65,7 +62,3 @@ class CheckedSource:
     def lag(self) -> dict[str, int]:
         """Return per topic the number of unread messages, as far as the source knows."""
         return {topic: max(0, ahead - (topic in self._read)) for topic, ahead in self._source.lag().items()}
-
-    def close(self) -> None:
-        """Stop reading."""
-        self._source.close()

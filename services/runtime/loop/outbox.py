@@ -130,11 +130,7 @@ class Outbox:
                 self._sink.flush()
 
     def settle(self) -> int:
-        """Wait until the log has acknowledged all sent messages; return their number.
-
-        Raises:
-            RetryableError: as in ``send``.
-        """
+        """Wait until the log has acknowledged all sent messages; return their number. Raise as ``send`` does."""
         if not self._sent:
             return 0
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 from services.runtime.loop.service import Message, Work
-from services.storage.tables import TablesReader
+from services.storage.tables import Tables, TablesReader
 
 
 class RememberingService(ABC):
@@ -39,21 +39,17 @@ class RememberingService(ABC):
             self._read_again(work)
         self.do_due(now_ms, work)
 
-    def _read_again(self, tables: Work | TablesReader) -> None:
+    def _read_again(self, tables: Tables) -> None:
         self.read_memory(tables)
         self._is_memory_ahead = False
 
     @abstractmethod
-    def read_memory(self, tables: Work | TablesReader) -> None:
+    def read_memory(self, tables: Tables) -> None:
         """Replace the state in memory with the state of the tables."""
 
     @abstractmethod
     def carry_out(self, message: Message, work: Work) -> None:
-        """Carry out one message.
-
-        Raises:
-            InvalidMessageError: the message can never be applied; the loop dead-letters it.
-        """
+        """Carry out one message, as ``Service.apply`` does."""
 
     @abstractmethod
     def do_due(self, now_ms: int, work: Work) -> None:

@@ -14,7 +14,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 
@@ -25,7 +25,7 @@ from schemas.topics import BY_NAME, DEAD_LETTERS, SCM_REPLIES, SNAPSHOT_CHAIN
 from services.domain.errors import ChainBrokenError, InvariantError, PositionError, RetryableError
 from services.log.clock import Clock
 from services.log.port import Log, LogRecord, Source
-from services.runtime.loop.changelog import Changelog, changelog_of
+from services.runtime.loop.changelog import changelog_of
 from services.runtime.loop.changelog_table import CHANGELOG, CHANGELOG_KEY
 from services.runtime.loop.dead_letters import dead_letter
 from services.runtime.loop.last_reads import CheckedSource, ReadRecord, last_read
@@ -64,51 +64,23 @@ class BatchSummary:
     """When the log appended the last message of a topic."""
 
 
-class LoopMetrics(Protocol):
-    """Receives the figures that the loop reports."""
+class LoopMetrics:
+    """Receives the figures that the loop reports, and drops them; a process counts them."""
 
     def polled(self) -> None:
         """Record that a poll has ended: the service is away from its log from now on."""
-        ...
 
     def returned(self, messages: int) -> None:
         """Record that the output of ``messages`` messages is written and sent, and the next poll begins."""
-        ...
 
     def batch_started(self) -> None:
         """Record that a unit of work begins."""
-        ...
 
     def batch_written(self, batch: BatchSummary, waiting_messages: int) -> None:
         """Record that a unit of work is durable and ``waiting_messages`` messages wait to be published."""
-        ...
 
     def published(self, messages: int) -> None:
         """Record that the log acknowledged ``messages`` messages."""
-        ...
-
-
-class NoMetrics:
-    """Metrics that are dropped: for the simulator."""
-
-    def polled(self) -> None:
-        """Do nothing."""
-
-    def returned(self, messages: int) -> None:
-        """Do nothing."""
-
-    def batch_started(self) -> None:
-        """Do nothing."""
-
-    def batch_written(self, batch: BatchSummary, waiting_messages: int) -> None:
-        """Do nothing."""
-
-    def published(self, messages: int) -> None:
-        """Do nothing."""
-
-
-def _never() -> bool:
-    return False
 
 
 _TROUBLE_OF_THE_MACHINE = (InvariantError, RetryableError, OSError, MemoryError)
@@ -170,15 +142,17 @@ class Runner:
         self._unit_seconds = unit_seconds
         self._probe = probe
         _make_codecs(service)
-        self._metrics = metrics or NoMetrics()
+        self._metrics = metrics or LoopMetrics()
         self._after_write = after_write
         self._cache = RowCache()
         self._topic_ids = log.topic_ids([topic.name for topic in service.inputs])
         self._inputs = {topic.name: (topic, codec(topic.record)) for topic in service.inputs}
         self._sink = log.open_sink()
         self._outbox = Outbox(shard, self._sink, probe, is_deferring=must_defer is not None)
-        self._must_defer = must_defer or _never
-        self._changelog = self._caught_up_changelog()
+        self._must_defer = must_defer or (lambda: False)
+        self._changelog = changelog_of(service.name, shard, log)
+        if self._changelog is not None:
+            self._changelog.catch_up(store, self._sink)
         self._outbox.restore(TablesReader(store))
         self.service.restore(TablesReader(store))
         self._awaited_ends: dict[str, int] = {}
@@ -188,13 +162,6 @@ class Runner:
         """Inputs that are decoded and not applied yet."""
         self._source = self._open_source()
         self._is_source_stale = False
-
-    def _caught_up_changelog(self) -> Changelog | None:
-        """Return the service's changelog, once this database has applied all of it; None when there is none."""
-        changelog = changelog_of(self.service.name, self.shard, self._log)
-        if changelog is not None:
-            changelog.catch_up(self.store, self._sink)
-        return changelog
 
     def _open_source(self) -> Source:
         ends = {topic: self._log.end_offset(topic, self.shard) for topic in self._topic_ids}

@@ -101,25 +101,20 @@ class Service(Protocol):
     @property
     def name(self) -> str:
         """Name of the service, as topics name it."""
-        ...
 
     @property
     def inputs(self) -> Sequence[Topic]:
         """Topics that the service reads."""
-        ...
 
     @property
     def tables(self) -> Sequence[TableDefinition[Any]]:
         """The service's own tables."""
-        ...
 
     def restore(self, tables: TablesReader) -> None:
         """Rebuild the state in memory from the committed tables."""
-        ...
 
     def stands_alone(self, message: Message) -> bool:
         """Return whether a message must be alone in its batch."""
-        ...
 
     def apply(self, message: Message, work: Work) -> None:
         """Carry out one message.
@@ -127,12 +122,9 @@ class Service(Protocol):
         Raises:
             InvalidMessageError: the message can never be applied; the loop dead-letters it.
         """
-        ...
 
     def tick(self, now_ms: int, work: Work) -> None:
         """Do the work that is due. It is called often, and must be cheap when nothing is due."""
-        ...
 
     def end_batch(self, work: Work) -> None:
         """Make the last changes and outputs before the batch is written."""
-        ...

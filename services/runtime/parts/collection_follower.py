@@ -9,24 +9,15 @@ incomplete until metadata publishes all of them again.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 from schemas.records import Barrier, BucketCollection, CollectionChanged, CollectionState, KnownCollectionsRow
 from services.domain.collection import WHOLE_SHARD, is_looser, stricter
 from services.runtime.loop.service import Work
-from services.storage.tables import TableDefinition
+from services.storage.tables import TableDefinition, Tables
 
 COLLECTION_TABLE = TableDefinition("collectionTable", KnownCollectionsRow)
 _KNOWN = b"#KNOWN"
 _NOTHING_HEARD = KnownCollectionsRow((), 0, 0)
-
-
-class ReadableTables(Protocol):
-    """Tables to read: committed rows, or those of a unit of work."""
-
-    def table(self, definition: TableDefinition[Any]) -> Any:
-        """Return one table."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,23 +38,19 @@ class CollectionFollower:
     def __init__(self) -> None:
         self._states: dict[int, CollectionState] = {}
         self._heard_txn = 0
-        self._complete_txn = 0
+        self.complete_txn = 0
+        """Txn up to which no change was missed."""
 
-    def restore(self, tables: ReadableTables) -> None:
+    def restore(self, tables: Tables) -> None:
         """Read the states from the tables."""
-        known: KnownCollectionsRow = tables.table(COLLECTION_TABLE).get(_KNOWN) or _NOTHING_HEARD
+        known = tables.table(COLLECTION_TABLE).get(_KNOWN) or _NOTHING_HEARD
         self._states = {one.bucket_id: one.state for one in known.states}
-        self._heard_txn, self._complete_txn = known.heard_txn, known.complete_txn
+        self._heard_txn, self.complete_txn = known.heard_txn, known.complete_txn
 
     @property
     def is_running(self) -> bool:
         """Return whether nothing is suspended."""
         return not self._states
-
-    @property
-    def complete_txn(self) -> int:
-        """Return the txn up to which no change was missed."""
-        return self._complete_txn
 
     def of(self, bucket_id: int) -> CollectionState:
         """Return the stricter of the states of the shard and of a bucket."""
@@ -76,7 +63,7 @@ class CollectionFollower:
         """Apply a change, or all states of the shard; return the result. An old change is ignored."""
         if change.txn < self._heard_txn:
             return Followed()
-        has_missed = self._complete_txn < change.previous_txn
+        has_missed = self.complete_txn < change.previous_txn
         sent = {one.bucket_id: one.state for one in change.states}
         if change.is_whole:
             sent = dict.fromkeys(self._states, CollectionState.RUNNING) | sent
@@ -91,14 +78,11 @@ class CollectionFollower:
         }
         self._heard_txn = change.txn
         if change.is_whole or not has_missed:
-            self._complete_txn = change.txn
-        self._keep(work)
-        return Followed(bool(different) or has_missed, tuple(sorted(looser)), tuple(sorted(different)))
-
-    def _keep(self, work: Work) -> None:
+            self.complete_txn = change.txn
         states = tuple(BucketCollection(bucket_id, state) for bucket_id, state in sorted(self._states.items()))
-        work.table(COLLECTION_TABLE).put(_KNOWN, KnownCollectionsRow(states, self._heard_txn, self._complete_txn))
+        work.table(COLLECTION_TABLE).put(_KNOWN, KnownCollectionsRow(states, self._heard_txn, self.complete_txn))
+        return Followed(bool(different) or has_missed, tuple(sorted(looser)), tuple(sorted(different)))
 
     def is_behind(self, barrier: Barrier) -> bool:
         """Return whether a change from before a barrier has not arrived yet, so that its work is not done."""
-        return self._complete_txn < barrier.collection_txn
+        return self.complete_txn < barrier.collection_txn

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from schemas.records import CountRow
 from services.runtime.loop.service import Work
-from services.storage.tables import TableDefinition, TablesReader
+from services.storage.tables import TableDefinition, Tables
 
 COUNT_TABLE = TableDefinition("countTable", CountRow, is_cached=True)
 _DONE = b"done"
 _NUMBERS_PER_MS = 1 << 10
 
 
-def count(name: bytes, tables: Work | TablesReader) -> int:
+def count(name: bytes, tables: Tables) -> int:
     """Return a count; 0 when it was never set."""
     row = tables.table(COUNT_TABLE).get(name)
     return row.count if row else 0
@@ -36,9 +36,9 @@ def next_number(name: bytes, work: Work, now_ms: int = 0) -> int:
     return number
 
 
-def count_done(work: Work, things: int = 1) -> None:
-    """Count work that was done, for the next barrier."""
-    set_count(_DONE, count(_DONE, work) + things, work)
+def count_done(work: Work) -> None:
+    """Count a piece of work that was done, for the next barrier."""
+    set_count(_DONE, count(_DONE, work) + 1, work)
 
 
 def pop_done(work: Work) -> int:

@@ -22,22 +22,36 @@ class DueQueue(Generic[K]):
     def __init__(self) -> None:
         self._due_ms: dict[K, int] = {}
         self._heap: list[tuple[int, K]] = []
+        self._untimed: dict[K, None] = {}
 
     def members(self) -> list[K]:
-        """Return every key, in no order."""
+        """Return every key that has a due time, in no order."""
         return list(self._due_ms)
 
+    def untimed(self) -> list[K]:
+        """Return every key whose due time the next tick sets, in the order of ``add``."""
+        return list(self._untimed)
+
     def __contains__(self, key: K) -> bool:
-        """Return whether the key has a due time."""
-        return key in self._due_ms
+        return key in self._due_ms or key in self._untimed
+
+    def __len__(self) -> int:
+        return len(self._due_ms) + len(self._untimed)
 
     def clear(self) -> None:
         """Remove all keys."""
         self._due_ms.clear()
         self._heap.clear()
+        self._untimed.clear()
+
+    def add(self, key: K) -> None:
+        """Add a key without a due time, or remove its due time."""
+        self._due_ms.pop(key, None)
+        self._untimed[key] = None
 
     def set(self, key: K, due_ms: int) -> None:
         """Set the due time of a key; it replaces an earlier one."""
+        self._untimed.pop(key, None)
         self._due_ms[key] = due_ms
         heappush(self._heap, (due_ms, key))
         if len(self._heap) > 2 * len(self._due_ms) + 1_000:
@@ -47,6 +61,7 @@ class DueQueue(Generic[K]):
     def discard(self, key: K) -> None:
         """Remove a key."""
         self._due_ms.pop(key, None)
+        self._untimed.pop(key, None)
 
     def pop_due(self, now_ms: int) -> K | None:
         """Remove and return the key that was due first; None when none is due."""

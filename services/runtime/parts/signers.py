@@ -45,11 +45,7 @@ class Signers:
         self.is_on = any(row.role is SecretRole.ADMINISTRATOR for row in self._rows.values())
 
     def set_secret(self, change: SetSecret, table: Table[SecretRow]) -> None:
-        """Add, change or remove a secret, here and in the service's table.
-
-        Raises:
-            CommandError: INVALID_REQUEST; the message names the reason and the remedy.
-        """
+        """Set or remove a secret, here and in its table. Raise CommandError (INVALID_REQUEST) with the remedy."""
         row = self._changed(change)
         if row is None:
             table.delete(change.name.encode())

@@ -15,8 +15,8 @@ A drop removes the row of its snapshot, so that the table does not grow with the
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import Protocol
 
 from schemas.records import (
     ChainCapture,
@@ -27,24 +27,16 @@ from schemas.records import (
     FullChain,
     SnapshotChainRecord,
 )
-from services.domain.chain_view import ChainView
-from services.domain.errors import InvariantError
+from services.domain.chain_view import ChainView, ChainViewError
+from services.domain.errors import ChainBrokenError, InvariantError
 from services.domain.table_keys import bucket_id_key
 from services.runtime.loop.service import Work
-from services.storage.tables import TableDefinition
+from services.storage.tables import TableDefinition, Tables
 
 CHAIN_TABLE = TableDefinition("chainTable", ChainRow)
 _FIRST, _BEYOND = b"#", b"\xff"
 _VERSION = b"#VERSION"
 _PARTS, _BEYOND_PARTS = b"#PART/", b"#PART0"
-
-
-class _Rows(Protocol):
-    def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, ChainRow]]: ...
-
-
-class _Tables(Protocol):
-    def table(self, definition: TableDefinition[ChainRow], /) -> _Rows: ...
 
 
 def _part_key(part: int) -> bytes:
@@ -61,12 +53,8 @@ class StoredChain:
     def __init__(self) -> None:
         self.view = ChainView()
 
-    def restore(self, tables: _Tables) -> None:
-        """Rebuild the view from the rows.
-
-        Raises:
-            InvariantError: an older build has written the rows.
-        """
+    def restore(self, tables: Tables) -> None:
+        """Rebuild the view from the rows. Raise InvariantError if an older build has written them."""
         self.view = view = ChainView()
         buckets: dict[int, ChainedBucket] = {}
         snapshots: dict[int, list[ChainedSnapshot]] = {}
@@ -149,6 +137,28 @@ class StoredChain:
         version = self.view.version
         row = ChainRow(SnapshotChainRecord(version, version - 1, capture))
         work.table(CHAIN_TABLE).put(_snapshot_key(capture.bucket_id, capture.txn), row)
+
+
+class ChainFollower(StoredChain):
+    """The chain of a judge, which must stop at a missing marker."""
+
+    def follow(self, record: SnapshotChainRecord, work: Work) -> bool:
+        """As ``StoredChain.follow``, but a misfit raises ChainBrokenError: nothing may be judged."""
+        try:
+            return super().follow(record, work)
+        except ChainViewError as error:
+            raise ChainBrokenError(work.shard, str(error)) from error
+
+
+@contextmanager
+def stopping_at_misfit(record: SnapshotChainRecord, work: Work) -> Iterator[None]:
+    """Raise any error in applying a marker as one that stops the service: a dead-lettered marker would leave a gap."""
+    try:
+        yield
+    except InvariantError:
+        raise
+    except Exception as error:
+        raise ChainBrokenError(work.shard, f"version {record.version}: {error!r}") from error
 
 
 def _full(version: int, buckets: tuple[ChainedBucket, ...]) -> ChainRow:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from services.runtime.loop.service import Work
 from services.runtime.parts.counts import count, set_count
-from services.storage.tables import TablesReader
+from services.storage.tables import Tables
 
 _MARK = b"undoWindowMark"
 
@@ -23,7 +23,7 @@ class UndoWindow:
         self.window_ms = window_ms
         self._mark = 0
 
-    def restore(self, tables: Work | TablesReader) -> None:
+    def restore(self, tables: Tables) -> None:
         """Read the mark from the database."""
         self._mark = count(_MARK, tables)
 

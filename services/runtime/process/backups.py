@@ -15,8 +15,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from services.runtime.copies.asked_copies import CopyRefusedError
-from services.runtime.http.reads import refusal
+from services.runtime.http.reads import ReadError, refusal
 from services.runtime.process.hosted_shard import HostedShard
 from services.storage.store import StoreError
 
@@ -34,7 +33,9 @@ def copy_route(shards: Sequence[HostedShard]) -> Route:
             return refusal("WRONG_SHARD", f"the shards {sorted(by_number)} are served here: ask another process")
         if not _NAME.fullmatch(name):
             return refusal("INVALID_REQUEST", "a copy's name has letters, digits, - and _: choose another")
-        return _given_back(shard, name) if request.method == "DELETE" else _made(shard, name)
+        if request.method == "DELETE":
+            return JSONResponse(shard.copies.kept.remove(name))
+        return _made(shard, name)
 
     return Route("/v1/shards/{shard:int}/copies/{name}", answer, methods=["POST", "DELETE"])
 
@@ -44,12 +45,8 @@ def _made(shard: HostedShard, name: str) -> Response:
         directory = shard.copies.ask(name, COPY_SECONDS)
     except FutureTimeoutError:
         return refusal("UNAVAILABLE", f"the writer made no copy within {COPY_SECONDS:g} seconds: see /readyz")
-    except CopyRefusedError as error:
+    except ReadError as error:
         return refusal(error.code, str(error))
     except StoreError as error:
         return refusal("UNAVAILABLE", str(error))
     return JSONResponse({"directory": str(directory)})
-
-
-def _given_back(shard: HostedShard, name: str) -> Response:
-    return JSONResponse(shard.copies.kept.remove(name))

@@ -35,14 +35,6 @@ TRIMMED_AT_ONCE = 5
 logger = structlog.get_logger(__name__)
 
 
-def _no_routes(stores: Stores) -> Sequence[BaseRoute]:  # noqa: ARG001 there are none for any stores
-    return ()
-
-
-def _nothing_to_prepare(store: Store) -> None:
-    """Nothing."""
-
-
 @dataclass(frozen=True, slots=True)
 class Start:
     """How a shard starts: the log as its service reads it, and whether its output is deferred."""
@@ -51,31 +43,23 @@ class Start:
     must_defer: Callable[[], bool] | None = None
 
 
-def _at_once(log: Log, shard: int, store: Store) -> Start:  # noqa: ARG001 the same for every shard
-    return Start(log)
-
-
-def _always_ready(service: Service) -> Sequence[str]:  # noqa: ARG001 the same for all
-    return ()
-
-
 @dataclass(frozen=True, slots=True)
 class ServiceParts:
     """The parts that a service adds to its process."""
 
     make_service: Callable[[int], Service]
     """Returns the service of a shard."""
-    routes: Callable[[Stores], Sequence[BaseRoute]] = _no_routes
+    routes: Callable[[Stores], Sequence[BaseRoute]] = lambda _: ()
     """The service's HTTP routes."""
     checkpointed: frozenset[str] = frozenset()
     """The families that its checkpoints keep."""
-    prepare: Callable[[Store], object] = _nothing_to_prepare
+    prepare: Callable[[Store], object] = lambda _: None
     """Called once a database is open, before a message is applied."""
-    start: Callable[[Log, int, Store], Start] = _at_once
+    start: Callable[[Log, int, Store], Start] = lambda log, *_: Start(log)
     """Returns how a shard with this database starts."""
     after_write: Callable[[Service, Store], None] | None = None
     """Called after each unit of work is written."""
-    why_unready: Callable[[Service], Sequence[str]] = _always_ready
+    why_unready: Callable[[Service], Sequence[str]] = lambda _: ()
     """Returns the reasons why the service is not ready; none if it is."""
 
 

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from schemas.build_info import report_build
 from schemas.topics import CHANGELOGS
 from services.log.clock import Clock
-from services.runtime.loop.runner import BatchSummary
+from services.runtime.loop.runner import BatchSummary, LoopMetrics
 
 AWAY_METRIC = "deepclean_away_from_log_seconds"
 _SHARD = ("service", "shard")
@@ -33,81 +34,51 @@ class RuntimeMetrics:
     def __init__(self, registry: CollectorRegistry, service: str) -> None:
         self.service = service
         report_build(registry)
-        self.applied = Counter(
-            "deepclean_messages_applied_total", "Messages applied, including dead letters.", _TOPIC, registry=registry
+        counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
+        histogram = partial(Histogram, labelnames=_SHARD, registry=registry)
+        self.applied = counter("deepclean_messages_applied_total", "Messages applied, including dead letters.", _TOPIC)
+        self.dead_letters = counter(
+            "deepclean_dead_letters_total", "Messages dead-lettered because they could not be read or applied.", _TOPIC
         )
-        self.dead_letters = Counter(
-            "deepclean_dead_letters_total",
-            "Messages dead-lettered because they could not be read or applied.",
-            _TOPIC,
-            registry=registry,
-        )
-        self.published = Counter(
-            "deepclean_messages_published_total", "Messages that the log acknowledged.", _SHARD, registry=registry
-        )
-        self.retries = Counter(
-            "deepclean_step_retries_total", "Steps that failed and are retried.", _SHARD, registry=registry
-        )
-        self.batch_seconds = Histogram(
+        self.published = counter("deepclean_messages_published_total", "Messages that the log acknowledged.", _SHARD)
+        self.retries = counter("deepclean_step_retries_total", "Steps that failed and are retried.", _SHARD)
+        self.batch_seconds = histogram(
             "deepclean_batch_seconds",
             "Time from the first message of a unit of work until the unit is durable.",
-            _SHARD,
             buckets=_SECONDS,
-            registry=registry,
         )
-        self.away_seconds = Histogram(
+        self.away_seconds = histogram(
             AWAY_METRIC,
             "Time from a poll that returned messages until their output is written and sent and the next poll begins.",
-            _SHARD,
             buckets=AWAY_SECONDS,
-            registry=registry,
         )
-        self.batch_messages = Histogram(
-            "deepclean_batch_messages", "Messages per unit of work.", _SHARD, buckets=_MESSAGES, registry=registry
+        self.batch_messages = histogram("deepclean_batch_messages", "Messages per unit of work.", buckets=_MESSAGES)
+        self.outbox = gauge(
+            "deepclean_outbox_messages", "Messages in the outbox that the log has not acknowledged.", _SHARD
         )
-        self.outbox = Gauge(
-            "deepclean_outbox_messages",
-            "Messages in the outbox that the log has not acknowledged.",
-            _SHARD,
-            registry=registry,
+        self.position = gauge("deepclean_input_position", "Offset of the next message to apply.", _TOPIC)
+        self.changelog_offset = gauge(
+            "deepclean_changelog_offset", "Offset of the changelog from which the next start reads.", _SHARD
         )
-        self.position = Gauge(
-            "deepclean_input_position", "Offset of the next message to apply.", _TOPIC, registry=registry
+        self.end_offset = gauge("deepclean_input_end_offset", "Offset after the last message of the input.", _TOPIC)
+        self.lag_messages = gauge(
+            "deepclean_input_lag_messages", "Messages of the input that are not applied yet.", _TOPIC
         )
-        self.changelog_offset = Gauge(
-            "deepclean_changelog_offset",
-            "Offset of the changelog from which the next start reads.",
-            _SHARD,
-            registry=registry,
-        )
-        self.end_offset = Gauge(
-            "deepclean_input_end_offset", "Offset after the last message of the input.", _TOPIC, registry=registry
-        )
-        self.lag_messages = Gauge(
-            "deepclean_input_lag_messages", "Messages of the input that are not applied yet.", _TOPIC, registry=registry
-        )
-        self.lag_seconds = Gauge(
+        self.lag_seconds = gauge(
             "deepclean_input_lag_seconds",
             "Age of the last applied message while others wait; 0 when none waits.",
             _TOPIC,
-            registry=registry,
         )
-        self.last_step = Gauge(
-            "deepclean_last_step_timestamp_seconds", "Time of the last step of the loop.", _SHARD, registry=registry
-        )
-        self.database_bytes = Gauge(
-            "deepclean_database_bytes", "Size of the database on disk.", _SHARD, registry=registry
-        )
-        self.checkpoints = Gauge(
-            "deepclean_checkpoints", "Number of snapshot checkpoints kept.", _SHARD, registry=registry
-        )
-        self.checkpoint_bytes = Gauge(
-            "deepclean_checkpoint_bytes", "Bytes on disk that only checkpoints reference.", _SHARD, registry=registry
+        self.last_step = gauge("deepclean_last_step_timestamp_seconds", "Time of the last step of the loop.", _SHARD)
+        self.database_bytes = gauge("deepclean_database_bytes", "Size of the database on disk.", _SHARD)
+        self.checkpoints = gauge("deepclean_checkpoints", "Number of snapshot checkpoints kept.", _SHARD)
+        self.checkpoint_bytes = gauge(
+            "deepclean_checkpoint_bytes", "Bytes on disk that only checkpoints reference.", _SHARD
         )
 
 
-class RunnerMetrics:
-    """The metrics of one shard's runner; implements ``loop.LoopMetrics``."""
+class RunnerMetrics(LoopMetrics):
+    """The metrics of one shard's runner."""
 
     def __init__(self, metrics: RuntimeMetrics, shard: int, topics: Sequence[str], clock: Clock) -> None:
         labels = (metrics.service, str(shard))

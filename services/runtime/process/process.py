@@ -22,13 +22,15 @@ from prometheus_client import CollectorRegistry, disable_created_metrics
 from prometheus_client.process_collector import ProcessCollector
 
 from schemas.compiled import unused_modules
-from schemas.credentials import CredentialsError
+from schemas.credentials import CredentialsError, read_credentials, read_secret
+from schemas.http_token import check_address
 from schemas.private_files import keep_files_private
 from services.domain.errors import DeepcleanError
 from services.log.clock import Clock, SystemClock
 from services.log.kafka import KafkaLog
 from services.log.port import Log
 from services.log.schema_topic import follow_schemas
+from services.log.signing import SigningLog, read_signing_secret
 from services.runtime.http.reads import ServedStores
 from services.runtime.http.registry import routes as registry_routes
 from services.runtime.http.server import HttpServer, ServerError, http_app
@@ -36,7 +38,6 @@ from services.runtime.process.backups import copy_route
 from services.runtime.process.hosted_shard import HostedShard, ServiceParts
 from services.runtime.process.memory import calm_garbage_collector, share_arenas
 from services.runtime.process.metrics import RuntimeMetrics
-from services.runtime.process.secrets import http_token, kafka_credentials, signing
 from services.runtime.process.settings import InvalidSettingsError, ServiceSettings, read_settings
 
 CLEAN_UP_SECONDS = 5.0
@@ -73,8 +74,8 @@ class ServiceProcess:
         ]
         app = http_app(
             registry,
-            self._why_unhealthy,
-            self._why_unready,
+            lambda: [reason for shard in self._shards for reason in shard.why_unhealthy()],
+            lambda: [reason for shard in self._shards for reason in shard.why_unready()],
             [*parts.routes(self._stores), copy_route(self._shards), *registry_routes()],
             token=http_token(settings),
         )
@@ -139,11 +140,16 @@ class ServiceProcess:
                 except (DeepcleanError, OSError) as error:  # a writer that cannot continue fails by itself
                     logger.warning("the disk usage could not be read", shard=shard.shard, reason=str(error))
 
-    def _why_unhealthy(self) -> Sequence[str]:
-        return [reason for shard in self._shards for reason in shard.why_unhealthy()]
 
-    def _why_unready(self) -> Sequence[str]:
-        return [reason for shard in self._shards for reason in shard.why_unready()]
+def http_token(settings: ServiceSettings) -> str:
+    """Return the token that every HTTP request must carry; "" for none, which is allowed on loopback only.
+
+    Raises:
+        CredentialsError: the file cannot be used, or is not set though the address requires it.
+    """
+    token = "" if settings.http_token_file is None else read_secret(settings.http_token_file)
+    check_address(settings.http_host, token)
+    return token
 
 
 def run_process(name: str, build: BuildService, arguments: Sequence[str] | None = None) -> int:
@@ -158,9 +164,13 @@ def run_process(name: str, build: BuildService, arguments: Sequence[str] | None 
         registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         parts = build(settings, registry)
-        kafka = KafkaLog(settings.bootstrap_servers, f"deepclean.{name}", credentials=kafka_credentials(settings))
-        follow_schemas(kafka)
-        log = signing(kafka, settings)
+        file = settings.kafka_credentials_file
+        log: Log = KafkaLog(
+            settings.bootstrap_servers, f"deepclean.{name}", credentials=read_credentials(file) if file else None
+        )
+        follow_schemas(log)
+        if settings.signing_secret_file is not None:
+            log = SigningLog(log, read_signing_secret(settings.signing_secret_file))
         process = ServiceProcess(name, parts, settings, registry, log)
     except (InvalidSettingsError, CredentialsError) as error:
         print(f"{name}: {error}", file=sys.stderr)

@@ -115,11 +115,7 @@ class ServiceSettings(BaseSettings):
 
 
 def read_settings(name: str, arguments: Sequence[str] | None = None) -> ServiceSettings:
-    """Return the settings of this process.
-
-    Raises:
-        InvalidSettingsError: one is missing or out of range.
-    """
+    """Return the settings of this process. Raise InvalidSettingsError if one is missing or out of range."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     program = type(
         "ServiceSettings",

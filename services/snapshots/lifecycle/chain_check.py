@@ -13,7 +13,7 @@ from services.domain.chain_view import ChainViewError
 from services.runtime.loop.service import Work
 from services.runtime.parts.stored_chain import CHAIN_TABLE, StoredChain
 from services.snapshots.state.rows import SnapshotRows, is_active
-from services.snapshots.state.tables import ReadableTables
+from services.storage.tables import Tables
 
 logger = structlog.get_logger(__name__)
 
@@ -39,7 +39,7 @@ class ChainCheck:
         """Return the chain version of the newest applied marker."""
         return self._chain.view.version
 
-    def restore(self, tables: ReadableTables) -> None:
+    def restore(self, tables: Tables) -> None:
         """Read the chain from the table."""
         self._chain.restore(tables)
         table = tables.table(CHAIN_TABLE)

@@ -6,7 +6,8 @@ from schemas.records import DroppedSnapshotRow, SnapshotInfo
 from services.runtime.loop.service import Work
 from services.runtime.parts.due import DueQueue
 from services.snapshots.state.rows import row_key
-from services.snapshots.state.tables import DROPPED_SNAPSHOT_TABLE, ReadableTables
+from services.snapshots.state.tables import DROPPED_SNAPSHOT_TABLE
+from services.storage.tables import Tables
 
 _FOR_EVER_MS = 2**63 - 1
 
@@ -19,7 +20,7 @@ class DroppedSnapshots:
         self._keys: set[bytes] = set()
         self._by_deletion: DueQueue[bytes] = DueQueue()
 
-    def restore(self, tables: ReadableTables) -> None:
+    def restore(self, tables: Tables) -> None:
         """Read the dropped snapshots from the table."""
         self._keys.clear()
         self._by_deletion.clear()

@@ -20,7 +20,8 @@ from services.runtime.loop.service import Work
 from services.runtime.parts.due import DueQueue
 from services.snapshots.settings import SnapshotsSettings
 from services.snapshots.state.rows import SnapshotRows
-from services.snapshots.state.tables import CONSUMER_TABLE, TAG_TABLE, ReadableTables, name_key
+from services.snapshots.state.tables import CONSUMER_TABLE, TAG_TABLE, name_key
+from services.storage.tables import Tables
 
 MAX_NOTE_LENGTH = 1_000
 Bucket = tuple[str, str]
@@ -38,7 +39,7 @@ class Protections:
         self._tags_by_end: DueQueue[bytes] = DueQueue()
         self._tags_by_key: dict[bytes, TagRow] = {}
 
-    def restore(self, tables: ReadableTables) -> None:
+    def restore(self, tables: Tables) -> None:
         """Read the tags and consumers from the tables."""
         self._tags, self._consumers, self._tags_by_key = {}, {}, {}
         self._tags_by_end.clear()

@@ -30,7 +30,8 @@ from services.snapshots.state.answers import Answers
 from services.snapshots.state.commands import send_to_metadata
 from services.snapshots.state.refusals import TaggedSnapshotError
 from services.snapshots.state.rows import SnapshotRows
-from services.snapshots.state.tables import ROLLBACK_TABLE, ReadableTables, bucket_key
+from services.snapshots.state.tables import ROLLBACK_TABLE, bucket_key
+from services.storage.tables import Tables
 
 _NAMESPACE = UUID("0d8f7b52-0ee4-5a83-b5a7-6fd6b8e4e7a1")
 
@@ -51,7 +52,7 @@ class Rollbacks:
     def __len__(self) -> int:
         return len(self._tasks)
 
-    def restore(self, tables: ReadableTables) -> None:
+    def restore(self, tables: Tables) -> None:
         """Read the rollbacks from the table."""
         self._tasks = {row.rollback_id: row for _, row in tables.table(ROLLBACK_TABLE).scan()}
         self._left_open = frozenset(self._tasks)

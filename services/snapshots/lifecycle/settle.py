@@ -18,7 +18,8 @@ from services.runtime.parts.collection_follower import CollectionFollower
 from services.snapshots.metrics import SnapshotsMetrics
 from services.snapshots.state.answers import Answers
 from services.snapshots.state.commands import send_to_metadata
-from services.snapshots.state.tables import RETURNED_BARRIER_TABLE, SETTLE_TABLE, ReadableTables, returned_barrier_key
+from services.snapshots.state.tables import RETURNED_BARRIER_TABLE, SETTLE_TABLE, returned_barrier_key
+from services.storage.tables import Tables
 
 BRANCHES = ("key_deletion", "directory_deletion")
 QUIET_ROUNDS = 2
@@ -39,7 +40,7 @@ class Settling:
     _requests: dict[str, SettleRow] = field(default_factory=dict)
     _returned_txns: dict[tuple[str, str], int] = field(default_factory=dict)
 
-    def restore(self, tables: ReadableTables) -> None:
+    def restore(self, tables: Tables) -> None:
         """Read the requests and the returned barriers from the tables."""
         self._requests = {row.barrier_id: row for _, row in tables.table(SETTLE_TABLE).scan()}
         self._returned_txns.clear()

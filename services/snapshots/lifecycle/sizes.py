@@ -12,7 +12,8 @@ from schemas.records import SnapshotInfo, SpaceUpdate
 from services.domain.table_keys import bucket_id_key, cell_key
 from services.runtime.loop.service import Work
 from services.snapshots.state.rows import SnapshotRows
-from services.snapshots.state.tables import SNAPSHOT_SIZE_TABLE, SPACE_PROGRESS_TABLE, SPACE_TABLE, ReadableTables
+from services.snapshots.state.tables import SNAPSHOT_SIZE_TABLE, SPACE_PROGRESS_TABLE, SPACE_TABLE
+from services.storage.tables import Tables
 
 
 class Sizes:
@@ -24,7 +25,7 @@ class Sizes:
         self.complete_txn = 0
         """The txn up to which all figures have arrived."""
 
-    def restore(self, tables: ReadableTables) -> None:
+    def restore(self, tables: Tables) -> None:
         """Read the progress of the figures. Snapshots that the current batch has marked stale stay stale."""
         self.complete_txn = space_complete_until(tables)
 
@@ -89,13 +90,13 @@ class Sizes:
                 table.delete(key)
 
 
-def space_complete_until(tables: ReadableTables) -> int:
+def space_complete_until(tables: Tables) -> int:
     """Return the txn up to which all space figures have arrived."""
     complete = tables.table(SPACE_PROGRESS_TABLE).get(bucket_id_key(0))
     return complete.txn if complete else 0
 
 
-def measure(row: SnapshotInfo, tables: ReadableTables) -> SnapshotInfo:
+def measure(row: SnapshotInfo, tables: Tables) -> SnapshotInfo:
     """Return a snapshot with the sizes that are known now."""
     alone = tables.table(SPACE_TABLE).get(cell_key(row.bucket_id, row.create_txn, row.create_txn))
     size = tables.table(SNAPSHOT_SIZE_TABLE).get(row.snapshot_id.encode())

@@ -35,7 +35,8 @@ from services.snapshots.state.answers import Answers
 from services.snapshots.state.commands import send_to_metadata
 from services.snapshots.state.refusals import ChainCorruptedError
 from services.snapshots.state.rows import SnapshotRows, in_order_of_captures, is_complete
-from services.snapshots.state.tables import DEEP_CLEAN_TABLE, PENDING_TABLE, SNAPSHOT_SIZE_TABLE, ReadableTables
+from services.snapshots.state.tables import DEEP_CLEAN_TABLE, PENDING_TABLE, SNAPSHOT_SIZE_TABLE
+from services.storage.tables import Tables
 
 
 class PendingAction(StrEnum):
@@ -73,7 +74,7 @@ class Lifecycle:
     corruption: str = ""
     """Why the chain is corrupted; empty when it is not."""
 
-    def restore(self, tables: ReadableTables) -> None:
+    def restore(self, tables: Tables) -> None:
         """Build the chains from the rows again, and verify them."""
         self.pending = {row.snapshot_id: row for _, row in tables.table(PENDING_TABLE).scan()}
         self._left_open = frozenset(self.pending)

@@ -9,7 +9,8 @@ from schemas.answers import DeadLetterBytes, DeadLetterCount, DeadLetterHeader
 from schemas.error_codes import ErrorCode
 from schemas.records import DeadLetterRow, DeadLetterState
 from services.domain.refusals import CommandError
-from services.snapshots.state.tables import DEAD_LETTER_TABLE, LETTER_TABLE, ReadableTables, dead_letter_key
+from services.snapshots.state.tables import DEAD_LETTER_TABLE, LETTER_TABLE, dead_letter_key
+from services.storage.tables import Tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class Wanted:
 
 
 def list_letters(
-    tables: ReadableTables, wanted: Wanted, start_after: int | None = None, limit: int = 1_000
+    tables: Tables, wanted: Wanted, start_after: int | None = None, limit: int = 1_000
 ) -> list[DeadLetterRow]:
     """Return at most ``limit`` letters, newest first, older than the one numbered ``start_after``."""
     start = b"" if start_after is None else dead_letter_key(start_after) + b"\0"
@@ -47,14 +48,14 @@ def list_letters(
     return found
 
 
-def count_letters(tables: ReadableTables, wanted: Wanted) -> list[DeadLetterCount]:
+def count_letters(tables: Tables, wanted: Wanted) -> list[DeadLetterCount]:
     """Return the number of letters for each service, topic, error and state."""
     rows = tables.table(DEAD_LETTER_TABLE).scan()
     counted = Counter((row.service, row.topic, row.error, row.state) for _, row in rows if wanted.has(row))
     return [DeadLetterCount(*kind, count) for kind, count in sorted(counted.items())]
 
 
-def letter_bytes(tables: ReadableTables, number: int) -> DeadLetterBytes:
+def letter_bytes(tables: Tables, number: int) -> DeadLetterBytes:
     """Return one letter; with its bytes only while it is open.
 
     Raises:

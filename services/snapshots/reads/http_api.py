@@ -18,7 +18,7 @@ from services.snapshots.lifecycle.sizes import space_complete_until
 from services.snapshots.reads import dead_letter_queries, queries, retention_queries
 from services.snapshots.reads.dead_letter_queries import Wanted
 from services.snapshots.state.rows import is_active
-from services.snapshots.state.tables import ReadableTables
+from services.storage.tables import Tables
 
 
 def routes(stores: Stores, clock: Clock | None = None) -> list[Route]:
@@ -90,7 +90,7 @@ def retention(asked: Asked, volume: str, bucket: str) -> RetentionRow:
         return retention_queries.retention_of(tables, volume, bucket)
 
 
-def _policy_with(given: Mapping[str, Any], tables: ReadableTables, volume: str, bucket: str) -> RetentionPolicy:
+def _policy_with(given: Mapping[str, Any], tables: Tables, volume: str, bucket: str) -> RetentionPolicy:
     """Return the bucket's policy, or the default one, with the values that a request replaces."""
     try:
         base = retention_queries.retention_of(tables, volume, bucket).policy

@@ -15,20 +15,18 @@ from services.snapshots.state.tables import (
     SNAPSHOT_INFO_TABLE,
     SPACE_PROGRESS_TABLE,
     SPACE_TABLE,
-    ReadableTables,
     name_key,
 )
 from services.storage.store import prefix_end
+from services.storage.tables import Tables
 
 
-def list_snapshots(
-    tables: ReadableTables, volume: str, bucket: str, *, with_deleted: bool = False
-) -> list[SnapshotInfo]:
+def list_snapshots(tables: Tables, volume: str, bucket: str, *, with_deleted: bool = False) -> list[SnapshotInfo]:
     """Return the snapshots of a bucket in the order of its chain, without those that are being created."""
     return [row for row in snapshot_chain(tables, volume, bucket) if with_deleted or is_active(row)]
 
 
-def snapshot_info(tables: ReadableTables, volume: str, bucket: str, name: str) -> SnapshotInfo:
+def snapshot_info(tables: Tables, volume: str, bucket: str, name: str) -> SnapshotInfo:
     """Return one snapshot. A deleted snapshot is returned until its row is removed.
 
     Raises:
@@ -44,7 +42,7 @@ def snapshot_info(tables: ReadableTables, volume: str, bucket: str, name: str) -
     raise CommandError(ErrorCode.FILE_NOT_FOUND, f"there is no snapshot {name} of {volume}/{bucket}")
 
 
-def _next_after(tables: ReadableTables, volume: str, bucket: str, dropped: DroppedSnapshotRow) -> str:
+def _next_after(tables: Tables, volume: str, bucket: str, dropped: DroppedSnapshotRow) -> str:
     """Return the name of the bucket's oldest snapshot that was captured after a dropped one; empty for none."""
     later = (
         row.name
@@ -54,16 +52,14 @@ def _next_after(tables: ReadableTables, volume: str, bucket: str, dropped: Dropp
     return next(later, "")
 
 
-def snapshot_chain(tables: ReadableTables, volume: str = "", bucket: str = "") -> list[SnapshotInfo]:
+def snapshot_chain(tables: Tables, volume: str = "", bucket: str = "") -> list[SnapshotInfo]:
     """Return the path chain of a bucket, or the global chain of the shard if no volume is named; oldest first."""
     prefix = name_key(volume, bucket, "")
     table = tables.table(SNAPSHOT_INFO_TABLE)
     return in_order_of_captures(row for _, row in (table.scan(prefix, prefix_end(prefix)) if volume else table.scan()))
 
 
-def freed_by_deleting(
-    tables: ReadableTables, volume: str, bucket: str, names: Collection[str]
-) -> tuple[SpaceCell, bool]:
+def freed_by_deleting(tables: Tables, volume: str, bucket: str, names: Collection[str]) -> tuple[SpaceCell, bool]:
     """Return the space that deleting these snapshots of a bucket together would free, and whether it is exact.
 
     Raises:
@@ -84,7 +80,7 @@ def freed_by_deleting(
     return space, is_exact
 
 
-def _cells(tables: ReadableTables, bucket_id: int) -> dict[Holders, SpaceCell]:
+def _cells(tables: Tables, bucket_id: int) -> dict[Holders, SpaceCell]:
     prefix = bucket_id_prefix(bucket_id)
     return {
         (cell.first_holder, cell.last_holder): SpaceCell(

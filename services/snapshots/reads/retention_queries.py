@@ -19,14 +19,14 @@ from services.snapshots.state.tables import (
     CONSUMER_TABLE,
     RETENTION_TABLE,
     TAG_TABLE,
-    ReadableTables,
     bucket_key,
     name_key,
 )
 from services.storage.store import prefix_end
+from services.storage.tables import Tables
 
 
-def retention_of(tables: ReadableTables, volume: str, bucket: str) -> RetentionRow:
+def retention_of(tables: Tables, volume: str, bucket: str) -> RetentionRow:
     """Return a bucket's policy and the state of its runs.
 
     Raises:
@@ -41,19 +41,19 @@ def retention_of(tables: ReadableTables, volume: str, bucket: str) -> RetentionR
     return row
 
 
-def tag_rows(tables: ReadableTables, volume: str, bucket: str) -> list[TagRow]:
+def tag_rows(tables: Tables, volume: str, bucket: str) -> list[TagRow]:
     """Return the tags of a bucket, by name."""
     prefix = name_key(volume, bucket, "")
     return [row for _, row in tables.table(TAG_TABLE).scan(prefix, prefix_end(prefix))]
 
 
-def consumer_rows(tables: ReadableTables, volume: str, bucket: str) -> list[ConsumerRow]:
+def consumer_rows(tables: Tables, volume: str, bucket: str) -> list[ConsumerRow]:
     """Return the consumers of a bucket, by name."""
     prefix = name_key(volume, bucket, "")
     return [row for _, row in tables.table(CONSUMER_TABLE).scan(prefix, prefix_end(prefix))]
 
 
-def list_tags(tables: ReadableTables, volume: str, bucket: str) -> list[SnapshotTag]:
+def list_tags(tables: Tables, volume: str, bucket: str) -> list[SnapshotTag]:
     """Return the tags of a bucket, by name, with the names of their snapshots."""
     names = {row.snapshot_id: row.name for row in list_snapshots(tables, volume, bucket, with_deleted=True)}
     return [
@@ -71,7 +71,7 @@ def list_tags(tables: ReadableTables, volume: str, bucket: str) -> list[Snapshot
     ]
 
 
-def list_consumers(tables: ReadableTables, volume: str, bucket: str) -> list[SnapshotConsumer]:
+def list_consumers(tables: Tables, volume: str, bucket: str) -> list[SnapshotConsumer]:
     """Return the consumers of a bucket, by name, with the names of the snapshots that they read next."""
     chain = list_snapshots(tables, volume, bucket)
     return [
@@ -86,7 +86,7 @@ def _next_of(consumer: ConsumerRow, chain: list[SnapshotInfo]) -> str:
 
 
 def preview(
-    tables: ReadableTables, volume: str, bucket: str, now_ms: int, policy: RetentionPolicy | None = None
+    tables: Tables, volume: str, bucket: str, now_ms: int, policy: RetentionPolicy | None = None
 ) -> RetentionPreview:
     """Return what a run at ``now_ms`` would do, with the bucket's policy or with another one.
 

@@ -47,7 +47,8 @@ from services.snapshots.retention.expiry import Expiry, checked
 from services.snapshots.retention.waiting_requests import WaitingRequests
 from services.snapshots.settings import SnapshotsSettings
 from services.snapshots.state.rows import SnapshotRows
-from services.snapshots.state.tables import RETENTION_TABLE, ReadableTables, bucket_key
+from services.snapshots.state.tables import RETENTION_TABLE, bucket_key
+from services.storage.tables import Tables
 
 logger = structlog.get_logger(__name__)
 
@@ -79,7 +80,7 @@ class Retention:
     _policies: dict[bytes, RetentionRow] = field(default_factory=dict)
     _due: DueQueue[bytes] = field(default_factory=DueQueue)
 
-    def restore(self, tables: ReadableTables) -> None:
+    def restore(self, tables: Tables) -> None:
         """Read the policies from the table."""
         self._policies = dict(tables.table(RETENTION_TABLE).scan())
         self._due.clear()

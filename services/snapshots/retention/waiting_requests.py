@@ -7,7 +7,8 @@ from services.domain.refusals import CommandError
 from services.runtime.loop.service import Work
 from services.snapshots.state.answers import Answers
 from services.snapshots.state.rows import SnapshotRows
-from services.snapshots.state.tables import EXPIRY_TABLE, ReadableTables, expiry_key
+from services.snapshots.state.tables import EXPIRY_TABLE, expiry_key
+from services.storage.tables import Tables
 
 
 class WaitingRequests:
@@ -22,7 +23,7 @@ class WaitingRequests:
         self._left: dict[bytes, int] = {}
         """By request, the number of its snapshots that still have a row."""
 
-    def restore(self, tables: ReadableTables) -> None:
+    def restore(self, tables: Tables) -> None:
         """Read the requests from the table. The rows of the snapshots must have been read before."""
         self._waiting, self._waited_for, self._left = {}, {}, {}
         for key, row in tables.table(EXPIRY_TABLE).scan():

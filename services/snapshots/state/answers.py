@@ -11,7 +11,8 @@ from schemas.error_codes import ErrorCode
 from schemas.records import ClientRow, SnapshotCommand, SnapshotReply
 from schemas.topics import SNAPSHOTS_REPLIES
 from services.runtime.loop.service import Work
-from services.snapshots.state.tables import CLIENT_TABLE, ReadableTables
+from services.snapshots.state.tables import CLIENT_TABLE
+from services.storage.tables import Tables
 
 _NOT_YET = b""
 
@@ -25,7 +26,7 @@ class Answers:
         self._oldest_ms = 0
         self._unanswered: set[tuple[str, int]] = set()
 
-    def restore(self, tables: ReadableTables, unanswered: set[tuple[str, int]]) -> None:
+    def restore(self, tables: Tables, unanswered: set[tuple[str, int]]) -> None:
         """Read the times of the clients from the table; ``unanswered`` are the commands that have no answer yet."""
         times = [row.log_time_ms for _, row in tables.table(CLIENT_TABLE).scan()]
         self._log_time_ms = max(times, default=0)

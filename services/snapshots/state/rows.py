@@ -8,7 +8,8 @@ from schemas.error_codes import ErrorCode
 from schemas.records import SnapshotInfo, SnapshotStatus
 from services.domain.refusals import CommandError
 from services.runtime.loop.service import Work
-from services.snapshots.state.tables import SNAPSHOT_INFO_TABLE, ReadableTables, name_key
+from services.snapshots.state.tables import SNAPSHOT_INFO_TABLE, name_key
+from services.storage.tables import Tables
 
 
 def row_key(row: SnapshotInfo) -> bytes:
@@ -42,7 +43,7 @@ class SnapshotRows:
         self._changed: dict[str, None] = {}
         self._removed: dict[str, SnapshotInfo] = {}
 
-    def restore(self, tables: ReadableTables) -> None:
+    def restore(self, tables: Tables) -> None:
         """Read all rows from the table. Changes of the current batch are still published."""
         self._by_key.clear()
         self._keys.clear()

@@ -36,7 +36,7 @@ from typing import Any
 from schemas import records
 from services.runtime.parts.collection_follower import COLLECTION_TABLE
 from services.runtime.parts.stored_chain import CHAIN_TABLE
-from services.storage.tables import TableDefinition, TablesReader, UnitOfWork
+from services.storage.tables import TableDefinition
 
 SNAPSHOT_INFO_TABLE = TableDefinition("snapshotInfoTable", records.SnapshotInfo)
 PENDING_TABLE = TableDefinition("pendingTable", records.PendingSnapshot)
@@ -84,8 +84,6 @@ TABLES: tuple[TableDefinition[Any], ...] = (
     CLIENT_TABLE,
 )
 
-ReadableTables = TablesReader | UnitOfWork
-"""Committed rows, or those of a unit of work."""
 MAX_NUMBER = 2**63 - 1
 
 
