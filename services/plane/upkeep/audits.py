@@ -95,8 +95,7 @@ class Auditor:
         store = HttpShard(http, "mock_scm", self.address.scm_url, shard)
 
         def copy(service: HttpShard, name: str) -> AuditCopy:
-            made: AuditCopy = service.ask_for("POST", "/audit-copies", AuditCopy, {"audit_id": audit_id, "name": name})
-            return made
+            return service.ask_for("POST", "/audit-copies", AuditCopy, {"audit_id": audit_id, "name": name})
 
         try:
             self._require_ready(http)

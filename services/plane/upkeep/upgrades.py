@@ -99,5 +99,4 @@ def _part(http: httpx.Client, name: str, url: str) -> Part:
 
 
 def _state(http: httpx.Client, url: str, shard: int) -> ShardState:
-    state: ShardState = HttpShard(http, METADATA, url, shard).get("/state", ShardState)
-    return state
+    return HttpShard(http, METADATA, url, shard).get("/state", ShardState)
