@@ -14,7 +14,6 @@ import signal
 import threading
 import time
 
-from services.plane.broker.cluster import BrokerCluster
 from services.plane.machine.errors import StackError
 from services.plane.machine.processes import ChildProcess
 from services.plane.stack.settings import BROKER, HTTP_PROCESSES, STREAMING
@@ -22,6 +21,7 @@ from services.plane.stack.stack import Stack
 from services.plane.upkeep.shard_databases import database_directory
 from services.runtime.process.settings import PREFIX
 from streaming.__main__ import TRY_AGAIN_STATUS
+from tests.broker_cluster import BrokerCluster
 from tests.chaos.counts import Counts
 from tests.chaos.linked_stack import LinkedStack
 from tests.chaos.repeats import repeat_messages

@@ -19,7 +19,6 @@ from types import TracebackType
 from typing import IO, NoReturn, Self
 
 from services.client.kafka_plane import ANSWER_SECONDS, KafkaPlane, PlaneAddress
-from services.plane.broker.cluster import BrokerCluster
 from services.plane.broker.embedded import EmbeddedBroker, quiet_admin
 from services.plane.broker.security import administrator_of
 from services.plane.broker.topics import create_plane_topics
@@ -47,17 +46,13 @@ from services.plane.stack.settings import (
     PlaneSettings,
     child_command,
     child_environment,
-    rename_setting,
 )
 
 WATCH_SECONDS = 0.5
 
 
 class Stack:
-    """One plane on one home directory. ``base_port`` 0 takes free ports, else the ports from ``base_port`` upwards.
-
-    More than one broker make a cluster that exists as long as this object, for tests that stop one of them.
-    """
+    """One plane on one home directory. ``base_port`` 0 takes free ports, else the ports from ``base_port`` upwards."""
 
     def __init__(
         self,
@@ -65,7 +60,6 @@ class Stack:
         shards: int = 1,
         *,
         base_port: int = 0,
-        brokers: int = 1,
         is_rename_allowed: bool = False,
         settings: Mapping[str, str] | None = None,
         is_secured: bool = False,
@@ -74,12 +68,12 @@ class Stack:
         self.home = home.absolute()
         self._security = plane_security(self.home, is_wanted=is_secured)
         self.shards = shards
-        self._settings = {**rename_setting(is_allowed=is_rename_allowed), **(settings or {})}
+        rename = {"DEEPCLEAN_SNAPSHOTS_IS_RENAME_ALLOWED": "true" if is_rename_allowed else "false"}
+        self._settings = {**rename, **(settings or {})}
         self._base_port = base_port
         self._lock: IO[bytes] | None = None
         self._java: JavaRuntime | None = None
-        self._brokers = brokers
-        self._broker: EmbeddedBroker | BrokerCluster | None = None
+        self._broker: EmbeddedBroker | None = None
         self._children: dict[str, ChildProcess] = {}
         self._urls: dict[str, str] = {}
         self._state = PlaneState.STARTING
@@ -166,8 +160,8 @@ class Stack:
         return self._children[name]
 
     @property
-    def broker(self) -> EmbeddedBroker | BrokerCluster:
-        """The broker, or the cluster, for tests that kill it and start it again."""
+    def broker(self) -> EmbeddedBroker:
+        """The broker, for tests that kill it and start it again."""
         assert self._broker is not None  # noqa: S101  _start_broker has set it
         return self._broker
 
@@ -180,14 +174,7 @@ class Stack:
         self._urls = {name: f"http://{HOST}:{ports[name]}" for name in HTTP_PROCESSES}
         self._java = find_java()
         port = ports[BROKER] if self._base_port else 0
-        if self._brokers == 1:
-            self._broker = self._one_broker(port, self._java)
-        elif self._security is not None:
-            raise StackError(
-                "Several brokers of one home cannot refuse strangers: start one, or use a cluster of your own."
-            )
-        elif self._broker is None:
-            self._broker = BrokerCluster(self.home / "broker", self._brokers, java=self._java)
+        self._broker = self._new_broker(port, self._java)
         self._write(PlaneState.STARTING)
         self._broker.start()
         self._write(PlaneState.STARTING)
@@ -197,7 +184,7 @@ class Stack:
             with quiet_admin(address, administrator) as admin:
                 self._security.admit(admin)
 
-    def _one_broker(self, port: int, java: JavaRuntime) -> EmbeddedBroker:
+    def _new_broker(self, port: int, java: JavaRuntime) -> EmbeddedBroker:
         return EmbeddedBroker(self.home / "broker", port=port, java=java, security=self._security)
 
     def _servers_of(self, name: str) -> str:  # noqa: ARG002 tests give some processes another address

@@ -1,6 +1,6 @@
 """Several brokers on this machine as one cluster: each holds a copy of every topic, and one of three may fail.
 
-A cluster has the interface of a single broker.
+A cluster has the methods of a single broker that a ``Stack`` and the tests call.
 """
 
 from __future__ import annotations
