@@ -13,13 +13,10 @@ import fcntl
 import logging
 import re
 import shutil
-import signal
-import socket
 import subprocess
 import time
 import uuid
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from importlib import resources
 from pathlib import Path
 from types import TracebackType
@@ -34,7 +31,8 @@ from services.plane.machine.errors import StackError, disk_error
 from services.plane.machine.home import jars_directory
 from services.plane.machine.jars import classpath
 from services.plane.machine.java import CLASS_ARCHIVE, JavaRuntime, find_java, shared_classes
-from services.plane.machine.ports import HOST, free_ports
+from services.plane.machine.ports import HOST, free_ports, why_taken
+from services.plane.machine.processes import last_text, status_text
 
 FREE_BYTES_WANTED = 64 * 1024 * 1024
 FORMAT_SECONDS = 60
@@ -42,22 +40,14 @@ ATTEMPT_SECONDS = 0.2
 LAST_LINES_BYTES = 256 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterNode:
-    """The position of one node in a cluster."""
-
-    number: int
-    """Number of the node, from 1."""
-    cluster_id: str
-    controller_ports: tuple[int, ...]
-    """Ports of all nodes in the order of their numbers; each node is also a controller."""
-
-
 class EmbeddedBroker:
     """One broker on one directory: ``start`` returns when it answers, ``stop`` when it has ended.
 
     ``port=0`` takes the port of the last start on this directory, or a free port at the first start.
     """
+
+    number = 1
+    """Number of the node; tests make clusters of several nodes."""
 
     def __init__(
         self,
@@ -67,7 +57,6 @@ class EmbeddedBroker:
         heap: str = "512m",
         jars: Path | None = None,
         java: JavaRuntime | None = None,
-        node: ClusterNode | None = None,
         ready_seconds: float = 60,
         stop_seconds: float = 20,
         security: BrokerSecurity | None = None,
@@ -83,7 +72,6 @@ class EmbeddedBroker:
         self._jars = jars
         self._java = java
         self._security = security
-        self._node = node
         self._ready_seconds = ready_seconds
         self._stop_seconds = stop_seconds
         self._writes_class_archive = writes_class_archive
@@ -95,10 +83,6 @@ class EmbeddedBroker:
         if self._port == 0:
             raise StackError("The broker has no port yet: start it first.")
         return f"{HOST}:{self._port}"
-
-    @property
-    def _number(self) -> int:
-        return self._node.number if self._node else 1
 
     @property
     def process_id(self) -> int | None:
@@ -144,12 +128,9 @@ class EmbeddedBroker:
         if self._process is None:
             return
         self._process.terminate()
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(self._stop_seconds)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._process = None
+        self.kill()
 
     def kill(self) -> None:
         """Kill the broker, as a crash would. Written records still exist at the next start."""
@@ -161,7 +142,7 @@ class EmbeddedBroker:
     def why_it_ended(self) -> StackError:
         """Return the error that the logs give for an unexpected end."""
         status = None if self._process is None else self._process.poll()
-        ended = "is not running" if status is None else f"ended with status {_status(status)}"
+        ended = "is not running" if status is None else f"ended with status {status_text(status)}"
         return self._failure(ended, self._last_lines())
 
     def __enter__(self) -> Self:
@@ -183,7 +164,12 @@ class EmbeddedBroker:
             )
         self._require_unused()
         self._port = self._port or self._last_port() or free_ports(1)[0]
-        _require_free(self._port)
+        if taken := why_taken(self._port):
+            if isinstance(taken, PermissionError):
+                raise StackError(f"Port {self._port} may not be used by this user: choose one above 1023.") from taken
+            raise StackError(
+                f"Port {self._port} on {HOST} is in use: stop the program that holds it, or choose another port."
+            ) from taken
         write_secret(self._properties_file, self._properties())
         if self.log_file.is_file():  # so that the log only describes this start
             self.log_file.replace(self.directory / "broker.previous.log")
@@ -191,12 +177,12 @@ class EmbeddedBroker:
     def _properties(self) -> str:
         """Return the content of ``server.properties``."""
         text = resources.files("services.plane.broker").joinpath("server.properties").read_text()
-        ports = self._node.controller_ports if self._node else (self._controller_port(),)
+        ports = self._controller_ports()
         voters = ",".join(f"{number}@{HOST}:{port}" for number, port in enumerate(ports, start=1))
         for name, value in {
-            "node": self._number,
+            "node": self.number,
             "port": self._port,
-            "controller_port": ports[self._number - 1],
+            "controller_port": ports[self.number - 1],
             "voters": voters,
             "copies": len(ports),
             "least_copies": len(ports) // 2 + 1,
@@ -205,8 +191,12 @@ class EmbeddedBroker:
             text = text.replace("{{" + name + "}}", str(value))
         return text if self._security is None else self._security.secured(text)
 
-    def _controller_port(self) -> int:
-        return next(port for port in free_ports(2) if port != self._port)
+    def _controller_ports(self) -> Sequence[int]:
+        """Return a port for each node in the order of their numbers; each node is also a controller."""
+        return [next(port for port in free_ports(2) if port != self._port)]
+
+    def _new_cluster_id(self) -> str:
+        return new_cluster_id()
 
     def _require_unused(self) -> None:
         """Raise StackError if a live broker holds the directory's lock, before a file in it is overwritten."""
@@ -229,12 +219,11 @@ class EmbeddedBroker:
         """Give a new directory its cluster id; leave a formatted directory unchanged."""
         if (self._records / "meta.properties").is_file():
             return
-        cluster = self._node.cluster_id if self._node else new_cluster_id()
         options = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
         command = self._command(jars, "kafka.tools.StorageTool", *options, *shared_classes(self._class_archive))
         try:
             run = subprocess.run(
-                [*command[:-1], "format", "--ignore-formatted", "-t", cluster, "-c", command[-1]],
+                [*command[:-1], "format", "--ignore-formatted", "-t", self._new_cluster_id(), "-c", command[-1]],
                 cwd=self.directory,
                 capture_output=True,
                 text=True,
@@ -274,36 +263,29 @@ class EmbeddedBroker:
 
     def await_answer(self) -> None:
         """Wait until the broker answers a request for metadata. Raise StackError if it ends or the time is over."""
+        assert self._process is not None  # noqa: S101  launch() has set it
+        deadline = time.monotonic() + self._ready_seconds
         try:
-            self._await_answer()
+            with quiet_admin(self.bootstrap_servers, administrator_of(self._security)) as admin:
+                while time.monotonic() < deadline:
+                    with contextlib.suppress(KafkaException):
+                        if self.number in admin.list_topics(timeout=ATTEMPT_SECONDS).brokers:
+                            return
+                    status = self._process.poll()
+                    if status is not None:
+                        what = f"stopped at its start with status {status_text(status)}"
+                        raise self._failure(what, self._last_lines())
+            raise StackError(
+                f"The broker did not answer on {self.bootstrap_servers} within {self._ready_seconds:g} seconds: "
+                f"read {self.log_file}, or start again when the machine is less busy."
+            )
         except BaseException:
             self.kill()
             raise
 
-    def _await_answer(self) -> None:
-        assert self._process is not None  # noqa: S101  launch() has set it
-        deadline = time.monotonic() + self._ready_seconds
-        with quiet_admin(self.bootstrap_servers, administrator_of(self._security)) as admin:
-            while time.monotonic() < deadline:
-                with contextlib.suppress(KafkaException):
-                    if self._number in admin.list_topics(timeout=ATTEMPT_SECONDS).brokers:
-                        return
-                status = self._process.poll()
-                if status is not None:
-                    raise self._failure(f"stopped at its start with status {_status(status)}", self._last_lines())
-        raise StackError(
-            f"The broker did not answer on {self.bootstrap_servers} within {self._ready_seconds:g} seconds: "
-            f"read {self.log_file}, or start again when the machine is less busy."
-        )
-
     def _last_lines(self) -> str:
         """Return the last lines of both logs."""
-        texts = []
-        for file in (self.log_file, self._output_file):
-            with contextlib.suppress(OSError), file.open("rb") as opened:
-                opened.seek(max(0, file.stat().st_size - LAST_LINES_BYTES))
-                texts.append(opened.read().decode(errors="replace"))
-        return "\n".join(texts)
+        return "\n".join(last_text(file, LAST_LINES_BYTES) for file in (self.log_file, self._output_file))
 
     def _failure(self, what: str, printed: str) -> StackError:
         """Return the error for a failure: with the remedy if the printed text is known, else with the file to read."""
@@ -375,20 +357,3 @@ def new_cluster_id() -> str:
         cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         if not cluster.startswith("-"):
             return cluster
-
-
-def _require_free(port: int) -> None:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Java does: closed connections do not block
-        try:
-            probe.bind((HOST, port))
-        except PermissionError as error:
-            raise StackError(f"Port {port} may not be used by this user: choose one above 1023.") from error
-        except OSError as error:
-            raise StackError(
-                f"Port {port} on {HOST} is in use: stop the program that holds it, or choose another port."
-            ) from error
-
-
-def _status(status: int) -> str:
-    return str(status) if status >= 0 else signal.Signals(-status).name

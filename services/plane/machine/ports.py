@@ -29,3 +29,14 @@ def _held_port(probe: socket.socket, candidates: Iterator[int]) -> int:
     raise StackError(
         f"No port from {_SERVER_PORTS[0]} to {_SERVER_PORTS[-1]} is free on {HOST}: stop a program that uses one."
     )
+
+
+def why_taken(port: int) -> OSError | None:
+    """Return the error for which no server can listen on a port now; None if one can."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Java does: closed connections do not block
+        try:
+            probe.bind((HOST, port))
+        except OSError as error:
+            return error
+    return None

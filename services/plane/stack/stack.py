@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,7 +24,7 @@ from services.plane.broker.topics import create_plane_topics
 from services.plane.machine.errors import StackError
 from services.plane.machine.home import home_directory
 from services.plane.machine.java import JavaRuntime, find_java
-from services.plane.machine.ports import HOST, free_ports
+from services.plane.machine.ports import HOST, free_ports, why_taken
 from services.plane.machine.processes import ChildProcess, identify
 from services.plane.stack.enrolment import enrol
 from services.plane.stack.plane_file import (
@@ -197,7 +196,11 @@ class Stack:
         if self._base_port:
             ports = {name: self._base_port + index for index, name in enumerate(names)}
             for name, port in ports.items():
-                _require_free(name, port)
+                if taken := why_taken(port):
+                    raise StackError(
+                        f"Port {port} on {HOST}, which {name} wants, cannot be used ({taken.strerror}): stop the "
+                        f"program that holds it, or choose others (--base-port)."
+                    ) from taken
             return ports
         return dict(zip(names, free_ports(len(names)), strict=True))
 
@@ -259,15 +262,3 @@ def running_client(home: Path | None = None) -> KafkaPlane:
             **client_secrets(plane_security(home or home_directory())),
         )
     )
-
-
-def _require_free(name: str, port: int) -> None:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, port))
-        except OSError as error:
-            raise StackError(
-                f"Port {port} on {HOST}, which {name} wants, cannot be used ({error.strerror}): stop the program that "
-                f"holds it, or choose others (--base-port)."
-            ) from error
