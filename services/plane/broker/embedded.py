@@ -27,7 +27,7 @@ from confluent_kafka.admin import AdminClient
 
 from schemas.credentials import KafkaCredentials, write_secret
 from services.plane.broker.security import BrokerSecurity, administrator_of
-from services.plane.machine.errors import StackError, disk_error
+from services.plane.machine.errors import DISK_FULL, FORBIDDEN, READ_ONLY, StackError, disk_error
 from services.plane.machine.home import jars_directory
 from services.plane.machine.jars import classpath
 from services.plane.machine.java import CLASS_ARCHIVE, JavaRuntime, find_java, shared_classes
@@ -304,26 +304,14 @@ _KNOWN_FAILURES = (
         r"Address already in use|BindException",
         "Port {port} was taken while the broker started: stop the program that holds it, or choose another port.",
     ),
-    (
-        r"No space left on device|Disk quota exceeded",
-        "The disk under {directory} is full: free some space there or choose another directory.",
-    ),
-    (
-        r"Read-only file system",
-        "The disk under {directory} is read-only: mount it for writing or choose another directory.",
-    ),
-    (
-        r"Failed to acquire lock on file",
-        _IN_USE,
-    ),
+    (r"No space left on device|Disk quota exceeded", DISK_FULL),
+    (r"Read-only file system", READ_ONLY),
+    (r"Failed to acquire lock on file", _IN_USE),
     (
         r"Could not reserve enough space|Cannot allocate memory|OutOfMemoryError",
         "There is not enough memory to start the broker: end other programs, or give it a smaller heap.",
     ),
-    (
-        r"AccessDeniedException|Permission denied",
-        "{directory} may not be written to: change its owner or mode, or choose another directory.",
-    ),
+    (r"AccessDeniedException|Permission denied", FORBIDDEN),
 )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import closing
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
@@ -64,13 +65,11 @@ def publish_schemas(
     log = KafkaLog(bootstrap_servers, "deepclean.schemas", credentials=credentials)
 
     def announce(schema_id: int) -> None:
-        sink, now_ms = log.open_sink(), SystemClock().now_ms()
-        try:
+        now_ms = SystemClock().now_ms()
+        with closing(log.open_sink()) as sink:
             for shard in range(shards):
                 sink.send(METADATA_COMMANDS.name, shard, announcement(schema_id, shard, signer, now_ms))
             sink.flush()
-        finally:
-            sink.close()
 
     try:
         return SchemaTopic(log).publish(TOPICS, announce)

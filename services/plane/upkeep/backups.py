@@ -12,14 +12,14 @@ services ignore those that they have already applied.
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import json
 import os
 import shutil
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -82,7 +82,7 @@ class Backup:
     name: str
     made_at_ms: int
     shards: int
-    copies: tuple[ServiceCopy, ...] = field(default_factory=tuple)
+    copies: tuple[ServiceCopy, ...] = ()
     format: int = FORMAT
     """See ``schemas.formats``."""
 
@@ -167,7 +167,7 @@ def make_backup(plane: PlaneFile, directory: Path, *, has_digest: bool = True) -
         return backup
 
 
-@contextlib.contextmanager
+@contextmanager
 def _backup_lock(home: Path) -> Iterator[None]:
     with (home / LOCK_NAME).open("a+b") as lock:
         try:
@@ -191,8 +191,7 @@ def _remove_what_was_cut_off(home: Path, shards: int, directory: Path) -> None:
 def _copy(plane: PlaneFile, service: str, shard: int, target: Path, name: str, *, has_digest: bool) -> ServiceCopy:
     with copy_of_running(plane, service, shard, f"{COPY_PREFIX}{name}") as made:
         size_bytes = _keep_copy(made, target, service)
-    copy = open_copy(target, service)
-    try:
+    with closing(open_copy(target, service)) as copy:
         rows = positions_of(copy, service).values()
         positions = tuple(InputPosition(row.topic, row.topic_id, row.next_offset) for row in rows)
         if service != METADATA:
@@ -207,8 +206,6 @@ def _copy(plane: PlaneFile, service: str, shard: int, target: Path, name: str, *
             unfinished_txn=unfinished,
             unfinished_offset=None if unfinished is None else first_offset_of_txn(copy, unfinished),
         )
-    finally:
-        copy.close()
 
 
 def _keep_copy(made: Path, target: Path, service: str) -> int:
@@ -224,7 +221,7 @@ def _keep_copy(made: Path, target: Path, service: str) -> int:
         ) from error
 
 
-@contextlib.contextmanager
+@contextmanager
 def copy_of_running(plane: PlaneFile, service: str, shard: int, name: str) -> Iterator[Path]:
     """Have a running service copy a shard's database beside it; the copy is deleted when the block is left."""
     process = plane.processes.get(service)
