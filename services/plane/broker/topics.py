@@ -97,7 +97,7 @@ def create_topics(
             _await_leaders(admin, set(topics), partitions)
     except KafkaException as error:
         raise StackError(
-            f"The topics could not be made on {bootstrap_servers} ({_reason(error)}): see whether the broker runs "
+            f"The topics could not be made on {bootstrap_servers} ({error.args[0].str()}): see whether the broker runs "
             f"and allows it, then start again."
         ) from error
     return created
@@ -150,8 +150,3 @@ def _await_leaders(admin: AdminClient, names: set[str], partitions: int) -> None
     raise StackError(
         f"The broker has not created topic {min(names - ready)} within {ANSWER_SECONDS:g} seconds: read its log."
     )
-
-
-def _reason(error: KafkaException) -> str:
-    cause = error.args[0]
-    return str(cause.str()) if isinstance(cause, KafkaError) else str(error)
