@@ -17,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, NoReturn, Self
 
+from schemas.http_token import bearer
 from services.client.kafka_plane import ANSWER_SECONDS, KafkaPlane, PlaneAddress
 from services.plane.broker.embedded import EmbeddedBroker, quiet_admin
 from services.plane.broker.security import administrator_of
@@ -36,7 +37,7 @@ from services.plane.stack.plane_file import (
     write_plane_file,
 )
 from services.plane.stack.plane_lock import acquire_plane_lock
-from services.plane.stack.secrets import client_secrets, person, plane_security, token_header
+from services.plane.stack.secrets import client_secrets, http_token, person, plane_security
 from services.plane.stack.settings import (
     BROKER,
     HTTP_PROCESSES,
@@ -226,7 +227,7 @@ class Stack:
             {**os.environ, **child_environment(name, plane, port), **self._settings},
             self.home / "logs" / f"{name}.log",
             f"{self._urls[name]}/readyz",
-            ready_headers=token_header(self.home),
+            ready_headers=bearer(http_token(self.home)),
         )
 
     def _write(self, state: PlaneState) -> None:
@@ -242,7 +243,7 @@ class Stack:
             home=str(self.home),
             shards=self.shards,
             supervisor=identify(os.getpid()),
-            bootstrap_servers=self._broker.bootstrap_servers if BROKER in processes and self._broker else "",
+            bootstrap_servers=self._broker.bootstrap_servers if self._broker and BROKER in processes else "",
             processes=processes,
             reason=self._reason,
         )

@@ -27,11 +27,12 @@ import httpx
 from pydantic import TypeAdapter
 
 from schemas.formats import FORMAT, FormatError, check
+from services.client.wire.http_reads import http_client
 from services.metadata.checkpoints.unfinished import first_offset_of_txn, oldest_unfinished_txn
 from services.metadata.recovery.digest import ShardDigest, digest_shard
 from services.plane.machine.errors import StackError, disk_error
 from services.plane.stack.plane_file import PlaneFile
-from services.plane.stack.secrets import token_header
+from services.plane.stack.secrets import http_token
 from services.plane.stack.settings import METADATA, SERVICES
 from services.plane.upkeep.shard_databases import database_directory, open_copy, positions_of
 from services.runtime.copies.kept_copies import COPIES, DAY_SECONDS, KeptCopies
@@ -228,7 +229,7 @@ def copy_of_running(plane: PlaneFile, service: str, shard: int, name: str) -> It
     if process is None:
         raise StackError(f"The plane runs no {service}: start it whole (deepclean up).")
     try:
-        with httpx.Client(timeout=ASK_SECONDS, trust_env=False, headers=token_header(Path(plane.home))) as http:
+        with http_client(http_token(Path(plane.home)), seconds=ASK_SECONDS) as http:
             answer = http.post(f"{process.url}/v1/shards/{shard}/copies/{name}")
     except httpx.HTTPError as error:
         raise StackError(f"{service} did not answer on {process.url}: read {process.log}.") from error

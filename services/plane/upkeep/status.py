@@ -9,15 +9,15 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import httpx
 from prometheus_client.samples import Sample
 
 from schemas.answers import CollectionStatus, ShardBacklog
-from schemas.http_token import bearer
 from schemas.records import CollectionState
 from services.client.errors import UnreachableError
-from services.client.wire.http_reads import HttpShard
+from services.client.wire.http_reads import HttpShard, http_client
 from services.plane.upkeep.metrics_page import samples
 
 SCRAPE_SECONDS = 5.0
@@ -25,6 +25,8 @@ LAG_MESSAGES = ("deepclean_input_lag_messages", "deepclean_streaming_messages_be
 LAG_SECONDS = "deepclean_input_lag_seconds"
 OPEN_DEAD_LETTERS = "deepclean_snapshots_dead_letters_open"
 MESSAGES_APPLIED = ("deepclean_messages_applied_total", "deepclean_streaming_input_entries_total")
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +186,7 @@ class PlaneStatus:
 
 def observe_processes(urls: Mapping[str, str], seconds: float, token: str = "") -> dict[str, Reported]:
     """Return the metrics of each process, read twice with ``seconds`` between the reads."""
-    with httpx.Client(timeout=SCRAPE_SECONDS, trust_env=False, headers=bearer(token)) as http:
+    with http_client(token, seconds=SCRAPE_SECONDS) as http:
         before = {name: _scrape(http, url) for name, url in urls.items()}
         threading.Event().wait(seconds)
         return {name: Reported(before[name], _scrape(http, url)) for name, url in urls.items()}
@@ -232,18 +234,13 @@ def throughput(reported: Mapping[str, Reported]) -> Throughput:
 
 def backlog(reported: Mapping[str, Reported], metadata_url: str, shards: int, token: str = "") -> Backlog:
     """Return the backlog of the plane; sums are 0 if metadata does not answer."""
-    sums = _shard_backlogs(metadata_url, shards, token)
+    of_shards = _of_each_shard(metadata_url, shards, token, "/backlog", ShardBacklog) or []
+    stages = ("pending", "claimed", "held", "freed")
+    amounts = [f"{stage}_{amount}" for stage in stages for amount in ("bytes", "versions")]
     key_deletion = reported.get("key_deletion", _SILENT)
     return Backlog(
+        **{name: sum(getattr(one, name) for one in of_shards) for name in amounts},
         oldest_seconds=max((process.largest(LAG_SECONDS) for process in reported.values()), default=0.0),
-        pending_bytes=sum(one.pending_bytes for one in sums),
-        pending_versions=sum(one.pending_versions for one in sums),
-        claimed_bytes=sum(one.claimed_bytes for one in sums),
-        claimed_versions=sum(one.claimed_versions for one in sums),
-        held_bytes=sum(one.held_bytes for one in sums),
-        held_versions=sum(one.held_versions for one in sums),
-        freed_bytes=sum(one.freed_bytes for one in sums),
-        freed_versions=sum(one.freed_versions for one in sums),
         directories_in_progress=reported.get("directory_deletion", _SILENT).total(
             "deepclean_directory_deletion_directories"
         ),
@@ -253,28 +250,20 @@ def backlog(reported: Mapping[str, Reported], metadata_url: str, shards: int, to
     )
 
 
-def _shard_backlogs(metadata_url: str, shards: int, token: str) -> list[ShardBacklog]:
-    with httpx.Client(timeout=SCRAPE_SECONDS, trust_env=False, headers=bearer(token)) as http:
+def _of_each_shard(metadata_url: str, shards: int, token: str, path: str, answer_type: type[T]) -> list[T] | None:
+    """Return what metadata answers for each shard; None if it does not answer."""
+    with http_client(token, seconds=SCRAPE_SECONDS) as http:
         try:
-            return [
-                HttpShard(http, "metadata", metadata_url, shard).get("/backlog", ShardBacklog)
-                for shard in range(shards if metadata_url else 0)
-            ]
+            return [HttpShard(http, "metadata", metadata_url, shard).get(path, answer_type) for shard in range(shards)]
         except UnreachableError:
-            return []
+            return None
 
 
 def suspended_collections(metadata_url: str, shards: int, token: str = "") -> tuple[SuspendedCollection, ...] | None:
     """Return the suspended shards, then the suspended buckets; None if metadata does not answer."""
-    with httpx.Client(timeout=SCRAPE_SECONDS, trust_env=False, headers=bearer(token)) as http:
-        try:
-            found = [
-                (shard, line)
-                for shard in range(shards)
-                for line in HttpShard(http, "metadata", metadata_url, shard).get("/collection", list[CollectionStatus])
-            ]
-        except UnreachableError:
-            return None
+    found = _of_each_shard(metadata_url, shards, token, "/collection", list[CollectionStatus])
+    if found is None:
+        return None
     lines = [
         SuspendedCollection(
             shard,
@@ -283,7 +272,8 @@ def suspended_collections(metadata_url: str, shards: int, token: str = "") -> tu
             line.reason,
             line.since_ms(line.state),
         )
-        for shard, line in found
+        for shard, of_shard in enumerate(found)
+        for line in of_shard
         if line.state is not CollectionState.RUNNING
     ]
     return tuple(sorted(lines, key=lambda line: (bool(line.bucket), line.shard, line.bucket)))

@@ -1,8 +1,11 @@
 """Compute how far the log may be trimmed: readers, backups and the oldest unfinished transaction need the rest.
 
-The limit of each topic and shard is the minimum over all of them, as for RocksDB's write-ahead logs. Exceptions:
+The limit of each topic and shard is the minimum over all of them, as for RocksDB's write-ahead logs. Further rules:
 
-- A shard without a backup is not trimmed, since after a trim it can be rebuilt only from a backup.
+- A topic that a service reads is not trimmed while this service has no backup of the shard, since after a trim the
+  service's database can be restored only from a backup. Spark has no backups: gc.deleted-entries, which Spark alone
+  reads, is trimmed up to Spark's position, with or without a backup.
+- A topic that clients read is not trimmed, since nobody knows their positions.
 - gc.snapshot-chain is trimmed only up to a record of the whole chain, since a reader that starts there must know all
   snapshots.
 - The last message that a service has read is kept: at its next start the service uses it to check that the log is the
