@@ -6,7 +6,7 @@ that are not in the snapshot are kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from schemas.records import KeyRow, MakeDirectory, PutKey
@@ -33,7 +33,6 @@ def restore(
     path: str,
     snapshot_id: str,
     target: str = "",
-    on_progress: Callable[[int], None] = lambda _count: None,
 ) -> Restored:
     """Copy a key, or a directory with all entries below it, out of a snapshot, to ``target`` if given.
 
@@ -48,7 +47,6 @@ def restore(
             reply = plane.answer(shard, number)
             if reply.error:
                 raise PlaneError(reply.error, reply.message)
-            on_progress(1)
     keys = [command for command in commands if isinstance(command, PutKey)]
     return Restored(len(keys), len(commands) - len(keys), sum(key.size_bytes for key in keys))
 

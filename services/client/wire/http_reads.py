@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeVar, cast
 
@@ -55,23 +56,15 @@ def _adapter(answer_type: Any) -> TypeAdapter[Any]:
     return TypeAdapter(answer_type)
 
 
+@dataclass(frozen=True, slots=True)
 class HttpShard:
     """The reads of one shard of one service. Safe to use from several threads."""
 
-    def __init__(
-        self,
-        http: httpx.Client,
-        service: str,
-        address: str,
-        shard: int,
-        answered_txn: Callable[[], int] = lambda: 0,
-    ) -> None:
-        self._http = http
-        self._service = service
-        self._address = address
-        self._base = f"{address}/v1/shards/{shard}"
-        self._shard = shard
-        self._answered_txn = answered_txn
+    http: httpx.Client
+    service: str
+    address: str
+    shard: int
+    answered_txn: Callable[[], int] = lambda: 0
 
     def get(self, path: str, answer_type: type[T], parameters: Parameters | None = None) -> T:
         """Send a GET that includes all commands answered so far; raise PlaneError when the service refuses."""
@@ -87,19 +80,21 @@ class HttpShard:
     ) -> T:
         """Like ``get`` with another HTTP method, or with a JSON body for what is too long for a URL."""
         wanted = dict(parameters or {})
-        if txn := self._answered_txn():
-            wanted["after"] = f"{self._shard}:{txn}"
+        if txn := self.answered_txn():
+            wanted["after"] = f"{self.shard}:{txn}"
         headers = {} if body is None else {"content-type": "application/json"}
         try:
-            response = self._http.request(method, self._base + path, params=wanted, content=body, headers=headers)
+            response = self.http.request(
+                method, f"{self.address}/v1/shards/{self.shard}{path}", params=wanted, content=body, headers=headers
+            )
         except httpx.TimeoutException as error:
             raise UnreachableError(
-                f"{self._service} at {self._address} did not answer within {READ_SECONDS:g} seconds: "
+                f"{self.service} at {self.address} did not answer within {READ_SECONDS:g} seconds: "
                 f"see how it does (deepclean status), then try again"
             ) from error
         except httpx.HTTPError as error:
             raise UnreachableError(
-                f"{self._service} at {self._address} cannot be reached ({error}): "
+                f"{self.service} at {self.address} cannot be reached ({error}): "
                 f"see whether the plane runs (deepclean status)"
             ) from error
         if not response.is_success:
@@ -108,7 +103,7 @@ class HttpShard:
             answer: T = _adapter(cast(Hashable, answer_type)).validate_json(response.content)
         except ValidationError as error:
             raise UnreachableError(
-                f"what answers at {response.url} is not {self._service} of this version: "
+                f"what answers at {response.url} is not {self.service} of this version: "
                 f"see which program listens there ({error.error_count()} errors)"
             ) from error
         return answer
@@ -117,11 +112,11 @@ class HttpShard:
         try:
             body = response.json()
             if response.status_code == UNAVAILABLE:
-                return UnreachableError(f"{self._service} at {self._address} cannot answer now: {body['message']}")
+                return UnreachableError(f"{self.service} at {self.address} cannot answer now: {body['message']}")
             return PlaneError(str(body["code"]), str(body["message"]), str(body.get("next_snapshot", "")))
         except (ValueError, KeyError, TypeError):
             return UnreachableError(
-                f"{self._service} at {self._address} answered {response.status_code} without a reason: read its log"
+                f"{self.service} at {self.address} answered {response.status_code} without a reason: read its log"
             )
 
     def rows(

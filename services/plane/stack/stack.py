@@ -20,7 +20,7 @@ from typing import IO, NoReturn, Self
 from schemas.http_token import bearer
 from services.client.kafka_plane import ANSWER_SECONDS, KafkaPlane, PlaneAddress
 from services.plane.broker.embedded import EmbeddedBroker, quiet_admin
-from services.plane.broker.security import administrator_of
+from services.plane.broker.security import BrokerSecurity, administrator_of
 from services.plane.broker.topics import create_plane_topics
 from services.plane.machine.errors import StackError
 from services.plane.machine.home import home_directory
@@ -76,7 +76,6 @@ class Stack:
         self._broker: EmbeddedBroker | None = None
         self._children: dict[str, ChildProcess] = {}
         self._urls: dict[str, str] = {}
-        self._state = PlaneState.STARTING
         self._reason = ""
 
     def __enter__(self) -> Self:
@@ -141,15 +140,7 @@ class Stack:
     @property
     def address(self) -> PlaneAddress:
         """The addresses where clients reach the plane."""
-        assert self._broker is not None  # noqa: S101  _start_broker has set it
-        return PlaneAddress(
-            bootstrap_servers=self._broker.bootstrap_servers,
-            shards=self.shards,
-            metadata_url=self._urls["metadata"],
-            snapshots_url=self._urls["snapshots"],
-            scm_url=self._urls["mock_scm"],
-            **client_secrets(self._security),
-        )
+        return _address(self.broker.bootstrap_servers, self.shards, self._urls, self._security)
 
     def url(self, name: str) -> str:
         """Return the base URL of a service, or of ``streaming``."""
@@ -173,8 +164,7 @@ class Stack:
         ports = self._choose_ports()
         self._urls = {name: f"http://{HOST}:{ports[name]}" for name in HTTP_PROCESSES}
         self._java = find_java()
-        port = ports[BROKER] if self._base_port else 0
-        self._broker = self._new_broker(port, self._java)
+        self._broker = self._new_broker(ports[BROKER] if self._base_port else 0, self._java)
         self._write(PlaneState.STARTING)
         self._broker.start()
         self._write(PlaneState.STARTING)
@@ -189,8 +179,7 @@ class Stack:
 
     def _servers_of(self, name: str) -> str:  # noqa: ARG002 tests give some processes another address
         """Return the address of the broker for a process."""
-        assert self._broker is not None  # noqa: S101  _start_broker has set it
-        return self._broker.bootstrap_servers
+        return self.broker.bootstrap_servers
 
     def _choose_ports(self) -> dict[str, int]:
         names = (BROKER, *HTTP_PROCESSES)
@@ -231,7 +220,6 @@ class Stack:
         )
 
     def _write(self, state: PlaneState) -> None:
-        self._state = state
         processes = {}
         if self._broker is not None and self._broker.process_id is not None:
             processes[BROKER] = PlaneProcess(identify(self._broker.process_id), "", str(self._broker.log_file))
@@ -252,14 +240,20 @@ class Stack:
 
 def running_client(home: Path | None = None) -> KafkaPlane:
     """Return a new client of the plane that runs on a home. Raise StackError if none runs."""
-    plane = running_plane(home or home_directory())
-    return KafkaPlane(
-        PlaneAddress(
-            bootstrap_servers=plane.bootstrap_servers,
-            shards=plane.shards,
-            metadata_url=plane.processes["metadata"].url,
-            snapshots_url=plane.processes["snapshots"].url,
-            scm_url=plane.processes["mock_scm"].url,
-            **client_secrets(plane_security(home or home_directory())),
-        )
+    home = home or home_directory()
+    plane = running_plane(home)
+    urls = {name: process.url for name, process in plane.processes.items()}
+    return KafkaPlane(_address(plane.bootstrap_servers, plane.shards, urls, plane_security(home)))
+
+
+def _address(
+    bootstrap_servers: str, shards: int, urls: Mapping[str, str], security: BrokerSecurity | None
+) -> PlaneAddress:
+    return PlaneAddress(
+        bootstrap_servers=bootstrap_servers,
+        shards=shards,
+        metadata_url=urls["metadata"],
+        snapshots_url=urls["snapshots"],
+        scm_url=urls["mock_scm"],
+        **client_secrets(security),
     )

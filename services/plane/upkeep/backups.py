@@ -38,7 +38,6 @@ from services.plane.upkeep.shard_databases import database_directory, open_copy,
 from services.runtime.copies.kept_copies import COPIES, DAY_SECONDS, KeptCopies
 from services.storage.rocks_backups import copy_files
 from services.storage.rocks_checkpoints import MAKING, sync_directory
-from services.storage.store import StoreError
 
 MANIFEST = "backup.json"
 LOCK_NAME = "backup.lock"
@@ -105,13 +104,14 @@ def backups_directory(home: Path) -> Path:
     return home / "backups"
 
 
-def list_backups(directory: Path) -> list[Backup]:
-    """Return the complete backups in a directory, oldest first."""
-    try:
-        manifests = sorted(directory.glob(f"[!.]*/{MANIFEST}"))
-        found = [_read_manifest(manifest) for manifest in manifests]
-    except OSError as error:
-        raise disk_error(directory, error) from error
+def list_backups(*directories: Path) -> list[Backup]:
+    """Return the complete backups in some directories, oldest first. A directory that is named twice counts once."""
+    found = []
+    for directory in {directory.resolve(): directory for directory in directories}.values():
+        try:
+            found += [_read_manifest(manifest) for manifest in sorted(directory.glob(f"[!.]*/{MANIFEST}"))]
+        except OSError as error:
+            raise disk_error(directory, error) from error
     return sorted(found, key=lambda backup: (backup.made_at_ms, backup.name))
 
 
@@ -124,13 +124,6 @@ def _read_manifest(manifest: Path) -> Backup:
         raise StackError(f"{error}, or move this backup elsewhere.") from error
     except (ValueError, AttributeError) as error:
         raise StackError(f"{manifest} was not written by deepclean: move this backup elsewhere.") from error
-
-
-def all_backups(home: Path, places: Sequence[Path]) -> list[Backup]:
-    """Return the complete backups in the home and in other directories, oldest first."""
-    directories = {place.resolve() for place in (backups_directory(home), *places)}
-    found = [backup for directory in sorted(directories) for backup in list_backups(directory)]
-    return sorted(found, key=lambda backup: (backup.made_at_ms, backup.name))
 
 
 def find_backup(directory: Path, name: str = "") -> Backup:
@@ -279,6 +272,6 @@ def restore_backup(
                 target.rmdir()
             making.rename(target)
             sync_directory(target.parent)
-        except (OSError, StoreError) as error:
-            raise disk_error(target, error) if isinstance(error, OSError) else error from error
+        except OSError as error:
+            raise disk_error(target, error) from error
     return copies

@@ -36,18 +36,6 @@ class Scrape:
     at_seconds: float
     samples: tuple[Sample, ...]
 
-    def total(self, *names: str, **labels: str) -> float:
-        """Return the sum of these metrics over all samples with the given labels."""
-        return sum(
-            sample.value
-            for sample in self.samples
-            if sample.name in names and all(sample.labels.get(name) == value for name, value in labels.items())
-        )
-
-    def largest(self, name: str) -> float:
-        """Return the largest value of a metric, or 0 if there is none."""
-        return max((sample.value for sample in self.samples if sample.name == name), default=0.0)
-
 
 @dataclass(frozen=True, slots=True)
 class Reported:
@@ -61,15 +49,21 @@ class Reported:
         if self.before is None or self.now is None:
             return 0.0
         seconds = self.now.at_seconds - self.before.at_seconds
-        return max(0.0, self.now.total(*names, **labels) - self.before.total(*names, **labels)) / seconds
+        return max(0.0, _total(self.now, names, labels) - _total(self.before, names, labels)) / seconds
 
     def total(self, *names: str, **labels: str) -> int:
-        """Return the current sum, or 0 if the process did not answer."""
-        return int(self.now.total(*names, **labels)) if self.now is not None else 0
+        """Return the current sum of metrics over all samples with these labels, or 0 if the process did not answer."""
+        return 0 if self.now is None else int(_total(self.now, names, labels))
 
     def largest(self, name: str) -> float:
-        """Return the current largest value, or 0 if the process did not answer."""
-        return self.now.largest(name) if self.now is not None else 0.0
+        """Return the current largest value of a metric, or 0 if there is none or the process did not answer."""
+        present = () if self.now is None else self.now.samples
+        return max((sample.value for sample in present if sample.name == name), default=0.0)
+
+
+def _total(scrape: Scrape, names: tuple[str, ...], labels: Mapping[str, str]) -> float:
+    wanted = (sample for sample in scrape.samples if sample.name in names and labels.items() <= sample.labels.items())
+    return sum(sample.value for sample in wanted)
 
 
 _SILENT = Reported(None, None)
