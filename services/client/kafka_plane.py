@@ -10,13 +10,7 @@ from functools import partial
 from schemas.credentials import KafkaCredentials
 from schemas.records import MessageHeader, MetadataReply, SnapshotReply
 from services.client.plane import NamespaceCommand, SnapshotRequest
-from services.client.wire.http_reads import (
-    HttpMetadataReads,
-    HttpScmReads,
-    HttpShard,
-    HttpSnapshotReads,
-    http_client,
-)
+from services.client.wire.http_reads import HttpMetadataReads, HttpScmReads, HttpShard, HttpSnapshotReads, http_client
 from services.client.wire.http_space_reads import HttpSpaceReads
 from services.client.wire.kafka_commands import KafkaCommands
 from services.log.signing import Signer

@@ -27,12 +27,7 @@ class Restored:
 
 
 def restore(
-    plane: Plane,
-    shard: int,
-    bucket: tuple[str, str],
-    path: str,
-    snapshot_id: str,
-    target: str = "",
+    plane: Plane, shard: int, bucket: tuple[str, str], path: str, snapshot_id: str, target: str = ""
 ) -> Restored:
     """Copy a key, or a directory with all entries below it, out of a snapshot, to ``target`` if given.
 

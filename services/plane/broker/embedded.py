@@ -16,11 +16,11 @@ import shutil
 import subprocess
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
@@ -220,15 +220,13 @@ class EmbeddedBroker:
         if (self._records / "meta.properties").is_file():
             return
         options = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-        command = self._command(jars, "kafka.tools.StorageTool", *options, *shared_classes(self._class_archive))
+        *command, properties = self._command(
+            jars, "kafka.tools.StorageTool", *options, *shared_classes(self._class_archive)
+        )
+        command += ["format", "--ignore-formatted", "-t", self._new_cluster_id(), "-c", properties]
         try:
             run = subprocess.run(
-                [*command[:-1], "format", "--ignore-formatted", "-t", self._new_cluster_id(), "-c", command[-1]],
-                cwd=self.directory,
-                capture_output=True,
-                text=True,
-                timeout=FORMAT_SECONDS,
-                check=False,
+                command, cwd=self.directory, capture_output=True, text=True, timeout=FORMAT_SECONDS, check=False
             )
         except subprocess.TimeoutExpired as error:
             raise StackError(
@@ -315,25 +313,21 @@ _KNOWN_FAILURES = (
 )
 
 
-@contextlib.contextmanager
-def quiet_admin(bootstrap_servers: str, credentials: KafkaCredentials | None = None) -> Iterator[AdminClient]:
-    """Yield an admin client that reconnects quickly and does not log refused connections, normal during a start."""
-    silent = logging.getLogger("deepclean.broker.connections")
-    silent.propagate = False
-    if not silent.handlers:
-        silent.addHandler(logging.NullHandler())
-    client = AdminClient(
-        {
-            **(credentials.client_settings() if credentials else {}),
-            "bootstrap.servers": bootstrap_servers,
-            "reconnect.backoff.ms": 50,
-            "reconnect.backoff.max.ms": 100,
-            "socket.connection.setup.timeout.ms": 2000,
-        },
-        logger=silent,
-    )
-    with client:
-        yield client
+_silent = logging.getLogger("deepclean.broker.connections")
+_silent.propagate = False
+_silent.addHandler(logging.NullHandler())
+
+
+def quiet_admin(bootstrap_servers: str, credentials: KafkaCredentials | None = None) -> AdminClient:
+    """Return an admin client that reconnects quickly and does not log refused connections, normal during a start."""
+    settings: dict[str, Any] = {
+        **(credentials.client_settings() if credentials else {}),
+        "bootstrap.servers": bootstrap_servers,
+        "reconnect.backoff.ms": 50,
+        "reconnect.backoff.max.ms": 100,
+        "socket.connection.setup.timeout.ms": 2000,
+    }
+    return AdminClient(settings, logger=_silent)
 
 
 def new_cluster_id() -> str:

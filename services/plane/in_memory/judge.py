@@ -11,14 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from schemas.codec import codec
-from schemas.records import (
-    Barrier,
-    DeadLetter,
-    DeletedEntries,
-    DirectoryVerdict,
-    PurgeKeys,
-    SweepResult,
-)
+from schemas.records import Barrier, DeadLetter, DeletedEntries, DirectoryVerdict, PurgeKeys, SweepResult
 from schemas.topics import (
     DEAD_LETTERS,
     DELETED_ENTRIES,
