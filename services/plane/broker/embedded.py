@@ -17,6 +17,7 @@ import subprocess
 import time
 import uuid
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from importlib import resources
 from pathlib import Path
 from types import TracebackType
@@ -40,6 +41,7 @@ ATTEMPT_SECONDS = 0.2
 LAST_LINES_BYTES = 256 * 1024
 
 
+@dataclass(eq=False)
 class EmbeddedBroker:
     """One broker on one directory: ``start`` returns when it answers, ``stop`` when it has ended.
 
@@ -49,40 +51,31 @@ class EmbeddedBroker:
     number = 1
     """Number of the node; tests make clusters of several nodes."""
 
-    def __init__(
-        self,
-        directory: Path,
-        *,
-        port: int = 0,
-        heap: str = "512m",
-        jars: Path | None = None,
-        java: JavaRuntime | None = None,
-        ready_seconds: float = 60,
-        stop_seconds: float = 20,
-        security: BrokerSecurity | None = None,
-        writes_class_archive: bool = False,
-    ) -> None:
-        self.directory = directory.absolute()
+    directory: Path
+    _: KW_ONLY
+    port: int = 0
+    heap: str = "512m"
+    jars: Path | None = None
+    java: JavaRuntime | None = None
+    ready_seconds: float = 60
+    stop_seconds: float = 20
+    security: BrokerSecurity | None = None
+    writes_class_archive: bool = False
+
+    def __post_init__(self) -> None:
+        self.directory = self.directory.absolute()
         self.log_file = self.directory / "broker.log"
         self._output_file = self.directory / "broker.out"
         self._properties_file = self.directory / "server.properties"
         self._records = self.directory / "records"
-        self._port = port
-        self._heap = heap
-        self._jars = jars
-        self._java = java
-        self._security = security
-        self._ready_seconds = ready_seconds
-        self._stop_seconds = stop_seconds
-        self._writes_class_archive = writes_class_archive
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def bootstrap_servers(self) -> str:
         """Address for clients, known after the first start."""
-        if self._port == 0:
+        if self.port == 0:
             raise StackError("The broker has no port yet: start it first.")
-        return f"{HOST}:{self._port}"
+        return f"{HOST}:{self.port}"
 
     @property
     def process_id(self) -> int | None:
@@ -103,16 +96,16 @@ class EmbeddedBroker:
 
     def launch(self) -> None:
         """Start without waiting for an answer: a node of a cluster answers only when a majority of the nodes runs."""
-        self._java = self._java or find_java()
-        jars = classpath(self._jars or jars_directory(), "kafka")
+        self.java = self.java or find_java()
+        jars = classpath(self.jars or jars_directory(), "kafka")
         try:
-            if self._security is not None:
-                self._security.prepare(self._java)
+            if self.security is not None:
+                self.security.prepare(self.java)
             self._prepare()
             self._format(jars)
             with self._output_file.open("wb") as output:
                 self._process = subprocess.Popen(
-                    self._command(jars, "kafka.Kafka", f"-Xmx{self._heap}", "-XX:+UseSerialGC", *self._classes()),
+                    self._command(jars, "kafka.Kafka", f"-Xmx{self.heap}", "-XX:+UseSerialGC", *self._classes()),
                     cwd=self.directory,
                     stdin=subprocess.DEVNULL,
                     stdout=output,
@@ -129,7 +122,7 @@ class EmbeddedBroker:
             return
         self._process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(self._stop_seconds)
+            self._process.wait(self.stop_seconds)
         self.kill()
 
     def kill(self) -> None:
@@ -163,12 +156,12 @@ class EmbeddedBroker:
                 f"{FREE_BYTES_WANTED // 1024**2}): free some space there or choose another directory."
             )
         self._require_unused()
-        self._port = self._port or self._last_port() or free_ports(1)[0]
-        if taken := why_taken(self._port):
+        self.port = self.port or self._last_port() or free_ports(1)[0]
+        if taken := why_taken(self.port):
             if isinstance(taken, PermissionError):
-                raise StackError(f"Port {self._port} may not be used by this user: choose one above 1023.") from taken
+                raise StackError(f"Port {self.port} may not be used by this user: choose one above 1023.") from taken
             raise StackError(
-                f"Port {self._port} on {HOST} is in use: stop the program that holds it, or choose another port."
+                f"Port {self.port} on {HOST} is in use: stop the program that holds it, or choose another port."
             ) from taken
         write_secret(self._properties_file, self._properties())
         if self.log_file.is_file():  # so that the log only describes this start
@@ -181,7 +174,7 @@ class EmbeddedBroker:
         voters = ",".join(f"{number}@{HOST}:{port}" for number, port in enumerate(ports, start=1))
         for name, value in {
             "node": self.number,
-            "port": self._port,
+            "port": self.port,
             "controller_port": ports[self.number - 1],
             "voters": voters,
             "copies": len(ports),
@@ -189,11 +182,11 @@ class EmbeddedBroker:
             "records": str(self._records).replace("\\", "\\\\"),
         }.items():
             text = text.replace("{{" + name + "}}", str(value))
-        return text if self._security is None else self._security.secured(text)
+        return text if self.security is None else self.security.secured(text)
 
     def _controller_ports(self) -> Sequence[int]:
         """Return a port for each node in the order of their numbers; each node is also a controller."""
-        return [next(port for port in free_ports(2) if port != self._port)]
+        return [next(port for port in free_ports(2) if port != self.port)]
 
     def _new_cluster_id(self) -> str:
         return new_cluster_id()
@@ -238,12 +231,12 @@ class EmbeddedBroker:
             raise self._failure("could not format its storage", run.stdout + run.stderr)
 
     def _command(self, jars: str, main_class: str, *options: str) -> list[str]:
-        assert self._java is not None  # noqa: S101  launch() has set it
+        assert self.java is not None  # noqa: S101  launch() has set it
         log_settings = resources.files("services.plane.broker").joinpath("log4j2.xml")
         copy = self.directory / "log4j2.xml"
         copy.write_text(log_settings.read_text())
         return [
-            str(self._java.executable),
+            str(self.java.executable),
             *options,
             "-Djava.awt.headless=true",
             f"-Dlog4j2.configurationFile={copy.as_uri()}",
@@ -253,18 +246,18 @@ class EmbeddedBroker:
 
     @property
     def _class_archive(self) -> Path:
-        return (self._jars or jars_directory()) / "kafka" / CLASS_ARCHIVE
+        return (self.jars or jars_directory()) / "kafka" / CLASS_ARCHIVE
 
     def _classes(self) -> list[str]:
         archive = self._class_archive
-        return [f"-XX:ArchiveClassesAtExit={archive}"] if self._writes_class_archive else shared_classes(archive)
+        return [f"-XX:ArchiveClassesAtExit={archive}"] if self.writes_class_archive else shared_classes(archive)
 
     def await_answer(self) -> None:
         """Wait until the broker answers a request for metadata. Raise StackError if it ends or the time is over."""
         assert self._process is not None  # noqa: S101  launch() has set it
-        deadline = time.monotonic() + self._ready_seconds
+        deadline = time.monotonic() + self.ready_seconds
         try:
-            with quiet_admin(self.bootstrap_servers, administrator_of(self._security)) as admin:
+            with quiet_admin(self.bootstrap_servers, administrator_of(self.security)) as admin:
                 while time.monotonic() < deadline:
                     with contextlib.suppress(KafkaException):
                         if self.number in admin.list_topics(timeout=ATTEMPT_SECONDS).brokers:
@@ -274,7 +267,7 @@ class EmbeddedBroker:
                         what = f"stopped at its start with status {status_text(status)}"
                         raise self._failure(what, self._last_lines())
             raise StackError(
-                f"The broker did not answer on {self.bootstrap_servers} within {self._ready_seconds:g} seconds: "
+                f"The broker did not answer on {self.bootstrap_servers} within {self.ready_seconds:g} seconds: "
                 f"read {self.log_file}, or start again when the machine is less busy."
             )
         except BaseException:
@@ -289,7 +282,7 @@ class EmbeddedBroker:
         """Return the error for a failure: with the remedy if the printed text is known, else with the file to read."""
         for pattern, sentence in _KNOWN_FAILURES:
             if re.search(pattern, printed):
-                return StackError(sentence.format(directory=self.directory, port=self._port))
+                return StackError(sentence.format(directory=self.directory, port=self.port))
         complaint = re.search(r"^.*\b(?:FATAL|ERROR|Exception|Error)\b.*$", printed, re.MULTILINE)
         said = f" ({complaint[0].strip()[:300]})" if complaint else ""
         where = self.log_file if self.log_file.is_file() else self._output_file

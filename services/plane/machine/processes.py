@@ -12,7 +12,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 
 import httpx
@@ -75,35 +75,24 @@ def started_mark(pid: int) -> str | None:
     return None if not words or words[-1].startswith("Z") else " ".join(words[:-1])
 
 
+@dataclass(eq=False)
 class ChildProcess:
     """One child with its log file."""
 
-    def __init__(
-        self,
-        name: str,
-        command: Sequence[str],
-        environment: Mapping[str, str],
-        log_file: Path,
-        ready_url: str,
-        *,
-        answer_seconds: float = 90,
-        ready_seconds: float = 900,
-        stop_seconds: float = 30,
-        ready_headers: Mapping[str, str] | None = None,
-    ) -> None:
-        self.name = name
-        self.log_file = log_file
-        self._command = list(command)
-        self._environment = dict(environment)
-        self._ready_url = ready_url
-        self._ready_headers = ready_headers
-        self._answer_seconds = answer_seconds
-        self._ready_seconds = ready_seconds
-        self._stop_seconds = stop_seconds
-        self._process: subprocess.Popen[bytes] | None = None
-        self.identity: ProcessIdentity | None = None
-        """The identity of the process; None before the start."""
-        self._is_asked = False
+    name: str
+    command: Sequence[str]
+    environment: Mapping[str, str] = field(repr=False)
+    log_file: Path
+    ready_url: str
+    _: KW_ONLY
+    answer_seconds: float = 90
+    ready_seconds: float = 900
+    stop_seconds: float = 30
+    ready_headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    identity: ProcessIdentity | None = field(default=None, init=False)
+    """The identity of the process; None before the start."""
+    _process: subprocess.Popen[bytes] | None = field(default=None, init=False)
+    _is_asked: bool = field(default=False, init=False)
 
     @property
     def is_running(self) -> bool:
@@ -121,8 +110,8 @@ class ChildProcess:
             self.log_file.parent.mkdir(parents=True, exist_ok=True)
             with self.log_file.open("ab") as log:
                 self._process = subprocess.Popen(
-                    self._command,
-                    env={**self._environment, **(settings or {})},
+                    self.command,
+                    env={**self.environment, **(settings or {})},
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,
@@ -141,15 +130,15 @@ class ChildProcess:
         may have many messages to catch up with. ``check`` is called during the wait, and may raise to end it.
         """
         started = time.monotonic()
-        limit_seconds, reason = self._answer_seconds, "it does not answer"
+        limit_seconds, reason = self.answer_seconds, "it does not answer"
         pause = threading.Event()
-        with httpx.Client(timeout=5.0, trust_env=False, headers=self._ready_headers) as http:
+        with httpx.Client(timeout=5.0, trust_env=False, headers=self.ready_headers) as http:
             while True:
                 try:
-                    answer = http.get(self._ready_url)
+                    answer = http.get(self.ready_url)
                     if answer.is_success:
                         return
-                    limit_seconds, reason = self._ready_seconds, answer.text.strip()[:REASON_LETTERS]
+                    limit_seconds, reason = self.ready_seconds, answer.text.strip()[:REASON_LETTERS]
                 except httpx.HTTPError:
                     pass
                 self.require_running()
@@ -190,7 +179,7 @@ class ChildProcess:
             return None
         self.ask_to_stop()
         try:
-            self._process.wait(self._stop_seconds)
+            self._process.wait(self.stop_seconds)
         except subprocess.TimeoutExpired:
             self.kill()
         return self._process.returncode

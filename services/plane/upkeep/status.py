@@ -194,11 +194,6 @@ def _scrape(http: httpx.Client, url: str) -> Scrape | None:
     return Scrape(time.monotonic(), tuple(reported))
 
 
-def open_dead_letters(reported: Mapping[str, Reported], source: str) -> int:
-    """Return the number of a service's open dead letters. The snapshots service counts those of all services."""
-    return reported.get("snapshots", _SILENT).total(OPEN_DEAD_LETTERS, source=source)
-
-
 def process_status(name: str, pid: int, url: str, reported: Mapping[str, Reported], *, is_alive: bool) -> ProcessStatus:
     """Return the status of one process."""
     own = reported.get(name, _SILENT)
@@ -211,7 +206,8 @@ def process_status(name: str, pid: int, url: str, reported: Mapping[str, Reporte
         messages_per_second=own.rate(*MESSAGES_APPLIED),
         lag_messages=own.total(*LAG_MESSAGES),
         lag_seconds=own.largest(LAG_SECONDS),
-        dead_letters=open_dead_letters(reported, name),
+        # The snapshots service counts the open dead letters of all services.
+        dead_letters=reported.get("snapshots", _SILENT).total(OPEN_DEAD_LETTERS, source=name),
     )
 
 

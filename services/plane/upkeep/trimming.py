@@ -62,7 +62,7 @@ def plan_trims(
 ) -> list[Trim]:
     """Return the trims of every topic and shard. ``positions`` are the known positions of the running readers."""
     return [
-        _plan(topic, shard, firsts[topic.name, shard], positions, backups, find_full_chain)
+        _plan(topic, shard, firsts[topic.name, shard], _pins(topic, shard, positions, backups), find_full_chain)
         for topic in TOPICS
         for shard in range(shards)
     ]
@@ -80,17 +80,10 @@ def newest_start(markers: Iterable[tuple[int, SnapshotChainRecord]]) -> int | No
     return found
 
 
-def _plan(
-    topic: Topic,
-    shard: int,
-    first: int,
-    positions: Mapping[Place, int],
-    backups: Sequence[Backup],
-    find_full_chain: FindFullChain,
-) -> Trim:
+def _plan(topic: Topic, shard: int, first: int, pins: Iterable[Pin], find_full_chain: FindFullChain) -> Trim:
     if CLIENTS in topic.consumers:
         return Trim(topic.name, shard, first, first, "clients read it, and nobody knows how far they are")
-    oldest = min(_pins(topic, shard, positions, backups), key=lambda pin: pin.offset)
+    oldest = min(pins, key=lambda pin: pin.offset)
     until, pinned_by = max(oldest.offset, first), oldest.who
     if topic is SNAPSHOT_CHAIN and until > first:
         full = find_full_chain(shard, until + 1)  # a chain may end at until: readers keep their last record
