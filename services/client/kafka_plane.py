@@ -66,11 +66,10 @@ class KafkaPlane:
         )
 
     def _commands(self) -> KafkaCommands:
-        if self._connected is None:
-            with self._connecting:
-                if self._connected is None:
-                    self._connected = self._connect()
-        return self._connected
+        with self._connecting:
+            if self._connected is None:
+                self._connected = self._connect()
+            return self._connected
 
     def submit(self, shard: int, command: NamespaceCommand) -> int:
         """Send a command; wait only if too many are unanswered. Return its number."""

@@ -9,6 +9,7 @@ from typing import Any, TypeVar, cast
 
 import httpx
 from pydantic import TypeAdapter, ValidationError
+from pydantic_core import to_json
 
 from schemas.answers import (
     BucketSpace,
@@ -76,17 +77,18 @@ class HttpShard:
         path: str,
         answer_type: type[T],
         parameters: Parameters | None = None,
-        body: bytes | None = None,
+        body: Any = None,
     ) -> T:
-        """Like ``get`` with another HTTP method, or with a JSON body for what is too long for a URL."""
+        """Like ``get`` with another HTTP method, or with a body, sent as JSON, for what is too long for a URL."""
         wanted = dict(parameters or {})
         if txn := self.answered_txn():
             wanted["after"] = f"{self.shard}:{txn}"
-        headers = {} if body is None else {"content-type": "application/json"}
+        url = f"{self.address}/v1/shards/{self.shard}{path}"
+        sent: dict[str, Any] = (
+            {} if body is None else {"content": to_json(body), "headers": {"content-type": "application/json"}}
+        )
         try:
-            response = self.http.request(
-                method, f"{self.address}/v1/shards/{self.shard}{path}", params=wanted, content=body, headers=headers
-            )
+            response = self.http.request(method, url, params=wanted, **sent)
         except httpx.TimeoutException as error:
             raise UnreachableError(
                 f"{self.service} at {self.address} did not answer within {READ_SECONDS:g} seconds: "
@@ -322,7 +324,7 @@ class HttpScmReads:
         """Return for each run of blocks whether it is in the store."""
         existing: list[bool] = []
         for start in range(0, len(runs), MAX_PAGE_ROWS):
-            asked = _adapter(list[BlockRun]).dump_json(list(runs[start : start + MAX_PAGE_ROWS]))
+            asked = list(runs[start : start + MAX_PAGE_ROWS])
             existing += self._shard.ask_for("POST", "/exist", list[bool], body=asked)
         return existing
 

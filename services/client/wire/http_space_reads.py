@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, TypeVar
-
-from pydantic import TypeAdapter
 
 from schemas.space_answers import (
     BlockExplanation,
@@ -21,9 +18,6 @@ from services.client.errors import PlaneError
 from services.client.wire.http_reads import MAX_PAGE_ROWS, HttpShard, Parameters
 
 MAX_ATTEMPTS = 5
-_ANYTHING: TypeAdapter[Any] = TypeAdapter(Any)
-
-T = TypeVar("T")
 
 
 class HttpSpaceReads:
@@ -67,15 +61,12 @@ class HttpSpaceReads:
 
     def what_if(self, volume: str, bucket: str, question: WhatIf) -> FreedSpace:
         """Return the space that dropping a set of snapshots would free."""
-        return self._post("/space/what-if", FreedSpace, volume, bucket, question)
+        parameters = {"volume": volume, "bucket": bucket}
+        return self._shard.ask_for("POST", "/space/what-if", FreedSpace, parameters, question)
 
     def plan(self, volume: str, bucket: str, question: PlanSpace) -> SpacePlan:
         """Return the smallest set of snapshots whose drop frees the requested bytes."""
-        return self._post("/space/plan", SpacePlan, volume, bucket, question)
-
-    def _post(self, path: str, answer_type: type[T], volume: str, bucket: str, question: Any) -> T:
-        parameters = {"volume": volume, "bucket": bucket}
-        return self._shard.ask_for("POST", path, answer_type, parameters, _ANYTHING.dump_json(question))
+        return self._shard.ask_for("POST", "/space/plan", SpacePlan, {"volume": volume, "bucket": bucket}, question)
 
     def explain_path(self, volume: str, bucket: str, path: str) -> PathExplanation:
         """Return every version of a path."""

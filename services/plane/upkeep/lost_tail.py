@@ -108,10 +108,9 @@ def find_losses(log: Log, home: Path, shard: int) -> Losses:
     tails: list[LostTail] = []
     for service in SERVICES:
         directory = database_directory(home, service, shard)
-        if not has_database(directory):
-            continue
-        with closing(open_database(directory, service)) as store:
-            tails += _lost_tails_of(log, store, service, shard)
+        if has_database(directory):
+            with closing(open_database(directory, service)) as store:
+                tails += _lost_tails_of(log, store, service, shard)
     directory = database_directory(home, METADATA, shard)
     if any(one.service == METADATA for one in tails) or not has_database(directory):
         return Losses(tuple(tails))
