@@ -50,11 +50,6 @@ class PureJudge:
         self._waiting: deque[_Logged] = deque()
         self._ready: list[_Logged] = []
 
-    @property
-    def chain_version(self) -> int:
-        """The newest chain version that this judge has read."""
-        return self._chain.view.version
-
     def restore(self, tables: TablesReader) -> None:
         """Load the chain from the stored markers, and the waiting entries."""
         self._chain.restore(tables)

@@ -74,7 +74,8 @@ class Stack:
         self._lock: IO[bytes] | None = None
         self._java: JavaRuntime | None = None
         self._broker: EmbeddedBroker | None = None
-        self._children: dict[str, ChildProcess] = {}
+        self.children: dict[str, ChildProcess] = {}
+        """The processes by their names, for tests that kill one and start it again."""
         self._urls: dict[str, str] = {}
         self._reason = ""
 
@@ -89,7 +90,7 @@ class Stack:
     def start(self) -> Self:
         """Start all processes, and return when all are ready. Raise StackError if one does not start."""
         self._lock = acquire_plane_lock(self.home)
-        self._children = {}
+        self.children = {}
         self._reason = ""
         try:
             self._start_broker()
@@ -107,7 +108,7 @@ class Stack:
         with contextlib.suppress(StackError):  # a full disk must not keep the processes from being stopped
             self._write(PlaneState.STOPPING)
         for group in ([STREAMING], SERVICES):
-            stopping = [self._children[name] for name in group if name in self._children]
+            stopping = [self.children[name] for name in group if name in self.children]
             for child in stopping:
                 child.ask_to_stop()
             for child in stopping:
@@ -125,7 +126,7 @@ class Stack:
 
     def require_running(self) -> None:
         """Raise StackError, with the last lines of the log, if a process has ended unexpectedly."""
-        for child in self._children.values():
+        for child in self.children.values():
             child.require_running()
         if self._broker is not None and not self._broker.is_running:
             raise self._broker.why_it_ended()
@@ -145,10 +146,6 @@ class Stack:
     def url(self, name: str) -> str:
         """Return the base URL of a service, or of ``streaming``."""
         return self._urls[name]
-
-    def child(self, name: str) -> ChildProcess:
-        """Return one of the processes, for tests that kill it and start it again."""
-        return self._children[name]
 
     @property
     def broker(self) -> EmbeddedBroker:
@@ -197,11 +194,11 @@ class Stack:
     def _start_children(self) -> None:
         """Start all processes, then wait until all are ready. Spark is started first, because it takes longest."""
         for name in (STREAMING, *SERVICES):
-            self._children[name] = self._child(name)
-            self._children[name].start()
+            self.children[name] = self._child(name)
+            self.children[name].start()
             self._write(PlaneState.STARTING)
         for name in (*SERVICES, STREAMING):
-            self._children[name].await_ready(self.require_running)
+            self.children[name].await_ready(self.require_running)
         if self._security is not None:
             with self.client() as client:
                 enrol(client, self._security)
@@ -223,7 +220,7 @@ class Stack:
         processes = {}
         if self._broker is not None and self._broker.process_id is not None:
             processes[BROKER] = PlaneProcess(identify(self._broker.process_id), "", str(self._broker.log_file))
-        for name, child in self._children.items():
+        for name, child in self.children.items():
             if child.identity is not None:
                 processes[name] = PlaneProcess(child.identity, self._urls[name], str(child.log_file))
         plane = PlaneFile(
