@@ -10,13 +10,7 @@ from functools import partial
 from schemas.credentials import KafkaCredentials
 from schemas.records import MessageHeader, MetadataReply, SnapshotReply
 from services.client.plane import NamespaceCommand, SnapshotRequest
-from services.client.wire.http_reads import (
-    HttpMetadataReads,
-    HttpScmReads,
-    HttpShard,
-    HttpSnapshotReads,
-    http_client,
-)
+from services.client.wire.http_reads import HttpMetadataReads, HttpScmReads, HttpShard, HttpSnapshotReads, http_client
 from services.client.wire.http_space_reads import HttpSpaceReads
 from services.client.wire.kafka_commands import KafkaCommands
 from services.log.signing import Signer
@@ -72,11 +66,10 @@ class KafkaPlane:
         )
 
     def _commands(self) -> KafkaCommands:
-        if self._connected is None:
-            with self._connecting:
-                if self._connected is None:
-                    self._connected = self._connect()
-        return self._connected
+        with self._connecting:
+            if self._connected is None:
+                self._connected = self._connect()
+            return self._connected
 
     def submit(self, shard: int, command: NamespaceCommand) -> int:
         """Send a command; wait only if too many are unanswered. Return its number."""

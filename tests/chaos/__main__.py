@@ -15,6 +15,7 @@ from pathlib import Path
 
 from services.plane.machine.signals import stopping_on_signals
 from services.plane.stack.stack import Stack
+from tests.chaos.cluster_stack import ClusterStack
 from tests.chaos.counts import Counts
 from tests.chaos.keeper import Keeper
 from tests.chaos.linked_stack import LinkedStack
@@ -27,7 +28,7 @@ SHARDS = 2
 def chaos_stack(home: Path, brokers: int = 1) -> Stack:
     """The plane that schedules are played on; in front of a cluster of brokers nothing can be cut."""
     if brokers > 1:
-        return Stack(home, SHARDS, brokers=brokers, is_rename_allowed=True)
+        return ClusterStack(home, SHARDS, brokers, is_rename_allowed=True)
     return LinkedStack(home, SHARDS, is_rename_allowed=True)
 
 

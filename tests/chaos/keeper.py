@@ -14,7 +14,6 @@ import signal
 import threading
 import time
 
-from services.plane.broker.cluster import BrokerCluster
 from services.plane.machine.errors import StackError
 from services.plane.machine.processes import ChildProcess
 from services.plane.stack.settings import BROKER, HTTP_PROCESSES, STREAMING
@@ -22,6 +21,7 @@ from services.plane.stack.stack import Stack
 from services.plane.upkeep.shard_databases import database_directory
 from services.runtime.process.settings import PREFIX
 from streaming.__main__ import TRY_AGAIN_STATUS
+from tests.broker_cluster import BrokerCluster
 from tests.chaos.counts import Counts
 from tests.chaos.linked_stack import LinkedStack
 from tests.chaos.repeats import repeat_messages
@@ -95,7 +95,7 @@ class Keeper:
             deadline = time.monotonic() + READY_SECONDS
             while True:
                 self.check()
-                child = self.stack.child(name)
+                child = self.stack.children[name]
                 identity = child.identity
                 try:
                     child.await_ready(self.check)
@@ -109,7 +109,7 @@ class Keeper:
     def _kill(self, name: str, settings: dict[str, str]) -> bool:
         """SIGKILL, and say what the next start is told; says whether it ran."""
         with self._lock:
-            child = self.stack.child(name)
+            child = self.stack.children[name]
             self._disarm(name)
             self._without_disk.discard(name)
             self._next_settings[name] = {PREFIX + key: value for key, value in settings.items()}
@@ -129,7 +129,7 @@ class Keeper:
     def _await_running(self, name: str) -> None:
         """Wait until a process that has just died is started again: one that does not run cannot be killed."""
         deadline = time.monotonic() + READY_SECONDS
-        while not self.stack.child(name).is_running:
+        while not self.stack.children[name].is_running:
             self.check()
             if time.monotonic() > deadline:
                 raise StackError(f"{name} was not started again within {READY_SECONDS:g} seconds")
@@ -211,7 +211,7 @@ class Keeper:
             raise twin.why_it_ended()
 
     def _pid(self, name: str) -> int | None:
-        child = self.stack.child(name)
+        child = self.stack.children[name]
         return child.identity.pid if child.is_running and child.identity else None
 
     def _fill_disk(self, fault: Fault) -> None:
@@ -237,7 +237,7 @@ class Keeper:
         while not self._stop.wait(WATCH_SECONDS) and self.failure is None:
             for name in HTTP_PROCESSES:
                 with self._lock:
-                    child = self.stack.child(name)
+                    child = self.stack.children[name]
                     if not child.is_running:
                         self._start_again(name, child)
 

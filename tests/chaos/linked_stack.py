@@ -72,7 +72,7 @@ class LinkedStack(Stack):
         twin.start({"DEEPCLEAN_DIRECTORY": str(directory), "DEEPCLEAN_HTTP_PORT": "0"})
         return twin
 
-    def _one_broker(self, port: int, java: JavaRuntime) -> EmbeddedBroker:
+    def _new_broker(self, port: int, java: JavaRuntime) -> EmbeddedBroker:
         return ManyDoorsBroker(self.home / "broker", self._doors, port=port, java=java, ready_seconds=READY_SECONDS)
 
     def _servers_of(self, name: str) -> str:

@@ -172,6 +172,6 @@ def test_the_same_copy_is_made_once_and_one_in_memory_not_at_all(copies: HttpSha
     with pytest.raises(PlaneError, match="has a copy all already"):
         ask(copies, "audit-1")
     refused = httpx.post(
-        copies._address + "/v1/shards/1/audit-copies", params={"audit_id": "a", "name": "b"}, trust_env=False
+        copies.address + "/v1/shards/1/audit-copies", params={"audit_id": "a", "name": "b"}, trust_env=False
     )
     assert (refused.status_code, refused.json()["code"]) == (400, "INVALID_REQUEST")

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
-from services.plane.broker.cluster import BrokerCluster
 from services.plane.broker.topics import create_topics
+from tests.broker_cluster import BrokerCluster
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(180)]
 TOPIC = "letters"

@@ -105,7 +105,7 @@ def test_no_secret_is_in_a_log_a_metric_a_command_line_or_an_environment(stack: 
     with httpx.Client(trust_env=False, headers=bearer(stack.address.http_token)) as http:
         texts |= {f"metrics of {name}": http.get(f"{stack.url(name)}/metrics").text for name in HTTP_PROCESSES}
     for name in HTTP_PROCESSES:
-        identity = stack.child(name).identity
+        identity = stack.children[name].identity
         assert identity is not None
         for what in ("cmdline", "environ"):
             file = Path(f"/proc/{identity.pid}/{what}")

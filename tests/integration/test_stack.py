@@ -182,7 +182,7 @@ def test_a_stop_ends_every_process_in_peace_and_a_start_goes_on(stack: Stack) ->
         request(plane, 1, CreateSnapshot("goes-on", "flat", "before"))
         execute(plane, 1, DeleteKey("goes-on", "flat", "key-0"), DeleteKey("goes-on", "flat", "key-1"))
         request(plane, 1, DeleteSnapshot("goes-on", "flat", "before"))  # and stop while its rows are on their way
-    children = [stack.child(name) for name in (*SERVICES, STREAMING)]
+    children = [stack.children[name] for name in (*SERVICES, STREAMING)]
     stack.stop()
     assert {child.name: child.exit_status for child in children} == {child.name: 0 for child in children}
     assert read_plane_file(stack.home) is None

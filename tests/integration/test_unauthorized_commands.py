@@ -179,8 +179,8 @@ def test_secrets_are_in_files_of_their_owner_alone_and_in_no_log(guarded: Guarde
 def test_a_password_that_was_changed_is_the_only_one_that_opens(guarded: Guarded) -> None:
     before = guarded.security.credentials("mock_scm")
     guarded.security.credentials_file("mock_scm").unlink()
-    assert guarded.broker._java is not None
-    guarded.security.prepare(guarded.broker._java)
+    assert guarded.broker.java is not None
+    guarded.security.prepare(guarded.broker.java)
     with quiet_admin(guarded.address, guarded.security.administrator) as admin:
         guarded.security.admit(admin)
     assert "AUTHENTICATION" in refusal_of(guarded, before.client_settings()).upper()

@@ -20,7 +20,6 @@ from services.plane.upkeep import backups
 from services.plane.upkeep.backups import (
     Backup,
     ServiceCopy,
-    all_backups,
     find_backup,
     list_backups,
     restore_backup,
@@ -107,9 +106,9 @@ def test_the_homes_own_backups_pin_beside_those_that_are_named(tmp_path: Path) -
     home, elsewhere = tmp_path / "home", tmp_path / "mnt"
     own = made_backup(home, backups.backups_directory(home), "own", 7)
     other = made_backup(home, elsewhere, "other", 8)
-    assert all_backups(home, []) == [own]
-    assert all_backups(home, [elsewhere]) == [own, other]
-    assert all_backups(home, [elsewhere, backups.backups_directory(home)]) == [own, other]
+    assert list_backups(backups.backups_directory(home)) == [own]
+    assert list_backups(backups.backups_directory(home), elsewhere) == [own, other]
+    assert list_backups(*[backups.backups_directory(home)] * 2, elsewhere) == [own, other]
 
 
 def test_nothing_is_replaced(tmp_path: Path) -> None:

@@ -258,7 +258,7 @@ def test_the_view_outlives_a_restart() -> None:
     judge.send(SNAPSHOT_CHAIN, CAPTURE_1, CAPTURE_2, CAPTURE_1, CAPTURE_2)
     judge.judge()
     judge.restart()
-    assert judge.service.chain_version == 2
+    assert judge.service._chain.view.version == 2
     judge.send(SNAPSHOT_CHAIN, DROP_1)
     judge.send(DELETED_ENTRIES, replace(HELD, chain_version=3))
     judge.judge()

@@ -33,7 +33,7 @@ from services.metadata.recovery.start_check import StartCheckedLog
 from services.metadata.service import MetadataService
 from services.metadata.state.tables import CHECKPOINTED, TRANSACTION_INFO_KEY, TRANSACTION_INFO_TABLE
 from services.plane.machine.errors import StackError
-from services.plane.upkeep.rebuilds import Expected, apply_and_compare
+from services.plane.upkeep.rebuilds import Expected, RebuildRun
 from services.runtime.loop.runner import Runner
 from services.storage.memory import MemoryStore
 from services.storage.tables import TablesReader
@@ -219,11 +219,11 @@ def test_a_database_that_was_named_and_cannot_be_compared_is_an_error(past: Past
             for topic in NUMBERED:
                 past.log.partitions.pop((topic.name, 0), None)
         for is_required in (True, False):
-            wanted = [Expected("lost", 10, digest, is_required)]
             store = MemoryStore(CHECKPOINTED)
             rebuild = Rebuild(0, store, past.log)
+            run = RebuildRun(rebuild, store, [Expected("lost", 10, digest, is_required)], sent_txn=0)
             with pytest.raises((StackError, InvariantError), match=r"lost .*(its tail|the newest commands)"):
-                apply_and_compare(rebuild, store, wanted, lambda _: None, lambda: nullcontext(lambda *_: None))
+                run.apply_and_compare(lambda _: None, lambda: nullcontext(lambda *_: None))
             rebuild.close()
 
 

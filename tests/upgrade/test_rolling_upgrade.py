@@ -160,7 +160,7 @@ def stack(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stack]:
 
 def restart(stack: Stack, name: str, folder: Path | None) -> None:
     """Start a process again, of another version; None is the earlier release."""
-    child = stack.child(name)
+    child = stack.children[name]
     child.ask_to_stop()
     child.stop()
     child.start({} if folder is None else environment(folder))

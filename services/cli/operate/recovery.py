@@ -19,7 +19,7 @@ from services.plane.stack.plane_file import running_plane
 from services.plane.stack.plane_lock import acquire_plane_lock, log_of_stopped_plane
 from services.plane.stack.settings import SERVICES
 from services.plane.upkeep.backups import backups_directory, find_backup, make_backup, restore_backup
-from services.plane.upkeep.rebuilds import PlacedDigest, RebuildOptions, readable_metadata, rebuilding
+from services.plane.upkeep.rebuilds import PlacedDigest, readable_metadata, rebuilding
 
 SERVICE = Annotated[
     list[str] | None,
@@ -121,10 +121,18 @@ def rebuild(
 ) -> None:
     """Rebuild a shard of metadata from the log, with its snapshots, and verify the result by digest."""
     home = made_session(context).home
-    options = RebuildOptions(compare_with, backups or backups_directory(home), goes_on, sends_all, max_batch_messages)
     with (
         log_of_stopped_plane(home, bootstrap_servers) as log,
-        rebuilding(home, shard, log, options) as run,
+        rebuilding(
+            home,
+            shard,
+            log,
+            lost=compare_with,
+            backups=backups or backups_directory(home),
+            resumes=goes_on,
+            sends_all=sends_all,
+            max_batch_messages=max_batch_messages,
+        ) as run,
     ):
         _print_digest(run.apply_and_compare(say, _progress))
         sent = run.send()

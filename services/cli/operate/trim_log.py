@@ -15,7 +15,7 @@ from services.log.kafka import KafkaLog
 from services.log.schema_topic import follow_schemas
 from services.plane.stack.plane_file import running_plane
 from services.plane.stack.secrets import administrator
-from services.plane.upkeep.backups import Backup, all_backups
+from services.plane.upkeep.backups import Backup, backups_directory, list_backups
 from services.plane.upkeep.log_trims import planned_trims, publish_full_chain
 
 
@@ -40,7 +40,7 @@ def trim_log(
     """Delete log records that no reader, backup or unfinished transaction needs."""
     session = made_session(context)
     plane = running_plane(session.home)
-    kept = all_backups(session.home, backups or ())
+    kept = list_backups(backups_directory(session.home), *(backups or ()))
     log = KafkaLog(plane.bootstrap_servers, "deepclean.trim", credentials=administrator(session.home))
     follow_schemas(log)
     if writes_full_chain:

@@ -31,13 +31,6 @@ class BulkDeleted:
     """Keys that were not deleted, each with its error code."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Sent:
-    shard: int
-    number: int
-    command: DeleteKeys
-
-
 def delete_keys(plane: Plane, volumes: VolumeShards, keys: Iterable[tuple[Bucket, str]]) -> Iterator[BulkDeleted]:
     """Delete keys in order; yield the result of each command in the same order.
 
@@ -47,7 +40,8 @@ def delete_keys(plane: Plane, volumes: VolumeShards, keys: Iterable[tuple[Bucket
     Raises:
         UnreachableError, PlaneTimeoutError: keys whose result was not yielded may be deleted or not.
     """
-    sent: deque[_Sent] = deque()
+    sent: deque[tuple[int, int, DeleteKeys]] = deque()
+    """The shard, the number and the command."""
     for (volume, bucket), group in groupby(keys, itemgetter(0)):
         try:
             shard = volumes.shard_of(volume)
@@ -56,15 +50,15 @@ def delete_keys(plane: Plane, volumes: VolumeShards, keys: Iterable[tuple[Bucket
             continue
         while some := tuple(key for _, key in islice(group, MAX_KEYS_PER_COMMAND)):
             command = DeleteKeys(volume, bucket, some)
-            sent.append(_Sent(shard, plane.submit(shard, command), command))
+            sent.append((shard, plane.submit(shard, command), command))
             if len(sent) >= MAX_OUTSTANDING:
-                yield _answered(plane, sent.popleft())
+                yield _answered(plane, *sent.popleft())
     while sent:
-        yield _answered(plane, sent.popleft())
+        yield _answered(plane, *sent.popleft())
 
 
-def _answered(plane: Plane, sent: _Sent) -> BulkDeleted:
-    reply, command = plane.answer(sent.shard, sent.number), sent.command
+def _answered(plane: Plane, shard: int, number: int, command: DeleteKeys) -> BulkDeleted:
+    reply = plane.answer(shard, number)
     place = (command.volume, command.bucket)
     done = reply.committed.keys if reply.committed else None
     if done is None:

@@ -13,10 +13,6 @@ WAIT_SECONDS = 10
 PAGE_ROWS = 10_000
 
 
-def _nobody_looks(job: DiffJob) -> None:
-    """Ignore the progress."""
-
-
 def diff(
     reads: MetadataReads,
     volume: str,
@@ -24,7 +20,7 @@ def diff(
     *,
     from_snapshot_id: str = "",
     to_snapshot_id: str = "",
-    on_progress: Callable[[DiffJob], None] = _nobody_looks,
+    on_progress: Callable[[DiffJob], None] = lambda _job: None,
 ) -> list[DiffEntry]:
     """Return the diff of two states of a bucket: the kinds ``-``, ``R``, ``+``, ``M`` in this order, each by path.
 

@@ -28,11 +28,7 @@ BEGINNING = Place(0, 0)
 
 
 def place_of(text: str) -> Place:
-    """Return the place printed as ``<finish txn>:<number>``.
-
-    Raises:
-        ValueError: the text is not a place.
-    """
+    """Return the place printed as ``<finish txn>:<number>``. Raise ValueError if the text is not a place."""
     finish_txn, _, number = text.partition(":")
     return Place(int(finish_txn), int(number or 0))
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import islice
 
 from schemas.audit_report import NOTHING, Amount, AuditReport, Finding, FindingKind
 from schemas.records import BlockRun, RequeueOrphans
@@ -45,7 +44,8 @@ def requeue(plane: Plane, report: AuditReport, max_rows: int = DEFAULT_REPAIR_RO
         of_bucket.setdefault(one.bucket_id if one.bucket else 0, []).append(one)
     _keep(repair, of_bucket.pop(0, ()), "metadata never had their bucket: find out who has written them")
     for bucket_id, findings in of_bucket.items():
-        for page in _pages(findings):
+        for start in range(0, len(findings), MAX_RUNS_PER_COMMAND):
+            page = findings[start : start + MAX_RUNS_PER_COMMAND]
             reason = _send(plane, report, bucket_id, page, max_rows)
             if reason:
                 _keep(repair, page, reason)
@@ -79,9 +79,3 @@ def _keep(repair: Repair, findings: Iterable[Finding], reason: str) -> None:
 
 def _amount(findings: Iterable[Finding]) -> Amount:
     return sum((Amount(1, one.size_bytes) for one in findings), NOTHING)
-
-
-def _pages(findings: Iterable[Finding]) -> Iterator[list[Finding]]:
-    left = iter(findings)
-    while page := list(islice(left, MAX_RUNS_PER_COMMAND)):
-        yield page

@@ -6,7 +6,7 @@ that are not in the snapshot are kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from schemas.records import KeyRow, MakeDirectory, PutKey
@@ -27,13 +27,7 @@ class Restored:
 
 
 def restore(
-    plane: Plane,
-    shard: int,
-    bucket: tuple[str, str],
-    path: str,
-    snapshot_id: str,
-    target: str = "",
-    on_progress: Callable[[int], None] = lambda _count: None,
+    plane: Plane, shard: int, bucket: tuple[str, str], path: str, snapshot_id: str, target: str = ""
 ) -> Restored:
     """Copy a key, or a directory with all entries below it, out of a snapshot, to ``target`` if given.
 
@@ -48,7 +42,6 @@ def restore(
             reply = plane.answer(shard, number)
             if reply.error:
                 raise PlaneError(reply.error, reply.message)
-            on_progress(1)
     keys = [command for command in commands if isinstance(command, PutKey)]
     return Restored(len(keys), len(commands) - len(keys), sum(key.size_bytes for key in keys))
 

@@ -133,10 +133,6 @@ class BucketView:
         question = PlanSpace(free_bytes, protected, snapshots.leaving_ids)
         return self.plane.space(self.shard).plan(self.volume, self.bucket, question)
 
-    def block(self, local_id: int) -> BlockExplanation:
-        """Return the version of this bucket that owns a block."""
-        return find_block(self.plane, self.shard, local_id, self.volume, self.bucket)
-
     def path(self, path: str) -> PathExplanation:
         """Return every version of a path."""
         return self.plane.space(self.shard).explain_path(self.volume, self.bucket, path)

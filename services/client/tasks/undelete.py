@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 
 from schemas.answers import ListedDeletion
 from schemas.records import DeletedKind, Undelete
@@ -67,8 +66,7 @@ def undelete_path(plane: Plane, shard: int, bucket: Bucket, path: str, target: s
             f"(deepclean deleted list), and what a snapshot holds can be copied (deepclean restore)",
         )
     died, kind, object_id, birth = chosen
-    command = Undelete(*bucket, target, kind, object_id, birth, died)
-    outcome = _carry_out(plane, shard, command)
+    outcome = _carry_out(plane, shard, Undelete(*bucket, target, kind, object_id, birth, died))
     if isinstance(outcome, NotReturned):
         raise PlaneError(outcome.code, outcome.message)
     return Undeleted((outcome,), ())
@@ -87,11 +85,11 @@ def undelete_files(plane: Plane, shard: int, bucket: Bucket, path: str, target: 
         is_meant = entry.kind is DeletedKind.KEY and death in (0, entry.death)
         if is_meant and entry.path.startswith(f"{path}/"):
             newest[entry.path] = entry  # the listing has the oldest death first
-    carry_out = partial(_carry_out, plane, shard)
-    outcomes = [
-        carry_out(Undelete(*bucket, target + found[len(path) :], entry.kind, entry.object_id, entry.birth, entry.death))
+    commands = [
+        Undelete(*bucket, target + found[len(path) :], entry.kind, entry.object_id, entry.birth, entry.death)
         for found, entry in sorted(newest.items())
     ]
+    outcomes = [_carry_out(plane, shard, command) for command in commands]
     return Undeleted(
         tuple(one for one in outcomes if isinstance(one, Returned)),
         tuple(one for one in outcomes if isinstance(one, NotReturned)),

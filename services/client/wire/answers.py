@@ -23,6 +23,8 @@ class Answers(Generic[R]):
     unanswered: set[int] = field(default_factory=set)
     _kept: dict[int, R | DeepcleanError] = field(default_factory=dict)
     """By number, in the order of arrival: an answer, or the error in its place."""
+    answered_txn: int = 0
+    """The newest txn that was answered."""
 
     def sent(self) -> int:
         """Record that a request is sent; return its number."""

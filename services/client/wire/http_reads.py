@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import httpx
 from pydantic import TypeAdapter, ValidationError
+from pydantic_core import to_json
 
 from schemas.answers import (
     BucketSpace,
@@ -36,7 +38,7 @@ from schemas.records import (
     VolumeRow,
 )
 from services.client.errors import PlaneError, UnreachableError
-from services.client.wire.paging import deleted_position, page_or_all
+from services.client.wire import paging
 from services.domain.snapshot_diff import DiffEntry
 
 READ_SECONDS = 60.0
@@ -46,122 +48,134 @@ Parameters = Mapping[str, str | int]
 _PREVIEWED = ("num_retained_min", "num_retained_max", "time_retained_ms", "expire_limit", "consumer_expiration_ms")
 """The fields of a policy that decide which snapshots expire."""
 
+T = TypeVar("T")
+R = TypeVar("R")
+
 
 @cache
 def _adapter(answer_type: Any) -> TypeAdapter[Any]:
     return TypeAdapter(answer_type)
 
 
+@dataclass(frozen=True, slots=True)
 class HttpShard:
     """The reads of one shard of one service. Safe to use from several threads."""
 
-    def __init__(
-        self,
-        http: httpx.Client,
-        service: str,
-        address: str,
-        shard: int,
-        answered_txn: Callable[[], int] = lambda: 0,
-    ) -> None:
-        self._http = http
-        self._service = service
-        self._address = address
-        self._base = f"{address}/v1/shards/{shard}"
-        self._shard = shard
-        self._answered_txn = answered_txn
+    http: httpx.Client
+    service: str
+    address: str
+    shard: int
+    answered_txn: Callable[[], int] = lambda: 0
 
-    def get(self, path: str, answer_type: Any, parameters: Parameters | None = None) -> Any:
+    def get(self, path: str, answer_type: type[T], parameters: Parameters | None = None) -> T:
         """Send a GET that includes all commands answered so far; raise PlaneError when the service refuses."""
         return self.ask_for("GET", path, answer_type, parameters)
 
-    def ask_for(self, method: str, path: str, answer_type: Any, parameters: Parameters | None = None) -> Any:
-        """Like ``get`` with another HTTP method, for requests that start or stop something."""
-        return self._ask(method, path, answer_type, params=self._with_after(parameters))
-
-    def post(self, path: str, answer_type: Any, body: bytes, parameters: Parameters | None = None) -> Any:
-        """Send a request whose parameters are too long for a URL."""
-        headers = {"content-type": "application/json"}
-        return self._ask("POST", path, answer_type, params=self._with_after(parameters), content=body, headers=headers)
-
-    def _with_after(self, parameters: Parameters | None) -> Parameters:
+    def ask_for(
+        self,
+        method: str,
+        path: str,
+        answer_type: type[T],
+        parameters: Parameters | None = None,
+        body: Any = None,
+    ) -> T:
+        """Like ``get`` with another HTTP method, or with a body, sent as JSON, for what is too long for a URL."""
         wanted = dict(parameters or {})
-        txn = self._answered_txn()
-        if txn:
-            wanted["after"] = f"{self._shard}:{txn}"
-        return wanted
-
-    def _ask(self, method: str, path: str, answer_type: Any, **request: Any) -> Any:
+        if txn := self.answered_txn():
+            wanted["after"] = f"{self.shard}:{txn}"
+        url = f"{self.address}/v1/shards/{self.shard}{path}"
+        sent: dict[str, Any] = (
+            {} if body is None else {"content": to_json(body), "headers": {"content-type": "application/json"}}
+        )
         try:
-            response = self._http.request(method, self._base + path, **request)
+            response = self.http.request(method, url, params=wanted, **sent)
         except httpx.TimeoutException as error:
             raise UnreachableError(
-                f"{self._service} at {self._address} did not answer within {READ_SECONDS:g} seconds: "
+                f"{self.service} at {self.address} did not answer within {READ_SECONDS:g} seconds: "
                 f"see how it does (deepclean status), then try again"
             ) from error
         except httpx.HTTPError as error:
             raise UnreachableError(
-                f"{self._service} at {self._address} cannot be reached ({error}): "
+                f"{self.service} at {self.address} cannot be reached ({error}): "
                 f"see whether the plane runs (deepclean status)"
             ) from error
-        if response.is_success:
-            return self._decoded(response, answer_type)
-        raise self._refusal(response)
-
-    def _decoded(self, response: httpx.Response, answer_type: Any) -> Any:
+        if not response.is_success:
+            raise self._refusal(response)
         try:
-            return _adapter(answer_type).validate_json(response.content)
+            answer: T = _adapter(cast(Hashable, answer_type)).validate_json(response.content)
         except ValidationError as error:
             raise UnreachableError(
-                f"what answers at {response.url} is not {self._service} of this version: "
+                f"what answers at {response.url} is not {self.service} of this version: "
                 f"see which program listens there ({error.error_count()} errors)"
             ) from error
+        return answer
 
     def _refusal(self, response: httpx.Response) -> Exception:
         try:
             body = response.json()
             if response.status_code == UNAVAILABLE:
-                return UnreachableError(f"{self._service} at {self._address} cannot answer now: {body['message']}")
+                return UnreachableError(f"{self.service} at {self.address} cannot answer now: {body['message']}")
             return PlaneError(str(body["code"]), str(body["message"]), str(body.get("next_snapshot", "")))
         except (ValueError, KeyError, TypeError):
             return UnreachableError(
-                f"{self._service} at {self._address} answered {response.status_code} without a reason: read its log"
+                f"{self.service} at {self.address} answered {response.status_code} without a reason: read its log"
             )
 
+    def rows(
+        self,
+        path: str,
+        page_type: type[list[R]],
+        position_of: Callable[[R], str | int],
+        parameters: Parameters,
+        limit: int | None = None,
+        page_rows: int | None = None,
+    ) -> list[R]:
+        """Return one page of at most ``limit`` rows of a listing, or all, in pages of ``page_rows``.
 
-def http_client(token: str = "") -> httpx.Client:
-    """Return the HTTP client that the reads of one plane share. It ignores the proxy settings of the environment."""
-    return httpx.Client(timeout=READ_SECONDS, trust_env=False, headers=bearer(token))
+        ``position_of`` returns the position, ``start_after``, at which the listing continues after a row.
+        """
+        rows: list[R] = []
+        size = (page_rows or MAX_PAGE_ROWS) if limit is None else limit
+        while True:
+            page = self.get(path, page_type, {**parameters, "limit": size})
+            rows += page
+            if limit is not None or len(page) < size:
+                return rows
+            parameters = {**parameters, "start_after": position_of(page[-1])}
+
+
+def http_client(token: str = "", *, seconds: float = READ_SECONDS) -> httpx.Client:
+    """Return an HTTP client for the processes of one plane. It ignores the proxy settings of the environment."""
+    return httpx.Client(timeout=seconds, trust_env=False, headers=bearer(token))
+
+
+def _of(volume: str, bucket: str, **others: str | int) -> Parameters:
+    return {"volume": volume, "bucket": bucket, **others}
 
 
 class HttpMetadataReads:
-    """Reads of one shard's metadata."""
+    """Reads of one shard's metadata; implements ``services.client.plane.MetadataReads``."""
 
     def __init__(self, shard: HttpShard) -> None:
         self._shard = shard
 
     def volumes(self, *, start_after: str = "", limit: int | None = None) -> list[VolumeRow]:
         """Return the volumes by name."""
-
-        def page(after: str, rows: int) -> list[VolumeRow]:
-            volumes: list[VolumeRow] = self._shard.get("/volumes", list[VolumeRow], _page(after, rows))
-            return volumes
-
-        return page_or_all(page, lambda row: row.volume, start_after=start_after, limit=limit)
+        parameters = {"start_after": start_after}
+        return self._shard.rows(
+            "/volumes", list[VolumeRow], lambda row: row.volume, parameters, limit, paging.PAGE_ROWS
+        )
 
     def buckets(self, volume: str, *, start_after: str = "", limit: int | None = None) -> list[BucketRow]:
         """Return the buckets of a volume by name."""
-
-        def page(after: str, rows: int) -> list[BucketRow]:
-            parameters = {"volume": volume, **_page(after, rows)}
-            buckets: list[BucketRow] = self._shard.get("/buckets", list[BucketRow], parameters)
-            return buckets
-
-        return page_or_all(page, lambda row: row.bucket, start_after=start_after, limit=limit)
+        parameters = {"volume": volume, "start_after": start_after}
+        return self._shard.rows(
+            "/buckets", list[BucketRow], lambda row: row.bucket, parameters, limit, paging.PAGE_ROWS
+        )
 
     def bucket(self, volume: str, bucket: str) -> BucketRow:
         """Return one bucket."""
-        row: BucketRow = self._shard.get("/bucket", BucketRow, {"volume": volume, "bucket": bucket})
-        return row
+        return self._shard.get("/bucket", BucketRow, _of(volume, bucket))
 
     def entries(
         self,
@@ -174,43 +188,34 @@ class HttpMetadataReads:
         limit: int | None = None,
     ) -> list[ListedEntry]:
         """Return the keys and directories behind a path, in walk order."""
-
-        def page(after: str, rows: int) -> list[ListedEntry]:
-            parameters = {**_place(volume, bucket, snapshot_id), "prefix": prefix, **_page(after, rows)}
-            entries: list[ListedEntry] = self._shard.get("/entries", list[ListedEntry], parameters)
-            return entries
-
-        return page_or_all(page, lambda entry: entry.path, start_after=start_after, limit=limit)
+        parameters = _of(volume, bucket, snapshot_id=snapshot_id, prefix=prefix, start_after=start_after)
+        return self._shard.rows(
+            "/entries", list[ListedEntry], lambda entry: entry.path, parameters, limit, paging.PAGE_ROWS
+        )
 
     def deleted(
         self, volume: str, bucket: str, *, start_after: str = "", limit: int | None = None
     ) -> list[ListedDeletion]:
         """Return the deletions that are not claimed yet, oldest death first."""
-
-        def page(after: str, rows: int) -> list[ListedDeletion]:
-            parameters = {"volume": volume, "bucket": bucket, **_page(after, rows)}
-            entries: list[ListedDeletion] = self._shard.get("/deleted", list[ListedDeletion], parameters)
-            return entries
-
-        return page_or_all(page, deleted_position, start_after=start_after, limit=limit)
+        parameters = _of(volume, bucket, start_after=start_after)
+        return self._shard.rows(
+            "/deleted", list[ListedDeletion], paging.deleted_position, parameters, limit, paging.PAGE_ROWS
+        )
 
     def stat(self, volume: str, bucket: str, path: str, *, snapshot_id: str = "") -> KeyRow | DirectoryRow:
         """Return one key or directory."""
-        parameters = {**_place(volume, bucket, snapshot_id), "path": path}
-        found: StatAnswer = self._shard.get("/stat", StatAnswer, parameters)
+        found = self._shard.get("/stat", StatAnswer, _of(volume, bucket, snapshot_id=snapshot_id, path=path))
         row = found.key or found.directory
         assert row is not None  # noqa: S101  metadata refuses a path without key and directory
         return row
 
     def space(self, volume: str, bucket: str, *, start_after: str = "", limit: int = 1_000) -> BucketSpace:
         """Return the space of a bucket with a page of its cells."""
-        parameters = {"volume": volume, "bucket": bucket, **_page(start_after, limit)}
-        space: BucketSpace = self._shard.get("/space", BucketSpace, parameters)
-        return space
+        return self._shard.get("/space", BucketSpace, _of(volume, bucket, start_after=start_after, limit=limit))
 
     def collection(self, volume: str = "", bucket: str = "") -> list[CollectionStatus]:
         """Return the collection state of the shard, then that of one bucket or of all suspended buckets."""
-        parameters: Parameters = {"volume": volume, "bucket": bucket} if bucket else {}
+        parameters: Parameters = _of(volume, bucket) if bucket else {}
         found: list[CollectionStatus] = []
         while True:
             after: Parameters = {"start_after": found[-1].bucket_id} if found[1:] else {}
@@ -224,93 +229,62 @@ class HttpMetadataReads:
         self, volume: str, bucket: str, *, from_snapshot_id: str = "", to_snapshot_id: str = ""
     ) -> DiffJob:
         """Start a diff of two states of a bucket."""
-        parameters = {"volume": volume, "bucket": bucket}
-        parameters |= {"from_snapshot_id": from_snapshot_id, "to_snapshot_id": to_snapshot_id}
-        job: DiffJob = self._shard.ask_for("POST", "/diffs", DiffJob, parameters)
-        return job
+        parameters = _of(volume, bucket, from_snapshot_id=from_snapshot_id, to_snapshot_id=to_snapshot_id)
+        return self._shard.ask_for("POST", "/diffs", DiffJob, parameters)
 
     def diff_job(self, job_id: str, *, wait_seconds: int = 0) -> DiffJob:
         """Return the progress of a diff, at once or after a wait."""
-        job: DiffJob = self._shard.get("/diff", DiffJob, {"job_id": job_id, "wait_seconds": wait_seconds})
-        return job
+        return self._shard.get("/diff", DiffJob, {"job_id": job_id, "wait_seconds": wait_seconds})
 
     def diff_jobs(self, volume: str, bucket: str) -> list[DiffJob]:
         """Return the stored diffs of a bucket, oldest first."""
-        jobs: list[DiffJob] = self._shard.get("/diffs", list[DiffJob], {"volume": volume, "bucket": bucket})
-        return jobs
+        return self._shard.get("/diffs", list[DiffJob], _of(volume, bucket))
 
     def cancel_diff(self, job_id: str) -> DiffJob:
         """Stop a diff that has not ended."""
-        job: DiffJob = self._shard.ask_for("DELETE", "/diff", DiffJob, {"job_id": job_id})
-        return job
+        return self._shard.ask_for("DELETE", "/diff", DiffJob, {"job_id": job_id})
 
     def diff_entries(self, job_id: str, *, start_after: int = 0, limit: int) -> list[DiffEntry]:
         """Return a page of a finished diff."""
-        parameters: dict[str, str | int] = {"job_id": job_id, "start_after": start_after, "limit": limit}
-        entries: list[DiffEntry] = self._shard.get("/diff/entries", list[DiffEntry], parameters)
-        return entries
+        parameters: Parameters = {"job_id": job_id, "start_after": start_after, "limit": limit}
+        return self._shard.get("/diff/entries", list[DiffEntry], parameters)
 
 
 class HttpSnapshotReads:
-    """Reads of one shard's snapshots."""
+    """Reads of one shard's snapshots; implements ``services.client.plane.SnapshotReads``."""
 
     def __init__(self, shard: HttpShard) -> None:
         self._shard = shard
 
     def snapshots(self, volume: str, bucket: str, *, with_deleted: bool = False) -> list[SnapshotInfo]:
         """Return the snapshots of a bucket in chain order."""
-        parameters: dict[str, str | int] = {"volume": volume, "bucket": bucket, "limit": MAX_PAGE_ROWS}
-        parameters["with_deleted"] = "true" if with_deleted else "false"
-        snapshots: list[SnapshotInfo] = []
-        while True:
-            start_after = snapshots[-1].create_txn if snapshots else 0
-            page = self._shard.get("/snapshots", list[SnapshotInfo], {**parameters, "start_after": start_after})
-            snapshots += page
-            if len(page) < MAX_PAGE_ROWS:
-                return snapshots
+        parameters = _of(volume, bucket, with_deleted=with_deleted, start_after=0)
+        return self._shard.rows("/snapshots", list[SnapshotInfo], lambda info: info.create_txn, parameters)
 
     def snapshot(self, volume: str, bucket: str, name: str) -> SnapshotInfo:
         """Return one snapshot."""
-        parameters = {"volume": volume, "bucket": bucket, "name": name}
-        snapshot: SnapshotInfo = self._shard.get("/snapshot", SnapshotInfo, parameters)
-        return snapshot
+        return self._shard.get("/snapshot", SnapshotInfo, _of(volume, bucket, name=name))
 
     def retention(self, volume: str, bucket: str) -> RetentionRow:
         """Return the retention policy of a bucket and the state of its runs."""
-        row: RetentionRow = self._shard.get("/retention", RetentionRow, {"volume": volume, "bucket": bucket})
-        return row
+        return self._shard.get("/retention", RetentionRow, _of(volume, bucket))
 
     def retention_preview(
         self, volume: str, bucket: str, *, policy: RetentionPolicy | None = None, now_ms: int | None = None
     ) -> RetentionPreview:
         """Return the effect of a retention run by the bucket's policy or another one, now or at another time."""
-        parameters: dict[str, str | int] = {"volume": volume, "bucket": bucket}
-        if policy is not None:
-            parameters |= {name: getattr(policy, name) for name in _PREVIEWED}
-        if now_ms is not None:
-            parameters["now_ms"] = now_ms
-        preview: RetentionPreview = self._shard.get("/retention/preview", RetentionPreview, parameters)
-        return preview
+        by: Parameters = {} if policy is None else {name: getattr(policy, name) for name in _PREVIEWED}
+        at: Parameters = {} if now_ms is None else {"now_ms": now_ms}
+        return self._shard.get("/retention/preview", RetentionPreview, {**_of(volume, bucket), **by, **at})
 
     def tags(self, volume: str, bucket: str) -> list[SnapshotTag]:
         """Return the tags of a bucket, by name."""
-        tags: list[SnapshotTag] = []
-        while True:
-            start_after = tags[-1].tag if tags else ""
-            page = self._shard.get("/tags", list[SnapshotTag], _bucket_page(volume, bucket, start_after))
-            tags += page
-            if len(page) < MAX_PAGE_ROWS:
-                return tags
+        return self._shard.rows("/tags", list[SnapshotTag], lambda row: row.tag, _of(volume, bucket, start_after=""))
 
     def consumers(self, volume: str, bucket: str) -> list[SnapshotConsumer]:
         """Return the consumers of a bucket, by name."""
-        consumers: list[SnapshotConsumer] = []
-        while True:
-            start_after = consumers[-1].consumer if consumers else ""
-            page = self._shard.get("/consumers", list[SnapshotConsumer], _bucket_page(volume, bucket, start_after))
-            consumers += page
-            if len(page) < MAX_PAGE_ROWS:
-                return consumers
+        parameters = _of(volume, bucket, start_after="")
+        return self._shard.rows("/consumers", list[SnapshotConsumer], lambda row: row.consumer, parameters)
 
     def dead_letters(
         self,
@@ -324,34 +298,24 @@ class HttpSnapshotReads:
         limit: int | None = None,
     ) -> list[DeadLetterRow]:
         """Return the shard's dead letters, newest first."""
-        parameters = _letters(service, topic, error, since_ms, with_resolved=with_resolved)
-        rows = MAX_PAGE_ROWS if limit is None else limit
-        letters: list[DeadLetterRow] = []
-        while True:
-            if start_after is not None:
-                parameters["start_after"] = start_after
-            page = self._shard.get("/dead-letters", list[DeadLetterRow], {**parameters, "limit": rows})
-            letters += page
-            if limit is not None or len(page) < rows:
-                return letters
-            start_after = page[-1].number
+        after: Parameters = {} if start_after is None else {"start_after": start_after}
+        parameters = {**_letters(service, topic, error, since_ms, with_resolved=with_resolved), **after}
+        return self._shard.rows("/dead-letters", list[DeadLetterRow], lambda row: row.number, parameters, limit)
 
     def dead_letter_counts(
         self, *, service: str = "", topic: str = "", error: str = "", since_ms: int = 0, with_resolved: bool = False
     ) -> list[DeadLetterCount]:
         """Return the number of dead letters of each kind."""
         parameters = _letters(service, topic, error, since_ms, with_resolved=with_resolved)
-        counts: list[DeadLetterCount] = self._shard.get("/dead-letters/counts", list[DeadLetterCount], parameters)
-        return counts
+        return self._shard.get("/dead-letters/counts", list[DeadLetterCount], parameters)
 
     def dead_letter(self, number: int) -> DeadLetterBytes:
         """Return one dead letter with its message."""
-        letter: DeadLetterBytes = self._shard.get("/dead-letter", DeadLetterBytes, {"number": number})
-        return letter
+        return self._shard.get("/dead-letter", DeadLetterBytes, {"number": number})
 
 
 class HttpScmReads:
-    """Reads of one shard's storage container manager."""
+    """Reads of one shard's storage container manager; implements ``services.client.plane.ScmReads``."""
 
     def __init__(self, shard: HttpShard) -> None:
         self._shard = shard
@@ -359,33 +323,15 @@ class HttpScmReads:
     def exist(self, runs: Sequence[BlockRun]) -> list[bool]:
         """Return for each run of blocks whether it is in the store."""
         existing: list[bool] = []
-        for page in _pages(runs):
-            existing += self._shard.post("/exist", list[bool], _adapter(list[BlockRun]).dump_json(list(page)))
+        for start in range(0, len(runs), MAX_PAGE_ROWS):
+            asked = list(runs[start : start + MAX_PAGE_ROWS])
+            existing += self._shard.ask_for("POST", "/exist", list[bool], body=asked)
         return existing
 
     def totals(self) -> ScmTotals:
         """Return the totals of the inventory."""
-        totals: ScmTotals = self._shard.get("/totals", ScmTotals)
-        return totals
+        return self._shard.get("/totals", ScmTotals)
 
 
-def _page(start_after: str, limit: int) -> dict[str, str | int]:
-    return {"start_after": start_after, "limit": limit}
-
-
-def _bucket_page(volume: str, bucket: str, start_after: str) -> dict[str, str | int]:
-    return {"volume": volume, "bucket": bucket, **_page(start_after, MAX_PAGE_ROWS)}
-
-
-def _letters(service: str, topic: str, error: str, since_ms: int, *, with_resolved: bool) -> dict[str, str | int]:
-    flag = "true" if with_resolved else "false"
-    return {"service": service, "topic": topic, "error": error, "since_ms": since_ms, "with_resolved": flag}
-
-
-def _place(volume: str, bucket: str, snapshot_id: str) -> dict[str, str | int]:
-    return {"volume": volume, "bucket": bucket, "snapshot_id": snapshot_id}
-
-
-def _pages(runs: Sequence[BlockRun]) -> Iterator[Sequence[BlockRun]]:
-    for start in range(0, len(runs), MAX_PAGE_ROWS):
-        yield runs[start : start + MAX_PAGE_ROWS]
+def _letters(service: str, topic: str, error: str, since_ms: int, *, with_resolved: bool) -> Parameters:
+    return {"service": service, "topic": topic, "error": error, "since_ms": since_ms, "with_resolved": with_resolved}

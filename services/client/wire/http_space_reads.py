@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
-
-from pydantic import TypeAdapter
 
 from schemas.space_answers import (
     BlockExplanation,
@@ -21,7 +18,6 @@ from services.client.errors import PlaneError
 from services.client.wire.http_reads import MAX_PAGE_ROWS, HttpShard, Parameters
 
 MAX_ATTEMPTS = 5
-_ANYTHING: TypeAdapter[Any] = TypeAdapter(Any)
 
 
 class HttpSpaceReads:
@@ -61,31 +57,23 @@ class HttpSpaceReads:
 
     def _snapshot_page(self, volume: str, bucket: str, start_after: int, limit: int) -> SnapshotSpaces:
         parameters: Parameters = {"volume": volume, "bucket": bucket, "start_after": start_after, "limit": limit}
-        page: SnapshotSpaces = self._shard.get("/space/snapshots", SnapshotSpaces, parameters)
-        return page
+        return self._shard.get("/space/snapshots", SnapshotSpaces, parameters)
 
     def what_if(self, volume: str, bucket: str, question: WhatIf) -> FreedSpace:
         """Return the space that dropping a set of snapshots would free."""
-        freed: FreedSpace = self._post("/space/what-if", FreedSpace, volume, bucket, question)
-        return freed
+        parameters = {"volume": volume, "bucket": bucket}
+        return self._shard.ask_for("POST", "/space/what-if", FreedSpace, parameters, question)
 
     def plan(self, volume: str, bucket: str, question: PlanSpace) -> SpacePlan:
         """Return the smallest set of snapshots whose drop frees the requested bytes."""
-        found: SpacePlan = self._post("/space/plan", SpacePlan, volume, bucket, question)
-        return found
-
-    def _post(self, path: str, answer_type: Any, volume: str, bucket: str, question: Any) -> Any:
-        parameters = {"volume": volume, "bucket": bucket}
-        return self._shard.post(path, answer_type, _ANYTHING.dump_json(question), parameters)
+        return self._shard.ask_for("POST", "/space/plan", SpacePlan, {"volume": volume, "bucket": bucket}, question)
 
     def explain_path(self, volume: str, bucket: str, path: str) -> PathExplanation:
         """Return every version of a path."""
         parameters = {"volume": volume, "bucket": bucket, "path": path}
-        found: PathExplanation = self._shard.get("/explain/path", PathExplanation, parameters)
-        return found
+        return self._shard.get("/explain/path", PathExplanation, parameters)
 
     def explain_block(self, local_id: int, *, volume: str = "", bucket: str = "", start: str = "") -> BlockExplanation:
         """Return the version that owns a block, or the place where the search continues."""
         parameters: Parameters = {"local_id": local_id, "volume": volume, "bucket": bucket, "start": start}
-        found: BlockExplanation = self._shard.get("/explain/block", BlockExplanation, parameters)
-        return found
+        return self._shard.get("/explain/block", BlockExplanation, parameters)

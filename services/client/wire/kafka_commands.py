@@ -11,7 +11,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
 from typing import Any
 from uuid import uuid4
@@ -26,7 +26,7 @@ from schemas.topics import METADATA_COMMANDS, METADATA_REPLIES, SNAPSHOTS_COMMAN
 from services.client.errors import NotDeliveredError, PlaneError, PlaneTimeoutError, UnreachableError
 from services.client.plane import SENDERS, NamespaceCommand, SnapshotRequest
 from services.client.wire.answers import Answers
-from services.domain.errors import DeepcleanError
+from services.domain.errors import DeepcleanError, RetryableError
 from services.log.clock import SystemClock
 from services.log.kafka import LEADERLESS, KafkaLog, consumer_configuration, producer_configuration
 from services.log.schema_topic import SchemaTopic
@@ -64,16 +64,6 @@ _REJECTED = frozenset(
 """Errors after which the message is certainly not in the log. After any other error, such as a timeout, it may be."""
 
 
-class _Owed(Answers[Any]):
-    """The requests to one shard of one service, their answers, and the newest answered txn."""
-
-    __slots__ = ("answered_txn",)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.answered_txn = 0
-
-
 class KafkaCommands:
     """One client's commands and their answers. Safe to use from several threads.
 
@@ -106,8 +96,8 @@ class KafkaCommands:
         self._sending = threading.Lock()
         """Held while a number is assigned and its request is sent, so that numbers rise in sending order."""
         self._changed = threading.Condition()
-        self._answers = {
-            (topic.name, shard): _Owed() for topic in (METADATA_REPLIES, SNAPSHOTS_REPLIES) for shard in range(shards)
+        self._answers: dict[tuple[str, int], Answers[Any]] = {
+            (topic.name, shard): Answers() for topic in (METADATA_REPLIES, SNAPSHOTS_REPLIES) for shard in range(shards)
         }
         self._stop = threading.Event()
         self._producer = self._new_producer()
@@ -115,7 +105,8 @@ class KafkaCommands:
         """The previous producer. It is closed late, because waiting threads may still use it."""
         published.read_from(self._learn_schemas)
         try:
-            self._schemas.require(_COMMANDS)
+            with self._reading_schemas():
+                self._schemas.require(_COMMANDS)
             self._consumer = self._assigned_consumer()
         except DeepcleanError:
             self._producer.close()
@@ -124,7 +115,18 @@ class KafkaCommands:
         self._reader.start()
 
     def _learn_schemas(self) -> None:
-        self._schemas.read()
+        with self._reading_schemas():
+            self._schemas.read()
+
+    @contextlib.contextmanager
+    def _reading_schemas(self) -> Iterator[None]:
+        try:
+            yield
+        except RetryableError as error:
+            raise UnreachableError(
+                f"the broker at {self._bootstrap_servers} does not answer the question for the schemas of other "
+                f"versions: see whether the plane runs (deepclean status)"
+            ) from error
 
     @cached_property
     def _schemas(self) -> SchemaTopic:
@@ -132,7 +134,11 @@ class KafkaCommands:
         return SchemaTopic(KafkaLog(self._bootstrap_servers, self._name, credentials=self._credentials))
 
     def _new_producer(self) -> Producer:
-        settings = _producer_settings(self._bootstrap_servers, self._name, self._credentials)
+        settings = {
+            **producer_configuration(self._bootstrap_servers, self._name, self._credentials),
+            "linger.ms": 0.5,  # short, because clients wait for the answer; requests within it share a batch
+            "delivery.timeout.ms": int(DELIVERY_SECONDS * 1000),
+        }
         return Producer(settings, logger=_quiet)
 
     def _assigned_consumer(self) -> Consumer:
@@ -143,9 +149,8 @@ class KafkaCommands:
         Raises:
             UnreachableError: the broker cannot be reached, or lacks the topics.
         """
-        consumer = Consumer(
-            consumer_configuration(self._bootstrap_servers, self._name, self._credentials), logger=_quiet
-        )
+        settings = consumer_configuration(self._bootstrap_servers, self._name, self._credentials)
+        consumer = Consumer(settings, logger=_quiet)
         try:
             deadline = time.monotonic() + CONNECT_SECONDS
             consumer.assign(
@@ -155,7 +160,7 @@ class KafkaCommands:
             consumer.close()
             raise UnreachableError(
                 f"the broker at {self._bootstrap_servers} cannot be reached, or has not the topics of "
-                f"{self._shards} shards ({_reason(error)}): see whether the plane runs (deepclean status)"
+                f"{self._shards} shards ({error.args[0].str()}): see whether the plane runs (deepclean status)"
             ) from error
         return consumer
 
@@ -253,7 +258,7 @@ class KafkaCommands:
         if self._retired is not None:
             self._retired.close()
 
-    def _await_room(self, answers: _Owed) -> None:
+    def _await_room(self, answers: Answers[Any]) -> None:
         if len(answers.unanswered) < self._max_unanswered:
             return
         deadline = time.monotonic() + self._answer_seconds
@@ -265,7 +270,7 @@ class KafkaCommands:
                     answered, deadline = answers.answered_txn, time.monotonic() + self._answer_seconds
                 self._wait_until(deadline, f"{len(answers.unanswered)} commands are unanswered")
 
-    def _send(self, topic: Topic, shard: int, value: bytes, answers: _Owed) -> None:
+    def _send(self, topic: Topic, shard: int, value: bytes, answers: Answers[Any]) -> None:
         """Assign the next number to a request and pass it to the producer. If this fails, the number is free again."""
         with self._changed:
             number = answers.sent()
@@ -376,7 +381,7 @@ class KafkaCommands:
         for failure in failures:
             raise KafkaException(failure)
 
-    def _delivered(self, answers: _Owed, number: int, error: KafkaError | None, _: Message | None) -> None:
+    def _delivered(self, answers: Answers[Any], number: int, error: KafkaError | None, _: Message | None) -> None:
         """Fail a request that did not reach the log. Other requests are not affected."""
         if error is None:
             return
@@ -414,16 +419,3 @@ def _decode(message: Message) -> MetadataReply | SnapshotReply | None:
         return record.decode_message(message.value() or b"")
     except DecodeError:
         return None
-
-
-def _producer_settings(bootstrap_servers: str, client_id: str, credentials: KafkaCredentials | None) -> dict[str, Any]:
-    return {
-        **producer_configuration(bootstrap_servers, client_id, credentials),
-        "linger.ms": 0.5,  # short, because clients wait for the answer; requests within it share a batch
-        "delivery.timeout.ms": int(DELIVERY_SECONDS * 1000),
-    }
-
-
-def _reason(error: KafkaException) -> str:
-    cause = error.args[0]
-    return str(cause.str()) if isinstance(cause, KafkaError) else str(error)

@@ -31,15 +31,6 @@ def deleted_position(entry: ListedDeletion) -> str:
     return f"{entry.death}:{entry.object_id}"
 
 
-def page_or_all(
-    fetch_page: Callable[[str, int], list[R]], name_of: Callable[[R], str], *, start_after: str, limit: int | None
-) -> list[R]:
-    """Return one page of at most ``limit`` rows, or all rows if ``limit`` is None."""
-    if limit is not None:
-        return fetch_page(start_after, limit)
-    return list(all_rows(fetch_page, name_of, start_after=start_after))
-
-
 @dataclass(frozen=True, slots=True)
 class FirstRows(Generic[R]):
     """The first rows of a listing, and whether others follow."""

@@ -28,11 +28,7 @@ JOB_SECONDS = 400.0
 
 
 def make_archives(directory: Path, java: JavaRuntime) -> None:
-    """Create both archives for the jars in a directory.
-
-    Raises:
-        StackError: the broker or the job did not run.
-    """
+    """Create both archives for the jars in a directory. Raise StackError if the broker or the job did not run."""
     with tempfile.TemporaryDirectory(prefix="deepclean-classes-") as scratch:
         broker = EmbeddedBroker(
             Path(scratch) / "broker", jars=directory, java=java, stop_seconds=STOP_SECONDS, writes_class_archive=True

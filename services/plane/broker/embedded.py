@@ -13,28 +13,27 @@ import fcntl
 import logging
 import re
 import shutil
-import signal
-import socket
 import subprocess
 import time
 import uuid
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from importlib import resources
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from schemas.credentials import KafkaCredentials, write_secret
 from services.plane.broker.security import BrokerSecurity, administrator_of
-from services.plane.machine.errors import StackError, disk_error
+from services.plane.machine.errors import DISK_FULL, FORBIDDEN, READ_ONLY, StackError, disk_error
 from services.plane.machine.home import jars_directory
 from services.plane.machine.jars import classpath
 from services.plane.machine.java import CLASS_ARCHIVE, JavaRuntime, find_java, shared_classes
-from services.plane.machine.ports import HOST, free_ports
+from services.plane.machine.ports import HOST, free_ports, why_taken
+from services.plane.machine.processes import last_text, status_text
 
 FREE_BYTES_WANTED = 64 * 1024 * 1024
 FORMAT_SECONDS = 60
@@ -42,63 +41,41 @@ ATTEMPT_SECONDS = 0.2
 LAST_LINES_BYTES = 256 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterNode:
-    """The position of one node in a cluster."""
-
-    number: int
-    """Number of the node, from 1."""
-    cluster_id: str
-    controller_ports: tuple[int, ...]
-    """Ports of all nodes in the order of their numbers; each node is also a controller."""
-
-
+@dataclass(eq=False)
 class EmbeddedBroker:
     """One broker on one directory: ``start`` returns when it answers, ``stop`` when it has ended.
 
     ``port=0`` takes the port of the last start on this directory, or a free port at the first start.
     """
 
-    def __init__(
-        self,
-        directory: Path,
-        *,
-        port: int = 0,
-        heap: str = "512m",
-        jars: Path | None = None,
-        java: JavaRuntime | None = None,
-        node: ClusterNode | None = None,
-        ready_seconds: float = 60,
-        stop_seconds: float = 20,
-        security: BrokerSecurity | None = None,
-        writes_class_archive: bool = False,
-    ) -> None:
-        self.directory = directory.absolute()
+    number = 1
+    """Number of the node; tests make clusters of several nodes."""
+
+    directory: Path
+    _: KW_ONLY
+    port: int = 0
+    heap: str = "512m"
+    jars: Path | None = None
+    java: JavaRuntime | None = None
+    ready_seconds: float = 60
+    stop_seconds: float = 20
+    security: BrokerSecurity | None = None
+    writes_class_archive: bool = False
+
+    def __post_init__(self) -> None:
+        self.directory = self.directory.absolute()
         self.log_file = self.directory / "broker.log"
         self._output_file = self.directory / "broker.out"
         self._properties_file = self.directory / "server.properties"
         self._records = self.directory / "records"
-        self._port = port
-        self._heap = heap
-        self._jars = jars
-        self._java = java
-        self._security = security
-        self._node = node
-        self._ready_seconds = ready_seconds
-        self._stop_seconds = stop_seconds
-        self._writes_class_archive = writes_class_archive
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def bootstrap_servers(self) -> str:
         """Address for clients, known after the first start."""
-        if self._port == 0:
+        if self.port == 0:
             raise StackError("The broker has no port yet: start it first.")
-        return f"{HOST}:{self._port}"
-
-    @property
-    def _number(self) -> int:
-        return self._node.number if self._node else 1
+        return f"{HOST}:{self.port}"
 
     @property
     def process_id(self) -> int | None:
@@ -119,16 +96,16 @@ class EmbeddedBroker:
 
     def launch(self) -> None:
         """Start without waiting for an answer: a node of a cluster answers only when a majority of the nodes runs."""
-        self._java = self._java or find_java()
-        jars = classpath(self._jars or jars_directory(), "kafka")
+        self.java = self.java or find_java()
+        jars = classpath(self.jars or jars_directory(), "kafka")
         try:
-            if self._security is not None:
-                self._security.prepare(self._java)
+            if self.security is not None:
+                self.security.prepare(self.java)
             self._prepare()
             self._format(jars)
             with self._output_file.open("wb") as output:
                 self._process = subprocess.Popen(
-                    self._command(jars, "kafka.Kafka", f"-Xmx{self._heap}", "-XX:+UseSerialGC", *self._classes()),
+                    self._command(jars, "kafka.Kafka", f"-Xmx{self.heap}", "-XX:+UseSerialGC", *self._classes()),
                     cwd=self.directory,
                     stdin=subprocess.DEVNULL,
                     stdout=output,
@@ -144,12 +121,9 @@ class EmbeddedBroker:
         if self._process is None:
             return
         self._process.terminate()
-        try:
-            self._process.wait(self._stop_seconds)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._process = None
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(self.stop_seconds)
+        self.kill()
 
     def kill(self) -> None:
         """Kill the broker, as a crash would. Written records still exist at the next start."""
@@ -161,7 +135,7 @@ class EmbeddedBroker:
     def why_it_ended(self) -> StackError:
         """Return the error that the logs give for an unexpected end."""
         status = None if self._process is None else self._process.poll()
-        ended = "is not running" if status is None else f"ended with status {_status(status)}"
+        ended = "is not running" if status is None else f"ended with status {status_text(status)}"
         return self._failure(ended, self._last_lines())
 
     def __enter__(self) -> Self:
@@ -182,8 +156,13 @@ class EmbeddedBroker:
                 f"{FREE_BYTES_WANTED // 1024**2}): free some space there or choose another directory."
             )
         self._require_unused()
-        self._port = self._port or self._last_port() or free_ports(1)[0]
-        _require_free(self._port)
+        self.port = self.port or self._last_port() or free_ports(1)[0]
+        if taken := why_taken(self.port):
+            if isinstance(taken, PermissionError):
+                raise StackError(f"Port {self.port} may not be used by this user: choose one above 1023.") from taken
+            raise StackError(
+                f"Port {self.port} on {HOST} is in use: stop the program that holds it, or choose another port."
+            ) from taken
         write_secret(self._properties_file, self._properties())
         if self.log_file.is_file():  # so that the log only describes this start
             self.log_file.replace(self.directory / "broker.previous.log")
@@ -191,22 +170,26 @@ class EmbeddedBroker:
     def _properties(self) -> str:
         """Return the content of ``server.properties``."""
         text = resources.files("services.plane.broker").joinpath("server.properties").read_text()
-        ports = self._node.controller_ports if self._node else (self._controller_port(),)
+        ports = self._controller_ports()
         voters = ",".join(f"{number}@{HOST}:{port}" for number, port in enumerate(ports, start=1))
         for name, value in {
-            "node": self._number,
-            "port": self._port,
-            "controller_port": ports[self._number - 1],
+            "node": self.number,
+            "port": self.port,
+            "controller_port": ports[self.number - 1],
             "voters": voters,
             "copies": len(ports),
             "least_copies": len(ports) // 2 + 1,
             "records": str(self._records).replace("\\", "\\\\"),
         }.items():
             text = text.replace("{{" + name + "}}", str(value))
-        return text if self._security is None else self._security.secured(text)
+        return text if self.security is None else self.security.secured(text)
 
-    def _controller_port(self) -> int:
-        return next(port for port in free_ports(2) if port != self._port)
+    def _controller_ports(self) -> Sequence[int]:
+        """Return a port for each node in the order of their numbers; each node is also a controller."""
+        return [next(port for port in free_ports(2) if port != self.port)]
+
+    def _new_cluster_id(self) -> str:
+        return new_cluster_id()
 
     def _require_unused(self) -> None:
         """Raise StackError if a live broker holds the directory's lock, before a file in it is overwritten."""
@@ -229,17 +212,14 @@ class EmbeddedBroker:
         """Give a new directory its cluster id; leave a formatted directory unchanged."""
         if (self._records / "meta.properties").is_file():
             return
-        cluster = self._node.cluster_id if self._node else new_cluster_id()
         options = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-        command = self._command(jars, "kafka.tools.StorageTool", *options, *shared_classes(self._class_archive))
+        *command, properties = self._command(
+            jars, "kafka.tools.StorageTool", *options, *shared_classes(self._class_archive)
+        )
+        command += ["format", "--ignore-formatted", "-t", self._new_cluster_id(), "-c", properties]
         try:
             run = subprocess.run(
-                [*command[:-1], "format", "--ignore-formatted", "-t", cluster, "-c", command[-1]],
-                cwd=self.directory,
-                capture_output=True,
-                text=True,
-                timeout=FORMAT_SECONDS,
-                check=False,
+                command, cwd=self.directory, capture_output=True, text=True, timeout=FORMAT_SECONDS, check=False
             )
         except subprocess.TimeoutExpired as error:
             raise StackError(
@@ -251,12 +231,12 @@ class EmbeddedBroker:
             raise self._failure("could not format its storage", run.stdout + run.stderr)
 
     def _command(self, jars: str, main_class: str, *options: str) -> list[str]:
-        assert self._java is not None  # noqa: S101  launch() has set it
+        assert self.java is not None  # noqa: S101  launch() has set it
         log_settings = resources.files("services.plane.broker").joinpath("log4j2.xml")
         copy = self.directory / "log4j2.xml"
         copy.write_text(log_settings.read_text())
         return [
-            str(self._java.executable),
+            str(self.java.executable),
             *options,
             "-Djava.awt.headless=true",
             f"-Dlog4j2.configurationFile={copy.as_uri()}",
@@ -266,50 +246,43 @@ class EmbeddedBroker:
 
     @property
     def _class_archive(self) -> Path:
-        return (self._jars or jars_directory()) / "kafka" / CLASS_ARCHIVE
+        return (self.jars or jars_directory()) / "kafka" / CLASS_ARCHIVE
 
     def _classes(self) -> list[str]:
         archive = self._class_archive
-        return [f"-XX:ArchiveClassesAtExit={archive}"] if self._writes_class_archive else shared_classes(archive)
+        return [f"-XX:ArchiveClassesAtExit={archive}"] if self.writes_class_archive else shared_classes(archive)
 
     def await_answer(self) -> None:
         """Wait until the broker answers a request for metadata. Raise StackError if it ends or the time is over."""
+        assert self._process is not None  # noqa: S101  launch() has set it
+        deadline = time.monotonic() + self.ready_seconds
         try:
-            self._await_answer()
+            with quiet_admin(self.bootstrap_servers, administrator_of(self.security)) as admin:
+                while time.monotonic() < deadline:
+                    with contextlib.suppress(KafkaException):
+                        if self.number in admin.list_topics(timeout=ATTEMPT_SECONDS).brokers:
+                            return
+                    status = self._process.poll()
+                    if status is not None:
+                        what = f"stopped at its start with status {status_text(status)}"
+                        raise self._failure(what, self._last_lines())
+            raise StackError(
+                f"The broker did not answer on {self.bootstrap_servers} within {self.ready_seconds:g} seconds: "
+                f"read {self.log_file}, or start again when the machine is less busy."
+            )
         except BaseException:
             self.kill()
             raise
 
-    def _await_answer(self) -> None:
-        assert self._process is not None  # noqa: S101  launch() has set it
-        deadline = time.monotonic() + self._ready_seconds
-        with quiet_admin(self.bootstrap_servers, administrator_of(self._security)) as admin:
-            while time.monotonic() < deadline:
-                with contextlib.suppress(KafkaException):
-                    if self._number in admin.list_topics(timeout=ATTEMPT_SECONDS).brokers:
-                        return
-                status = self._process.poll()
-                if status is not None:
-                    raise self._failure(f"stopped at its start with status {_status(status)}", self._last_lines())
-        raise StackError(
-            f"The broker did not answer on {self.bootstrap_servers} within {self._ready_seconds:g} seconds: "
-            f"read {self.log_file}, or start again when the machine is less busy."
-        )
-
     def _last_lines(self) -> str:
         """Return the last lines of both logs."""
-        texts = []
-        for file in (self.log_file, self._output_file):
-            with contextlib.suppress(OSError), file.open("rb") as opened:
-                opened.seek(max(0, file.stat().st_size - LAST_LINES_BYTES))
-                texts.append(opened.read().decode(errors="replace"))
-        return "\n".join(texts)
+        return "\n".join(last_text(file, LAST_LINES_BYTES) for file in (self.log_file, self._output_file))
 
     def _failure(self, what: str, printed: str) -> StackError:
         """Return the error for a failure: with the remedy if the printed text is known, else with the file to read."""
         for pattern, sentence in _KNOWN_FAILURES:
             if re.search(pattern, printed):
-                return StackError(sentence.format(directory=self.directory, port=self._port))
+                return StackError(sentence.format(directory=self.directory, port=self.port))
         complaint = re.search(r"^.*\b(?:FATAL|ERROR|Exception|Error)\b.*$", printed, re.MULTILINE)
         said = f" ({complaint[0].strip()[:300]})" if complaint else ""
         where = self.log_file if self.log_file.is_file() else self._output_file
@@ -322,48 +295,32 @@ _KNOWN_FAILURES = (
         r"Address already in use|BindException",
         "Port {port} was taken while the broker started: stop the program that holds it, or choose another port.",
     ),
-    (
-        r"No space left on device|Disk quota exceeded",
-        "The disk under {directory} is full: free some space there or choose another directory.",
-    ),
-    (
-        r"Read-only file system",
-        "The disk under {directory} is read-only: mount it for writing or choose another directory.",
-    ),
-    (
-        r"Failed to acquire lock on file",
-        _IN_USE,
-    ),
+    (r"No space left on device|Disk quota exceeded", DISK_FULL),
+    (r"Read-only file system", READ_ONLY),
+    (r"Failed to acquire lock on file", _IN_USE),
     (
         r"Could not reserve enough space|Cannot allocate memory|OutOfMemoryError",
         "There is not enough memory to start the broker: end other programs, or give it a smaller heap.",
     ),
-    (
-        r"AccessDeniedException|Permission denied",
-        "{directory} may not be written to: change its owner or mode, or choose another directory.",
-    ),
+    (r"AccessDeniedException|Permission denied", FORBIDDEN),
 )
 
 
-@contextlib.contextmanager
-def quiet_admin(bootstrap_servers: str, credentials: KafkaCredentials | None = None) -> Iterator[AdminClient]:
-    """Yield an admin client that reconnects quickly and does not log refused connections, normal during a start."""
-    silent = logging.getLogger("deepclean.broker.connections")
-    silent.propagate = False
-    if not silent.handlers:
-        silent.addHandler(logging.NullHandler())
-    client = AdminClient(
-        {
-            **(credentials.client_settings() if credentials else {}),
-            "bootstrap.servers": bootstrap_servers,
-            "reconnect.backoff.ms": 50,
-            "reconnect.backoff.max.ms": 100,
-            "socket.connection.setup.timeout.ms": 2000,
-        },
-        logger=silent,
-    )
-    with client:
-        yield client
+_silent = logging.getLogger("deepclean.broker.connections")
+_silent.propagate = False
+_silent.addHandler(logging.NullHandler())
+
+
+def quiet_admin(bootstrap_servers: str, credentials: KafkaCredentials | None = None) -> AdminClient:
+    """Return an admin client that reconnects quickly and does not log refused connections, normal during a start."""
+    settings: dict[str, Any] = {
+        **(credentials.client_settings() if credentials else {}),
+        "bootstrap.servers": bootstrap_servers,
+        "reconnect.backoff.ms": 50,
+        "reconnect.backoff.max.ms": 100,
+        "socket.connection.setup.timeout.ms": 2000,
+    }
+    return AdminClient(settings, logger=_silent)
 
 
 def new_cluster_id() -> str:
@@ -375,20 +332,3 @@ def new_cluster_id() -> str:
         cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         if not cluster.startswith("-"):
             return cluster
-
-
-def _require_free(port: int) -> None:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Java does: closed connections do not block
-        try:
-            probe.bind((HOST, port))
-        except PermissionError as error:
-            raise StackError(f"Port {port} may not be used by this user: choose one above 1023.") from error
-        except OSError as error:
-            raise StackError(
-                f"Port {port} on {HOST} is in use: stop the program that holds it, or choose another port."
-            ) from error
-
-
-def _status(status: int) -> str:
-    return str(status) if status >= 0 else signal.Signals(-status).name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import closing
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
@@ -64,13 +65,11 @@ def publish_schemas(
     log = KafkaLog(bootstrap_servers, "deepclean.schemas", credentials=credentials)
 
     def announce(schema_id: int) -> None:
-        sink, now_ms = log.open_sink(), SystemClock().now_ms()
-        try:
+        now_ms = SystemClock().now_ms()
+        with closing(log.open_sink()) as sink:
             for shard in range(shards):
                 sink.send(METADATA_COMMANDS.name, shard, announcement(schema_id, shard, signer, now_ms))
             sink.flush()
-        finally:
-            sink.close()
 
     try:
         return SchemaTopic(log).publish(TOPICS, announce)
@@ -98,7 +97,7 @@ def create_topics(
             _await_leaders(admin, set(topics), partitions)
     except KafkaException as error:
         raise StackError(
-            f"The topics could not be made on {bootstrap_servers} ({_reason(error)}): see whether the broker runs "
+            f"The topics could not be made on {bootstrap_servers} ({error.args[0].str()}): see whether the broker runs "
             f"and allows it, then start again."
         ) from error
     return created
@@ -151,8 +150,3 @@ def _await_leaders(admin: AdminClient, names: set[str], partitions: int) -> None
     raise StackError(
         f"The broker has not created topic {min(names - ready)} within {ANSWER_SECONDS:g} seconds: read its log."
     )
-
-
-def _reason(error: KafkaException) -> str:
-    cause = error.args[0]
-    return str(cause.str()) if isinstance(cause, KafkaError) else str(error)

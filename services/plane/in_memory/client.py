@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 from schemas.answers import (
     BucketSpace,
@@ -41,24 +41,22 @@ from schemas.topics import METADATA_COMMANDS, METADATA_REPLIES, SNAPSHOTS_COMMAN
 from services.client.errors import PlaneError, PlaneTimeoutError
 from services.client.plane import SENDERS, NamespaceCommand, SnapshotRequest
 from services.client.wire.answers import Answers
-from services.domain.refusals import CommandError
 from services.domain.snapshot_diff import DiffEntry
 from services.log.signing import Signer, signed_command
 from services.metadata.diffs.api import DiffJobsOfShards
-from services.metadata.diffs.jobs import DiffJobs, DiffNotFoundError, DiffStateError
+from services.metadata.diffs.jobs import DiffJobs
 from services.metadata.reads import queries as metadata_queries
 from services.metadata.reads.collection_queries import collection_status
 from services.metadata.reads.deleted_queries import list_deleted
 from services.metadata.settings import MetadataSettings
 from services.mock_scm import queries as scm_queries
 from services.plane.in_memory.plane import InMemoryPlane
+from services.plane.in_memory.refusals import refusals
 from services.plane.in_memory.space_reads import InMemorySpaceReads
 from services.snapshots.reads import dead_letter_queries, retention_queries
 from services.snapshots.reads import queries as snapshot_queries
 from services.snapshots.reads.dead_letter_queries import Wanted
 from services.storage.tables import TablesReader
-
-T = TypeVar("T")
 
 
 class InMemoryClient:
@@ -155,10 +153,6 @@ def _rows(limit: int | None) -> int:
     return sys.maxsize if limit is None else limit
 
 
-def _refuse(error: CommandError) -> PlaneError:
-    return PlaneError(str(error.code), str(error), getattr(error, "next_snapshot", ""))
-
-
 class InMemoryMetadataReads:
     """Reads of one shard's metadata."""
 
@@ -174,7 +168,7 @@ class InMemoryMetadataReads:
         try:
             return TablesReader(self._store.open_checkpoint(snapshot_id))
         except KeyError:
-            raise _refuse(metadata_queries.missing_snapshot(TablesReader(self._store), snapshot_id)) from None
+            raise metadata_queries.missing_snapshot(TablesReader(self._store), snapshot_id) from None
 
     def volumes(self, *, start_after: str = "", limit: int | None = None) -> list[VolumeRow]:
         """Return the volumes by name."""
@@ -186,10 +180,8 @@ class InMemoryMetadataReads:
 
     def bucket(self, volume: str, bucket: str) -> BucketRow:
         """Return one bucket."""
-        try:
+        with refusals():
             return metadata_queries.get_bucket(self._tables(), volume, bucket)
-        except CommandError as error:
-            raise _refuse(error) from error
 
     def entries(
         self,
@@ -202,31 +194,25 @@ class InMemoryMetadataReads:
         limit: int | None = None,
     ) -> list[ListedEntry]:
         """Return the keys and directories behind a path, in walk order."""
-        tables = self._tables(snapshot_id)
-        try:
+        with refusals():
+            tables = self._tables(snapshot_id)
             row = metadata_queries.get_bucket(tables, volume, bucket)
             return metadata_queries.list_entries(tables, row, prefix, start_after, _rows(limit))
-        except CommandError as error:
-            raise _refuse(error) from error
 
     def deleted(
         self, volume: str, bucket: str, *, start_after: str = "", limit: int | None = None
     ) -> list[ListedDeletion]:
         """Return the deletions that are not claimed yet, oldest death first."""
         tables = self._tables()
-        try:
+        with refusals():
             row = metadata_queries.get_bucket(tables, volume, bucket)
-        except CommandError as error:
-            raise _refuse(error) from error
-        return list_deleted(tables, row, start_after, _rows(limit), self._undo_window_ms)
+            return list_deleted(tables, row, start_after, _rows(limit), self._undo_window_ms)
 
     def stat(self, volume: str, bucket: str, path: str, *, snapshot_id: str = "") -> KeyRow | DirectoryRow:
         """Return one key or directory."""
-        tables = self._tables(snapshot_id)
-        try:
+        with refusals():
+            tables = self._tables(snapshot_id)
             return metadata_queries.stat(tables, metadata_queries.get_bucket(tables, volume, bucket), path)
-        except CommandError as error:
-            raise _refuse(error) from error
 
     def space(self, volume: str, bucket: str, *, start_after: str = "", limit: int = 1_000) -> BucketSpace:
         """Return the space of a bucket with a page of its cells."""
@@ -234,23 +220,20 @@ class InMemoryMetadataReads:
 
     def collection(self, volume: str = "", bucket: str = "") -> list[CollectionStatus]:
         """Return the collection state of the shard, then that of one bucket or of all suspended buckets."""
-        try:
+        with refusals():
             return collection_status(self._tables(), volume, bucket, limit=sys.maxsize, shard=self._shard)
-        except CommandError as error:
-            raise _refuse(error) from error
 
     def ask_for_diff(
         self, volume: str, bucket: str, *, from_snapshot_id: str = "", to_snapshot_id: str = ""
     ) -> DiffJob:
         """Compute a diff of two states of a bucket; the returned job has ended."""
-        try:
+        with refusals():
             return self._diffs().ask(volume, bucket, from_snapshot_id, to_snapshot_id)
-        except CommandError as error:
-            raise _refuse(error) from error
 
     def diff_job(self, job_id: str, *, wait_seconds: int = 0) -> DiffJob:
         """Return the result of a diff."""
-        return self._asked(lambda: self._diffs().job(job_id, wait_seconds))
+        with refusals():
+            return self._diffs().job(job_id, wait_seconds)
 
     def diff_jobs(self, volume: str, bucket: str) -> list[DiffJob]:
         """Return the stored diffs of a bucket, oldest first."""
@@ -258,20 +241,16 @@ class InMemoryMetadataReads:
 
     def cancel_diff(self, job_id: str) -> DiffJob:
         """Raise PlaneError: every diff has ended before a client can cancel it."""
-        return self._asked(lambda: self._diffs().cancel(job_id))
+        with refusals():
+            return self._diffs().cancel(job_id)
 
     def diff_entries(self, job_id: str, *, start_after: int = 0, limit: int) -> list[DiffEntry]:
         """Return a page of a diff."""
-        return self._asked(lambda: self._diffs().entries(job_id, start_after, limit))
+        with refusals():
+            return self._diffs().entries(job_id, start_after, limit)
 
     def _diffs(self) -> DiffJobs:
         return self._jobs.of(self._shard, self._store)
-
-    def _asked(self, ask: Callable[[], T]) -> T:
-        try:
-            return ask()
-        except (DiffNotFoundError, DiffStateError) as error:
-            raise PlaneError(error.code, str(error)) from error
 
 
 class InMemorySnapshotReads:
@@ -287,27 +266,21 @@ class InMemorySnapshotReads:
 
     def snapshot(self, volume: str, bucket: str, name: str) -> SnapshotInfo:
         """Return one snapshot."""
-        try:
+        with refusals():
             return snapshot_queries.snapshot_info(self._tables, volume, bucket, name)
-        except CommandError as error:
-            raise _refuse(error) from error
 
     def retention(self, volume: str, bucket: str) -> RetentionRow:
         """Return the retention policy of a bucket and the state of its runs."""
-        try:
+        with refusals():
             return retention_queries.retention_of(self._tables, volume, bucket)
-        except CommandError as error:
-            raise _refuse(error) from error
 
     def retention_preview(
         self, volume: str, bucket: str, *, policy: RetentionPolicy | None = None, now_ms: int | None = None
     ) -> RetentionPreview:
         """Return the effect of a retention run by the bucket's policy or another one, now or at another time."""
         moment_ms = self._clock.now_ms() if now_ms is None else now_ms
-        try:
+        with refusals():
             return retention_queries.preview(self._tables, volume, bucket, moment_ms, policy)
-        except CommandError as error:
-            raise _refuse(error) from error
 
     def tags(self, volume: str, bucket: str) -> list[SnapshotTag]:
         """Return the tags of a bucket, by name."""
@@ -340,10 +313,8 @@ class InMemorySnapshotReads:
 
     def dead_letter(self, number: int) -> DeadLetterBytes:
         """Return one dead letter with its message."""
-        try:
+        with refusals():
             return dead_letter_queries.letter_bytes(self._tables, number)
-        except CommandError as error:
-            raise _refuse(error) from error
 
 
 class InMemoryScmReads:

@@ -11,14 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from schemas.codec import codec
-from schemas.records import (
-    Barrier,
-    DeadLetter,
-    DeletedEntries,
-    DirectoryVerdict,
-    PurgeKeys,
-    SweepResult,
-)
+from schemas.records import Barrier, DeadLetter, DeletedEntries, DirectoryVerdict, PurgeKeys, SweepResult
 from schemas.topics import (
     DEAD_LETTERS,
     DELETED_ENTRIES,
@@ -55,11 +48,6 @@ class PureJudge:
         self._chain = ChainFollower()
         self._waiting: deque[_Logged] = deque()
         self._ready: list[_Logged] = []
-
-    @property
-    def chain_version(self) -> int:
-        """The newest chain version that this judge has read."""
-        return self._chain.view.version
 
     def restore(self, tables: TablesReader) -> None:
         """Load the chain from the stored markers, and the waiting entries."""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from schemas.records import BucketRow
 from schemas.space_answers import (
@@ -16,21 +14,10 @@ from schemas.space_answers import (
     SpacePlan,
     WhatIf,
 )
-from services.client.errors import PlaneError
-from services.domain.refusals import CommandError
 from services.metadata.reads import block_search, explanations, queries, space_queries
 from services.plane.in_memory.plane import InMemoryPlane
-from services.runtime.http.reads import ReadError
+from services.plane.in_memory.refusals import refusals
 from services.storage.tables import TablesReader
-
-
-@contextmanager
-def _refusals() -> Iterator[None]:
-    """Convert a refusal into the PlaneError that a client gets."""
-    try:
-        yield
-    except (CommandError, ReadError) as error:
-        raise PlaneError(str(error.code), str(error)) from error
 
 
 class InMemorySpaceReads:
@@ -49,22 +36,22 @@ class InMemorySpaceReads:
     ) -> SnapshotSpaces:
         """Return live snapshots with referenced and shared bytes: at most ``limit``, or all."""
         rows = sys.maxsize if limit is None else limit
-        with _refusals():
+        with refusals():
             return space_queries.snapshot_spaces(self._tables, self._bucket(volume, bucket), start_after, rows)
 
     def what_if(self, volume: str, bucket: str, question: WhatIf) -> FreedSpace:
         """Return the space that dropping a set of snapshots would free."""
-        with _refusals():
+        with refusals():
             return space_queries.what_if(self._tables, self._bucket(volume, bucket), question)
 
     def plan(self, volume: str, bucket: str, question: PlanSpace) -> SpacePlan:
         """Return the smallest set of snapshots whose drop frees the requested bytes."""
-        with _refusals():
+        with refusals():
             return space_queries.plan(self._tables, self._bucket(volume, bucket), question)
 
     def explain_path(self, volume: str, bucket: str, path: str) -> PathExplanation:
         """Return every version of a path."""
-        with _refusals():
+        with refusals():
             return explanations.explain_path(
                 self._tables,
                 self._bucket(volume, bucket),
@@ -74,6 +61,6 @@ class InMemorySpaceReads:
 
     def explain_block(self, local_id: int, *, volume: str = "", bucket: str = "", start: str = "") -> BlockExplanation:
         """Return the version that owns a block, or the place where the search continues."""
-        with _refusals():
+        with refusals():
             named = self._bucket(volume, bucket) if bucket else None
             return block_search.explain_block(self._tables, self._shard, local_id, named, start)

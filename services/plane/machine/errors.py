@@ -15,16 +15,20 @@ class StackError(DeepcleanError):
     """A part of the stack under the plane is missing or does not start; the message ends with the remedy."""
 
 
+DISK_FULL = "The disk under {directory} is full: free some space there or choose another directory."
+READ_ONLY = "The disk under {directory} is read-only: mount it for writing or choose another directory."
+FORBIDDEN = "{directory} may not be written to: change its owner or mode, or choose another directory."
+_UNKNOWN = "{directory} cannot be used ({reason}): repair it or choose another directory."
+_SENTENCES = {
+    errno.ENOSPC: DISK_FULL,
+    errno.EDQUOT: DISK_FULL,
+    errno.EROFS: READ_ONLY,
+    errno.EACCES: FORBIDDEN,
+    errno.EPERM: FORBIDDEN,
+}
+
+
 def disk_error(path: Path, error: OSError) -> StackError:
     """Return the error for a failed write, with the path that could not be written."""
-    match error.errno:
-        case errno.ENOSPC | errno.EDQUOT:
-            return StackError(f"The disk under {path} is full: free some space there or choose another directory.")
-        case errno.EROFS:
-            return StackError(f"The disk under {path} is read-only: mount it for writing or choose another directory.")
-        case errno.EACCES | errno.EPERM:
-            return StackError(f"{path} may not be written to: change its owner or mode, or choose another directory.")
-        case _:
-            return StackError(
-                f"{path} cannot be used ({error.strerror or error}): repair it or choose another directory."
-            )
+    sentence = _SENTENCES.get(error.errno or 0, _UNKNOWN)
+    return StackError(sentence.format(directory=path, reason=error.strerror or error))

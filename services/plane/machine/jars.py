@@ -150,12 +150,7 @@ class Ivy:
         try:
             with _only_one():
                 run = subprocess.run(
-                    command,
-                    cwd=self._scratch,
-                    capture_output=True,
-                    text=True,
-                    timeout=FETCH_SECONDS,
-                    check=False,
+                    command, cwd=self._scratch, capture_output=True, text=True, timeout=FETCH_SECONDS, check=False
                 )
         except subprocess.TimeoutExpired as error:
             raise _fetch_error(f"no answer within {FETCH_SECONDS} seconds") from error

@@ -12,7 +12,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 
 import httpx
@@ -48,11 +48,9 @@ class ProcessIdentity:
         """Wait at most ``seconds`` until the process ends; return whether it has ended."""
         deadline = time.monotonic() + seconds
         pause = threading.Event()
-        while self.is_alive():
-            if time.monotonic() > deadline:
-                return False
+        while (is_alive := self.is_alive()) and time.monotonic() <= deadline:
             pause.wait(POLL_SECONDS)
-        return True
+        return not is_alive
 
 
 def identify(pid: int) -> ProcessIdentity:
@@ -77,39 +75,24 @@ def started_mark(pid: int) -> str | None:
     return None if not words or words[-1].startswith("Z") else " ".join(words[:-1])
 
 
+@dataclass(eq=False)
 class ChildProcess:
     """One child with its log file."""
 
-    def __init__(
-        self,
-        name: str,
-        command: Sequence[str],
-        environment: Mapping[str, str],
-        log_file: Path,
-        ready_url: str,
-        *,
-        answer_seconds: float = 90,
-        ready_seconds: float = 900,
-        stop_seconds: float = 30,
-        ready_headers: Mapping[str, str] | None = None,
-    ) -> None:
-        self.name = name
-        self.log_file = log_file
-        self._command = list(command)
-        self._environment = dict(environment)
-        self._ready_url = ready_url
-        self._ready_headers = dict(ready_headers or {})
-        self._answer_seconds = answer_seconds
-        self._ready_seconds = ready_seconds
-        self._stop_seconds = stop_seconds
-        self._process: subprocess.Popen[bytes] | None = None
-        self._identity: ProcessIdentity | None = None
-        self._is_asked = False
-
-    @property
-    def identity(self) -> ProcessIdentity | None:
-        """The identity of the process; None before the start."""
-        return self._identity
+    name: str
+    command: Sequence[str]
+    environment: Mapping[str, str] = field(repr=False)
+    log_file: Path
+    ready_url: str
+    _: KW_ONLY
+    answer_seconds: float = 90
+    ready_seconds: float = 900
+    stop_seconds: float = 30
+    ready_headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    identity: ProcessIdentity | None = field(default=None, init=False)
+    """The identity of the process; None before the start."""
+    _process: subprocess.Popen[bytes] | None = field(default=None, init=False)
+    _is_asked: bool = field(default=False, init=False)
 
     @property
     def is_running(self) -> bool:
@@ -127,8 +110,8 @@ class ChildProcess:
             self.log_file.parent.mkdir(parents=True, exist_ok=True)
             with self.log_file.open("ab") as log:
                 self._process = subprocess.Popen(
-                    self._command,
-                    env={**self._environment, **(settings or {})},
+                    self.command,
+                    env={**self.environment, **(settings or {})},
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,
@@ -137,30 +120,29 @@ class ChildProcess:
                 )
         except OSError as error:
             raise disk_error(self.log_file, error) from error
-        self._identity = identify(self._process.pid)
+        self.identity = identify(self._process.pid)
         self._is_asked = False
 
-    def await_ready(self, check: Callable[[], None] | None = None) -> None:
+    def await_ready(self, check: Callable[[], None] = lambda: None) -> None:
         """Wait until the child reports that it is ready. Raise StackError if it ends or takes too long.
 
         The first answer must arrive within ``answer_seconds``. A child that answers has ``ready_seconds``, because it
         may have many messages to catch up with. ``check`` is called during the wait, and may raise to end it.
         """
         started = time.monotonic()
-        limit_seconds, reason = self._answer_seconds, "it does not answer"
+        limit_seconds, reason = self.answer_seconds, "it does not answer"
         pause = threading.Event()
-        with httpx.Client(timeout=5.0, trust_env=False, headers=self._ready_headers) as http:
+        with httpx.Client(timeout=5.0, trust_env=False, headers=self.ready_headers) as http:
             while True:
                 try:
-                    answer = http.get(self._ready_url)
+                    answer = http.get(self.ready_url)
                     if answer.is_success:
                         return
-                    limit_seconds, reason = self._ready_seconds, answer.text.strip()[:REASON_LETTERS]
+                    limit_seconds, reason = self.ready_seconds, answer.text.strip()[:REASON_LETTERS]
                 except httpx.HTTPError:
                     pass
                 self.require_running()
-                if check is not None:
-                    check()
+                check()
                 if time.monotonic() - started > limit_seconds:
                     raise StackError(
                         f"{self.name} was not ready within {limit_seconds:g} seconds ({reason}): read {self.log_file}, "
@@ -176,17 +158,14 @@ class ChildProcess:
     def why_it_ended(self) -> StackError:
         """Return an error with the exit status and the last lines of the log."""
         return StackError(
-            f"{self.name} ended with status {_status(self.exit_status)}: read {self.log_file}, mend what it names and "
-            f"start again.\n{self.last_lines()}"
+            f"{self.name} ended with status {status_text(self.exit_status)}: read {self.log_file}, mend what it names "
+            f"and start again.\n{self.last_lines()}"
         )
 
     def last_lines(self) -> str:
         """Return the last lines of the log."""
-        with contextlib.suppress(OSError), self.log_file.open("rb") as log:
-            log.seek(max(0, self.log_file.stat().st_size - LAST_LINES_BYTES))
-            lines = log.read().decode(errors="replace").splitlines()
-            return "\n".join(f"  {line}" for line in lines[-LAST_LINES:])
-        return ""
+        lines = last_text(self.log_file, LAST_LINES_BYTES).splitlines()
+        return "\n".join(f"  {line}" for line in lines[-LAST_LINES:])
 
     def ask_to_stop(self) -> None:
         """Send SIGTERM, once: a second SIGTERM could kill a process that ends and has already removed its handler."""
@@ -200,7 +179,7 @@ class ChildProcess:
             return None
         self.ask_to_stop()
         try:
-            self._process.wait(self._stop_seconds)
+            self._process.wait(self.stop_seconds)
         except subprocess.TimeoutExpired:
             self.kill()
         return self._process.returncode
@@ -213,7 +192,14 @@ class ChildProcess:
             self._process.wait()
 
 
-def _status(status: int | None) -> str:
-    if status is None or status >= 0:
-        return str(status)
-    return signal.Signals(-status).name
+def last_text(file: Path, size_bytes: int) -> str:
+    """Return the end of a file as text, at most so many bytes of it; empty for a file that cannot be read."""
+    with contextlib.suppress(OSError), file.open("rb") as opened:
+        opened.seek(max(0, file.stat().st_size - size_bytes))
+        return opened.read().decode(errors="replace")
+    return ""
+
+
+def status_text(status: int | None) -> str:
+    """Return an exit status in words: the number, or the name of the signal that ended the process."""
+    return str(status) if status is None or status >= 0 else signal.Signals(-status).name

@@ -41,11 +41,7 @@ def remove_secret(plane: Plane, security: BrokerSecurity, name: str) -> None:
 
 
 def send_secrets(plane: Plane, known: Iterable[SetSecret]) -> None:
-    """Send secrets to both services that take commands, in every shard.
-
-    Raises:
-        StackError: a service refuses a secret.
-    """
+    """Send secrets to both services that take commands, in every shard. Raise StackError if one is refused."""
     for secret in known:
         for shard in range(plane.shards):
             replies = plane.answer(shard, plane.submit(shard, secret)), plane.request(shard, secret)

@@ -6,10 +6,10 @@ import contextlib
 import fcntl
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator
+from functools import wraps
 from pathlib import Path
-from typing import IO, TypeVar
+from typing import IO, ParamSpec, TypeVar
 
 from services.domain.errors import RetryableError
 from services.log.kafka import KafkaLog
@@ -24,6 +24,7 @@ LOCK_NAME = "plane.lock"
 PATIENCE_SECONDS = 30.0
 ASK_AGAIN_SECONDS = 0.2
 
+P = ParamSpec("P")
 Answer = TypeVar("Answer")
 
 
@@ -49,6 +50,32 @@ def acquire_plane_lock(home: Path) -> IO[bytes]:
     return lock
 
 
+def _patiently(ask: Callable[P, Answer]) -> Callable[P, Answer]:
+    @wraps(ask)
+    def asked(*arguments: P.args, **named: P.kwargs) -> Answer:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        pause = threading.Event()
+        while True:
+            try:
+                return ask(*arguments, **named)
+            except RetryableError as error:
+                if time.monotonic() > deadline:
+                    raise StackError(
+                        f"{error}, but not for longer than {PATIENCE_SECONDS:g} seconds: start again"
+                    ) from error
+                pause.wait(ASK_AGAIN_SECONDS)
+
+    return asked
+
+
+class PatientLog(KafkaLog):
+    """The log of a broker that has just started: reads are repeated until the broker can answer them."""
+
+    topic_ids = _patiently(KafkaLog.topic_ids)
+    end_offset = _patiently(KafkaLog.end_offset)
+    first_offset = _patiently(KafkaLog.first_offset)
+
+
 @contextlib.contextmanager
 def log_of_stopped_plane(home: Path, bootstrap_servers: str = "") -> Iterator[KafkaLog]:
     """Lock a home and yield the log of its stopped plane.
@@ -63,33 +90,3 @@ def log_of_stopped_plane(home: Path, bootstrap_servers: str = "") -> Iterator[Ka
         log = PatientLog(bootstrap_servers, "deepclean.recovery", credentials=administrator_of(security))
         follow_schemas(log)
         yield log
-
-
-class PatientLog(KafkaLog):
-    """The log of a broker that has just started: reads are repeated until the broker can answer them."""
-
-    def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
-        """Return the broker's ids of the topics."""
-        return _patiently(partial(super().topic_ids, topics))
-
-    def end_offset(self, topic: str, partition: int) -> int:
-        """Return the offset that the next message of a partition will get."""
-        return _patiently(partial(super().end_offset, topic, partition))
-
-    def first_offset(self, topic: str, partition: int) -> int:
-        """Return the offset of the oldest message that the partition holds."""
-        return _patiently(partial(super().first_offset, topic, partition))
-
-
-def _patiently(ask: Callable[[], Answer]) -> Answer:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    pause = threading.Event()
-    while True:
-        try:
-            return ask()
-        except RetryableError as error:
-            if time.monotonic() > deadline:
-                raise StackError(
-                    f"{error}, but not for longer than {PATIENCE_SECONDS:g} seconds: start again"
-                ) from error
-            pause.wait(ASK_AGAIN_SECONDS)

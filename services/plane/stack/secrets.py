@@ -11,7 +11,6 @@ from typing import TypedDict
 
 from schemas.access import ADMINISTRATOR
 from schemas.credentials import CredentialsError, KafkaCredentials, read_secret
-from schemas.http_token import bearer
 from schemas.topics import CLIENTS
 from services.log.signing import Signer, read_signing_secret
 from services.plane.broker.security import BrokerSecurity, administrator_of
@@ -75,8 +74,3 @@ def http_token(home: Path) -> str:
     """Return the token for HTTP requests to a home's processes; empty for an open plane."""
     security = plane_security(home)
     return "" if security is None else read_secret(security.token_file)
-
-
-def token_header(home: Path) -> dict[str, str]:
-    """Return the header for HTTP requests to a home's processes; empty for an open plane."""
-    return bearer(http_token(home))

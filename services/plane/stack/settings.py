@@ -78,17 +78,13 @@ def _secret_files(name: str, security: BrokerSecurity | None) -> dict[str, str]:
 
 UNDO_WINDOW_MS = 300_000
 """Time in which a deletion can be undone on a plane of ``deepclean up``, unless the environment sets another."""
-_UNDO_WINDOW_NAMES = tuple(
-    f"DEEPCLEAN_{service}_UNDO_WINDOW_MS" for service in ("KEY_DELETION", "DIRECTORY_DELETION", "METADATA")
-)
 
 
-_PURGE_HOURS_NAME = "DEEPCLEAN_{}_PURGE_HOURS"
-
-
-def undo_window_settings(environment: Mapping[str, str], window_ms: int = UNDO_WINDOW_MS) -> dict[str, str]:
+def undo_window_settings(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the undo window setting of each service that uses it, unless the environment already sets it."""
-    return {name: str(window_ms) for name in _UNDO_WINDOW_NAMES if name not in environment}
+    services = ("KEY_DELETION", "DIRECTORY_DELETION", "METADATA")
+    names = [f"DEEPCLEAN_{service}_UNDO_WINDOW_MS" for service in services]
+    return {name: str(UNDO_WINDOW_MS) for name in names if name not in environment}
 
 
 def purge_hours_settings(environment: Mapping[str, str]) -> dict[str, str]:
@@ -96,10 +92,5 @@ def purge_hours_settings(environment: Mapping[str, str]) -> dict[str, str]:
 
     metadata needs the hours to measure late claims.
     """
-    hours, name = environment.get(_PURGE_HOURS_NAME.format("KEY_DELETION")), _PURGE_HOURS_NAME.format("METADATA")
+    hours, name = environment.get("DEEPCLEAN_KEY_DELETION_PURGE_HOURS"), "DEEPCLEAN_METADATA_PURGE_HOURS"
     return {} if hours is None or name in environment else {name: hours}
-
-
-def rename_setting(*, is_allowed: bool) -> dict[str, str]:
-    """Return the setting that allows or forbids to rename snapshots."""
-    return {"DEEPCLEAN_SNAPSHOTS_IS_RENAME_ALLOWED": "true" if is_allowed else "false"}

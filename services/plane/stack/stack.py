@@ -11,22 +11,21 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 import threading
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import IO, NoReturn, Self
 
+from schemas.http_token import bearer
 from services.client.kafka_plane import ANSWER_SECONDS, KafkaPlane, PlaneAddress
-from services.plane.broker.cluster import BrokerCluster
 from services.plane.broker.embedded import EmbeddedBroker, quiet_admin
-from services.plane.broker.security import administrator_of
+from services.plane.broker.security import BrokerSecurity, administrator_of
 from services.plane.broker.topics import create_plane_topics
 from services.plane.machine.errors import StackError
 from services.plane.machine.home import home_directory
 from services.plane.machine.java import JavaRuntime, find_java
-from services.plane.machine.ports import HOST, free_ports
+from services.plane.machine.ports import HOST, free_ports, why_taken
 from services.plane.machine.processes import ChildProcess, identify
 from services.plane.stack.enrolment import enrol
 from services.plane.stack.plane_file import (
@@ -38,7 +37,7 @@ from services.plane.stack.plane_file import (
     write_plane_file,
 )
 from services.plane.stack.plane_lock import acquire_plane_lock
-from services.plane.stack.secrets import client_secrets, person, plane_security, token_header
+from services.plane.stack.secrets import client_secrets, http_token, person, plane_security
 from services.plane.stack.settings import (
     BROKER,
     HTTP_PROCESSES,
@@ -47,17 +46,13 @@ from services.plane.stack.settings import (
     PlaneSettings,
     child_command,
     child_environment,
-    rename_setting,
 )
 
 WATCH_SECONDS = 0.5
 
 
 class Stack:
-    """One plane on one home directory. ``base_port`` 0 takes free ports, else the ports from ``base_port`` upwards.
-
-    More than one broker make a cluster that exists as long as this object, for tests that stop one of them.
-    """
+    """One plane on one home directory. ``base_port`` 0 takes free ports, else the ports from ``base_port`` upwards."""
 
     def __init__(
         self,
@@ -65,7 +60,6 @@ class Stack:
         shards: int = 1,
         *,
         base_port: int = 0,
-        brokers: int = 1,
         is_rename_allowed: bool = False,
         settings: Mapping[str, str] | None = None,
         is_secured: bool = False,
@@ -74,15 +68,15 @@ class Stack:
         self.home = home.absolute()
         self._security = plane_security(self.home, is_wanted=is_secured)
         self.shards = shards
-        self._settings = {**rename_setting(is_allowed=is_rename_allowed), **(settings or {})}
+        rename = {"DEEPCLEAN_SNAPSHOTS_IS_RENAME_ALLOWED": "true" if is_rename_allowed else "false"}
+        self._settings = {**rename, **(settings or {})}
         self._base_port = base_port
         self._lock: IO[bytes] | None = None
         self._java: JavaRuntime | None = None
-        self._brokers = brokers
-        self._broker: EmbeddedBroker | BrokerCluster | None = None
-        self._children: dict[str, ChildProcess] = {}
+        self._broker: EmbeddedBroker | None = None
+        self.children: dict[str, ChildProcess] = {}
+        """The processes by their names, for tests that kill one and start it again."""
         self._urls: dict[str, str] = {}
-        self._state = PlaneState.STARTING
         self._reason = ""
 
     def __enter__(self) -> Self:
@@ -96,7 +90,7 @@ class Stack:
     def start(self) -> Self:
         """Start all processes, and return when all are ready. Raise StackError if one does not start."""
         self._lock = acquire_plane_lock(self.home)
-        self._children = {}
+        self.children = {}
         self._reason = ""
         try:
             self._start_broker()
@@ -114,7 +108,7 @@ class Stack:
         with contextlib.suppress(StackError):  # a full disk must not keep the processes from being stopped
             self._write(PlaneState.STOPPING)
         for group in ([STREAMING], SERVICES):
-            stopping = [self._children[name] for name in group if name in self._children]
+            stopping = [self.children[name] for name in group if name in self.children]
             for child in stopping:
                 child.ask_to_stop()
             for child in stopping:
@@ -132,7 +126,7 @@ class Stack:
 
     def require_running(self) -> None:
         """Raise StackError, with the last lines of the log, if a process has ended unexpectedly."""
-        for child in self._children.values():
+        for child in self.children.values():
             child.require_running()
         if self._broker is not None and not self._broker.is_running:
             raise self._broker.why_it_ended()
@@ -147,27 +141,15 @@ class Stack:
     @property
     def address(self) -> PlaneAddress:
         """The addresses where clients reach the plane."""
-        assert self._broker is not None  # noqa: S101  _start_broker has set it
-        return PlaneAddress(
-            bootstrap_servers=self._broker.bootstrap_servers,
-            shards=self.shards,
-            metadata_url=self._urls["metadata"],
-            snapshots_url=self._urls["snapshots"],
-            scm_url=self._urls["mock_scm"],
-            **client_secrets(self._security),
-        )
+        return _address(self.broker.bootstrap_servers, self.shards, self._urls, self._security)
 
     def url(self, name: str) -> str:
         """Return the base URL of a service, or of ``streaming``."""
         return self._urls[name]
 
-    def child(self, name: str) -> ChildProcess:
-        """Return one of the processes, for tests that kill it and start it again."""
-        return self._children[name]
-
     @property
-    def broker(self) -> EmbeddedBroker | BrokerCluster:
-        """The broker, or the cluster, for tests that kill it and start it again."""
+    def broker(self) -> EmbeddedBroker:
+        """The broker, for tests that kill it and start it again."""
         assert self._broker is not None  # noqa: S101  _start_broker has set it
         return self._broker
 
@@ -179,15 +161,7 @@ class Stack:
         ports = self._choose_ports()
         self._urls = {name: f"http://{HOST}:{ports[name]}" for name in HTTP_PROCESSES}
         self._java = find_java()
-        port = ports[BROKER] if self._base_port else 0
-        if self._brokers == 1:
-            self._broker = self._one_broker(port, self._java)
-        elif self._security is not None:
-            raise StackError(
-                "Several brokers of one home cannot refuse strangers: start one, or use a cluster of your own."
-            )
-        elif self._broker is None:
-            self._broker = BrokerCluster(self.home / "broker", self._brokers, java=self._java)
+        self._broker = self._new_broker(ports[BROKER] if self._base_port else 0, self._java)
         self._write(PlaneState.STARTING)
         self._broker.start()
         self._write(PlaneState.STARTING)
@@ -197,31 +171,34 @@ class Stack:
             with quiet_admin(address, administrator) as admin:
                 self._security.admit(admin)
 
-    def _one_broker(self, port: int, java: JavaRuntime) -> EmbeddedBroker:
+    def _new_broker(self, port: int, java: JavaRuntime) -> EmbeddedBroker:
         return EmbeddedBroker(self.home / "broker", port=port, java=java, security=self._security)
 
     def _servers_of(self, name: str) -> str:  # noqa: ARG002 tests give some processes another address
         """Return the address of the broker for a process."""
-        assert self._broker is not None  # noqa: S101  _start_broker has set it
-        return self._broker.bootstrap_servers
+        return self.broker.bootstrap_servers
 
     def _choose_ports(self) -> dict[str, int]:
         names = (BROKER, *HTTP_PROCESSES)
         if self._base_port:
             ports = {name: self._base_port + index for index, name in enumerate(names)}
             for name, port in ports.items():
-                _require_free(name, port)
+                if taken := why_taken(port):
+                    raise StackError(
+                        f"Port {port} on {HOST}, which {name} wants, cannot be used ({taken.strerror}): stop the "
+                        f"program that holds it, or choose others (--base-port)."
+                    ) from taken
             return ports
         return dict(zip(names, free_ports(len(names)), strict=True))
 
     def _start_children(self) -> None:
         """Start all processes, then wait until all are ready. Spark is started first, because it takes longest."""
         for name in (STREAMING, *SERVICES):
-            self._children[name] = self._child(name)
-            self._children[name].start()
+            self.children[name] = self._child(name)
+            self.children[name].start()
             self._write(PlaneState.STARTING)
         for name in (*SERVICES, STREAMING):
-            self._children[name].await_ready(self.require_running)
+            self.children[name].await_ready(self.require_running)
         if self._security is not None:
             with self.client() as client:
                 enrol(client, self._security)
@@ -236,15 +213,14 @@ class Stack:
             {**os.environ, **child_environment(name, plane, port), **self._settings},
             self.home / "logs" / f"{name}.log",
             f"{self._urls[name]}/readyz",
-            ready_headers=token_header(self.home),
+            ready_headers=bearer(http_token(self.home)),
         )
 
     def _write(self, state: PlaneState) -> None:
-        self._state = state
         processes = {}
         if self._broker is not None and self._broker.process_id is not None:
             processes[BROKER] = PlaneProcess(identify(self._broker.process_id), "", str(self._broker.log_file))
-        for name, child in self._children.items():
+        for name, child in self.children.items():
             if child.identity is not None:
                 processes[name] = PlaneProcess(child.identity, self._urls[name], str(child.log_file))
         plane = PlaneFile(
@@ -252,7 +228,7 @@ class Stack:
             home=str(self.home),
             shards=self.shards,
             supervisor=identify(os.getpid()),
-            bootstrap_servers=self._broker.bootstrap_servers if BROKER in processes and self._broker else "",
+            bootstrap_servers=self._broker.bootstrap_servers if self._broker and BROKER in processes else "",
             processes=processes,
             reason=self._reason,
         )
@@ -261,26 +237,20 @@ class Stack:
 
 def running_client(home: Path | None = None) -> KafkaPlane:
     """Return a new client of the plane that runs on a home. Raise StackError if none runs."""
-    plane = running_plane(home or home_directory())
-    return KafkaPlane(
-        PlaneAddress(
-            bootstrap_servers=plane.bootstrap_servers,
-            shards=plane.shards,
-            metadata_url=plane.processes["metadata"].url,
-            snapshots_url=plane.processes["snapshots"].url,
-            scm_url=plane.processes["mock_scm"].url,
-            **client_secrets(plane_security(home or home_directory())),
-        )
+    home = home or home_directory()
+    plane = running_plane(home)
+    urls = {name: process.url for name, process in plane.processes.items()}
+    return KafkaPlane(_address(plane.bootstrap_servers, plane.shards, urls, plane_security(home)))
+
+
+def _address(
+    bootstrap_servers: str, shards: int, urls: Mapping[str, str], security: BrokerSecurity | None
+) -> PlaneAddress:
+    return PlaneAddress(
+        bootstrap_servers=bootstrap_servers,
+        shards=shards,
+        metadata_url=urls["metadata"],
+        snapshots_url=urls["snapshots"],
+        scm_url=urls["mock_scm"],
+        **client_secrets(security),
     )
-
-
-def _require_free(name: str, port: int) -> None:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, port))
-        except OSError as error:
-            raise StackError(
-                f"Port {port} on {HOST}, which {name} wants, cannot be used ({error.strerror}): stop the program that "
-                f"holds it, or choose others (--base-port)."
-            ) from error

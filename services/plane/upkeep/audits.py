@@ -69,11 +69,7 @@ class Auditor:
     master: str = "local[2]"
 
     def audit(self, shard: int, bucket: str, progress: Progress) -> FinishedAudit:
-        """Audit a shard, or one bucket (``volume/bucket``) of it.
-
-        Raises:
-            AuditError: the copies or the job failed.
-        """
+        """Audit a shard, or one bucket (``volume/bucket``) of it. Raise AuditError if the copies or the job failed."""
         audit_id, started = uuid.uuid4().hex, time.time()
         with (
             http_client(self.address.http_token) as http,
@@ -95,8 +91,7 @@ class Auditor:
         store = HttpShard(http, "mock_scm", self.address.scm_url, shard)
 
         def copy(service: HttpShard, name: str) -> AuditCopy:
-            made: AuditCopy = service.ask_for("POST", "/audit-copies", AuditCopy, {"audit_id": audit_id, "name": name})
-            return made
+            return service.ask_for("POST", "/audit-copies", AuditCopy, {"audit_id": audit_id, "name": name})
 
         try:
             self._require_ready(http)

@@ -12,14 +12,14 @@ services ignore those that they have already applied.
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import json
 import os
 import shutil
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -27,17 +27,17 @@ import httpx
 from pydantic import TypeAdapter
 
 from schemas.formats import FORMAT, FormatError, check
+from services.client.wire.http_reads import http_client
 from services.metadata.checkpoints.unfinished import first_offset_of_txn, oldest_unfinished_txn
 from services.metadata.recovery.digest import ShardDigest, digest_shard
 from services.plane.machine.errors import StackError, disk_error
 from services.plane.stack.plane_file import PlaneFile
-from services.plane.stack.secrets import token_header
+from services.plane.stack.secrets import http_token
 from services.plane.stack.settings import METADATA, SERVICES
 from services.plane.upkeep.shard_databases import database_directory, open_copy, positions_of
 from services.runtime.copies.kept_copies import COPIES, DAY_SECONDS, KeptCopies
 from services.storage.rocks_backups import copy_files
 from services.storage.rocks_checkpoints import MAKING, sync_directory
-from services.storage.store import StoreError
 
 MANIFEST = "backup.json"
 LOCK_NAME = "backup.lock"
@@ -82,7 +82,7 @@ class Backup:
     name: str
     made_at_ms: int
     shards: int
-    copies: tuple[ServiceCopy, ...] = field(default_factory=tuple)
+    copies: tuple[ServiceCopy, ...] = ()
     format: int = FORMAT
     """See ``schemas.formats``."""
 
@@ -104,13 +104,14 @@ def backups_directory(home: Path) -> Path:
     return home / "backups"
 
 
-def list_backups(directory: Path) -> list[Backup]:
-    """Return the complete backups in a directory, oldest first."""
-    try:
-        manifests = sorted(directory.glob(f"[!.]*/{MANIFEST}"))
-        found = [_read_manifest(manifest) for manifest in manifests]
-    except OSError as error:
-        raise disk_error(directory, error) from error
+def list_backups(*directories: Path) -> list[Backup]:
+    """Return the complete backups in some directories, oldest first. A directory that is named twice counts once."""
+    found = []
+    for directory in {directory.resolve(): directory for directory in directories}.values():
+        try:
+            found += [_read_manifest(manifest) for manifest in sorted(directory.glob(f"[!.]*/{MANIFEST}"))]
+        except OSError as error:
+            raise disk_error(directory, error) from error
     return sorted(found, key=lambda backup: (backup.made_at_ms, backup.name))
 
 
@@ -123,13 +124,6 @@ def _read_manifest(manifest: Path) -> Backup:
         raise StackError(f"{error}, or move this backup elsewhere.") from error
     except (ValueError, AttributeError) as error:
         raise StackError(f"{manifest} was not written by deepclean: move this backup elsewhere.") from error
-
-
-def all_backups(home: Path, places: Sequence[Path]) -> list[Backup]:
-    """Return the complete backups in the home and in other directories, oldest first."""
-    directories = {place.resolve() for place in (backups_directory(home), *places)}
-    found = [backup for directory in sorted(directories) for backup in list_backups(directory)]
-    return sorted(found, key=lambda backup: (backup.made_at_ms, backup.name))
 
 
 def find_backup(directory: Path, name: str = "") -> Backup:
@@ -167,7 +161,7 @@ def make_backup(plane: PlaneFile, directory: Path, *, has_digest: bool = True) -
         return backup
 
 
-@contextlib.contextmanager
+@contextmanager
 def _backup_lock(home: Path) -> Iterator[None]:
     with (home / LOCK_NAME).open("a+b") as lock:
         try:
@@ -191,8 +185,7 @@ def _remove_what_was_cut_off(home: Path, shards: int, directory: Path) -> None:
 def _copy(plane: PlaneFile, service: str, shard: int, target: Path, name: str, *, has_digest: bool) -> ServiceCopy:
     with copy_of_running(plane, service, shard, f"{COPY_PREFIX}{name}") as made:
         size_bytes = _keep_copy(made, target, service)
-    copy = open_copy(target, service)
-    try:
+    with closing(open_copy(target, service)) as copy:
         rows = positions_of(copy, service).values()
         positions = tuple(InputPosition(row.topic, row.topic_id, row.next_offset) for row in rows)
         if service != METADATA:
@@ -207,8 +200,6 @@ def _copy(plane: PlaneFile, service: str, shard: int, target: Path, name: str, *
             unfinished_txn=unfinished,
             unfinished_offset=None if unfinished is None else first_offset_of_txn(copy, unfinished),
         )
-    finally:
-        copy.close()
 
 
 def _keep_copy(made: Path, target: Path, service: str) -> int:
@@ -224,14 +215,14 @@ def _keep_copy(made: Path, target: Path, service: str) -> int:
         ) from error
 
 
-@contextlib.contextmanager
+@contextmanager
 def copy_of_running(plane: PlaneFile, service: str, shard: int, name: str) -> Iterator[Path]:
     """Have a running service copy a shard's database beside it; the copy is deleted when the block is left."""
     process = plane.processes.get(service)
     if process is None:
         raise StackError(f"The plane runs no {service}: start it whole (deepclean up).")
     try:
-        with httpx.Client(timeout=ASK_SECONDS, trust_env=False, headers=token_header(Path(plane.home))) as http:
+        with http_client(http_token(Path(plane.home)), seconds=ASK_SECONDS) as http:
             answer = http.post(f"{process.url}/v1/shards/{shard}/copies/{name}")
     except httpx.HTTPError as error:
         raise StackError(f"{service} did not answer on {process.url}: read {process.log}.") from error
@@ -281,6 +272,6 @@ def restore_backup(
                 target.rmdir()
             making.rename(target)
             sync_directory(target.parent)
-        except (OSError, StoreError) as error:
-            raise disk_error(target, error) if isinstance(error, OSError) else error from error
+        except OSError as error:
+            raise disk_error(target, error) from error
     return copies

@@ -32,11 +32,7 @@ class ExportedLedger:
 
 
 def export_ledger(bootstrap_servers: str, home: Path, directory: Path, heap: str = "1g") -> ExportedLedger:
-    """Write the new rows of the ledger to Parquet files below a directory.
-
-    Raises:
-        ExportError: the job failed.
-    """
+    """Write the new rows of the ledger to Parquet files below a directory. Raise ExportError if the job failed."""
     command = [
         *(sys.executable, "-m", "streaming.ledger_export", "--jars-directory", str(jars_directory() / "spark")),
         *("--heap", heap, "--bootstrap-servers", bootstrap_servers, "--directory", str(directory.absolute())),

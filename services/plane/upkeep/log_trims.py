@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from schemas.codec import codec
 from schemas.records import PublishFullChain, SnapshotChainRecord
 from schemas.topics import SNAPSHOT_CHAIN, TOPICS
@@ -29,9 +31,7 @@ def planned_trims(plane: PlaneFile, log: KafkaLog, backups: list[Backup]) -> lis
     positions = reader_positions(plane)
     places = [(topic.name, shard) for topic in TOPICS for shard in range(plane.shards)]
     firsts = {place: log.first_offset(*place) for place in places}
-    return plan_trims(
-        plane.shards, firsts, positions, backups, lambda shard, until: newest_full_chain(log, shard, until)
-    )
+    return plan_trims(plane.shards, firsts, positions, backups, partial(newest_full_chain, log))
 
 
 def newest_full_chain(log: KafkaLog, shard: int, until: int) -> int | None:

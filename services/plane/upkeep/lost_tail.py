@@ -7,19 +7,13 @@ metadata has applied the command when the call returns. Each service resumes rea
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from schemas.codec import DecodeError, codec
-from schemas.records import (
-    AcceptLostTail,
-    MetadataCommand,
-    PositionRow,
-    ShardState,
-    SnapshotChainRecord,
-)
+from schemas.records import AcceptLostTail, MetadataCommand, PositionRow, ShardState, SnapshotChainRecord
 from schemas.stored_rows import row_codec
 from schemas.topics import DELETED_ENTRIES, LEDGER, METADATA_COMMANDS, NUMBERED, SNAPSHOT_CHAIN
 from services.domain.chain_view import ChainView, ChainViewError
@@ -114,34 +108,25 @@ def find_losses(log: Log, home: Path, shard: int) -> Losses:
     tails: list[LostTail] = []
     for service in SERVICES:
         directory = database_directory(home, service, shard)
-        if not has_database(directory):
-            continue
-        store = open_database(directory, service)
-        try:
-            tails += _lost_tails_of(log, store, service, shard)
-        finally:
-            store.close()
+        if has_database(directory):
+            with closing(open_database(directory, service)) as store:
+                tails += _lost_tails_of(log, store, service, shard)
     directory = database_directory(home, METADATA, shard)
     if any(one.service == METADATA for one in tails) or not has_database(directory):
         return Losses(tuple(tails))
-    store = open_database(directory, METADATA)
-    try:
+    with closing(open_database(directory, METADATA)) as store:
         numbers = _catch_up(log, store, shard) or _more_that_is_known(home, store, shard)
         return Losses(tuple(tails), numbers, _is_chain_whole(log, store, shard))
-    finally:
-        store.close()
 
 
 def _catch_up(log: Log, store: RocksStore, shard: int) -> LostNumbers | None:
     """Apply the rest of the log; its messages are published at the next start. Return the numbers it does not reach."""
-    run = Rebuild(shard, store, log)
-    try:
-        run.run_to(run.end)
-        run.check()
-    except LostCommandsError as error:
-        return LostNumbers(error.known, error.sent)
-    finally:
-        run.close()
+    with closing(Rebuild(shard, store, log)) as run:
+        try:
+            run.run_to(run.end)
+            run.check()
+        except LostCommandsError as error:
+            return LostNumbers(error.known, error.sent)
     return None
 
 
@@ -156,7 +141,7 @@ def _is_chain_whole(log: Log, store: Store, shard: int) -> bool:
     view = ChainView()
     try:
         for value in _markers(log, store, shard):
-            with contextlib.suppress(DecodeError):  # an undecodable record stops readers in any case
+            with suppress(DecodeError):  # an undecodable record stops readers in any case
                 view.follow(codec(SnapshotChainRecord).decode_message(value))
     except ChainViewError:
         return False
@@ -224,22 +209,17 @@ def accept_losses(log: Log, home: Path, shard: int, losses: Losses, reason: str)
     """
     command = None
     if losses.needs_skip:
-        store = open_database(database_directory(home, METADATA, shard), METADATA)
-        try:
+        with closing(open_database(database_directory(home, METADATA, shard), METADATA)) as store:
             command = _skip(log, home, shard, store, reason)
-        finally:
-            store.close()
     for one in losses.tails:
-        if one.service != METADATA:
-            other = open_database(database_directory(home, one.service, shard), one.service)
-            try:
-                changelog = changelog_of(one.service, shard, log)
-                if changelog is not None and one.topic == changelog.topic.name:
-                    changelog.accept_loss(other)
-                else:
-                    _set_position(other, log, one.topic, one.end)
-            finally:
-                other.close()
+        if one.service == METADATA:
+            continue
+        with closing(open_database(database_directory(home, one.service, shard), one.service)) as other:
+            changelog = changelog_of(one.service, shard, log)
+            if changelog is not None and one.topic == changelog.topic.name:
+                changelog.accept_loss(other)
+            else:
+                _set_position(other, log, one.topic, one.end)
     return command
 
 
@@ -265,7 +245,9 @@ def _skip(log: Log, home: Path, shard: int, store: RocksStore, reason: str) -> A
         sent = records_between(log, METADATA_COMMANDS.name, shard, command.offset, command.offset + 1)
         _require_accepted(next(sent), store)
     _set_position(store, log, METADATA_COMMANDS.name, command.offset)
-    _carry_out(log, store, shard)
+    # Apply the command at the end of the log; its messages are published at the next start.
+    with closing(Rebuild(shard, store, log, is_checked=False)) as run:
+        run.run_to(run.end)
     reached = _stored_state(store)
     if reached is None or (reached.epoch, reached.txn) != (command.epoch, command.txn):
         _set_position(store, log, METADATA_COMMANDS.name, log.end_offset(METADATA_COMMANDS.name, shard) + FAR_AHEAD)
@@ -278,15 +260,6 @@ def _skip(log: Log, home: Path, shard: int, store: RocksStore, reason: str) -> A
 
 def _stored_state(store: Store) -> ShardState | None:
     return TablesReader(store).table(TRANSACTION_INFO_TABLE).get(TRANSACTION_INFO_KEY)
-
-
-def _carry_out(log: Log, store: RocksStore, shard: int) -> None:
-    """Apply the command at the end of the log; its messages are published at the next start."""
-    run = Rebuild(shard, store, log, is_checked=False)
-    try:
-        run.run_to(run.end)
-    finally:
-        run.close()
 
 
 def _begun(log: Log, shard: int, store: Store, state: ShardState) -> AcceptLostTail | None:
@@ -326,12 +299,9 @@ def _record_of(command: AcceptLostTail, shard: int, signer: Signer | None) -> Lo
 
 
 def _append(log: Log, record: LogRecord) -> None:
-    sink = log.open_sink()
-    try:
+    with closing(log.open_sink()) as sink:
         sink.send(record.topic, record.partition, record.value)
         sink.flush()
-    finally:
-        sink.close()
     if log.end_offset(record.topic, record.partition) != record.offset + 1:
         raise StackError(f"Somebody writes to {record.topic}: stop every client of this broker, do it again.")
 
@@ -367,10 +337,7 @@ def _judges_numbers(home: Path, shard: int) -> Highest:
     for service in SERVICES:
         directory = database_directory(home, service, shard)
         if service != METADATA and has_database(directory):
-            store = open_database(directory, service)
-            try:
+            with closing(open_database(directory, service)) as store:
                 for _, row in TablesReader(store).table(CHAIN_TABLE).scan():
                     found = found.and_of(numbers_of(row.record))
-            finally:
-                store.close()
     return found

@@ -8,10 +8,11 @@ from pathlib import Path
 import httpx
 
 from schemas.topics import CHANGELOGS
+from services.client.wire.http_reads import http_client
 from services.domain.errors import InvariantError
 from services.plane.machine.errors import StackError
 from services.plane.stack.plane_file import PlaneFile
-from services.plane.stack.secrets import token_header
+from services.plane.stack.secrets import http_token
 from services.plane.stack.settings import SERVICES, STREAMING
 from services.plane.upkeep.metrics_page import samples
 from services.plane.upkeep.trimming import Place
@@ -29,7 +30,7 @@ def reader_positions(plane: PlaneFile) -> dict[Place, int]:
         StackError: a service did not answer, so its position is unknown.
     """
     positions: dict[Place, int] = {}
-    with httpx.Client(timeout=SCRAPE_SECONDS, trust_env=False, headers=token_header(Path(plane.home))) as http:
+    with http_client(http_token(Path(plane.home)), seconds=SCRAPE_SECONDS) as http:
         for service in SERVICES:
             url = plane.processes[service].url
             try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,18 +52,14 @@ def readable_metadata(home: Path, shard: int, directory: Path | None = None) -> 
     """Open the database of a shard of metadata: a copy if the plane runs, else the database itself."""
     plane = read_plane_file(home)
     if directory is None and plane is not None and plane.is_up():
-        with copy_of_running(running_plane(home), METADATA, shard, f"digest-{time.time_ns()}") as made:
-            copy = open_copy(made, METADATA)
-            try:
-                yield copy
-            finally:
-                copy.close()
+        with (
+            copy_of_running(running_plane(home), METADATA, shard, f"digest-{time.time_ns()}") as made,
+            closing(open_copy(made, METADATA)) as copy,
+        ):
+            yield copy
         return
-    store = open_database(directory or database_directory(home, METADATA, shard), METADATA)
-    try:
+    with closing(open_database(directory or database_directory(home, METADATA, shard), METADATA)) as store:
         yield store
-    finally:
-        store.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,21 +74,6 @@ class Expected:
 
 
 @dataclass(frozen=True, slots=True)
-class RebuildOptions:
-    """The operator's options for a rebuild."""
-
-    lost: Path | None
-    """The lost database, moved away."""
-    backups: Path
-    """Directory of backups. Backups of this log are compared, too."""
-    resumes: bool
-    """Continue with an existing database, which was restored or partly rebuilt."""
-    sends_all: bool
-    """Publish every message again, including those that were certainly sent."""
-    max_batch_messages: int
-
-
-@dataclass(frozen=True, slots=True)
 class RebuildRun:
     """A rebuild in progress. Call ``apply_and_compare``, then ``send``."""
 
@@ -103,98 +84,104 @@ class RebuildRun:
     """Messages up to this txn were certainly sent by the lost database."""
 
     def apply_and_compare(self, report: Report, progress: Progress) -> PlacedDigest:
-        """Apply the whole log; return the digest of the new database.
+        """Apply the whole log, compare at each expected offset, and return the digest of the new database.
 
         Raises:
             StackError: the new database differs from an expected one, or cannot be compared with the lost one.
             PositionError: the log no longer holds the required commands.
         """
-        return apply_and_compare(self.rebuild, self.store, self.expected, report, progress)
+        first, end = self.rebuild.position, self.rebuild.end
+        applying_seconds, found = 0.0, None
+        for one in self.expected:
+            if not first <= one.offset <= end:
+                _cannot_compare(one, first, end, report)
+                continue
+            applying_seconds += self._apply_below(one.offset, progress)
+            found = PlacedDigest.of(self.store)
+            if differing := found.digest.differences(one.digest):
+                raise StackError(
+                    f"The rebuilt database differs from {one.name} at offset {one.offset} "
+                    f"({', '.join(differing[:5])}): keep both, start neither, and report it."
+                )
+            report(f"Equal to {one.name} at offset {one.offset}: {one.digest.digest}")
+        applying_seconds += self._apply_below(end, progress)
+        report(f"Commands {first:,} to {end:,} applied in {applying_seconds:.1f} s.")
+        placed = found if found and found.next_offset == end else PlacedDigest.of(self.store)
+        self.rebuild.check()
+        for one in self.expected:
+            if one.digest.txn > placed.digest.txn:
+                raise StackError(
+                    f"{one.name} is at txn {one.digest.txn}, and with all that {METADATA_COMMANDS.name} holds the "
+                    f"database comes to {placed.digest.txn}: {_why_outside(end + 1, end)}."
+                )
+        return placed
 
     def send(self) -> int:
         """Publish messages that may not have been sent and return their number. Raise PositionError on a silent log."""
         return self.rebuild.send()
 
+    def _apply_below(self, offset: int, progress: Progress) -> float:
+        """Apply the commands below an offset; return the elapsed seconds."""
+        started = time.monotonic()
+        with progress() as report_progress:
+            while (position := self.rebuild.position) < offset:
+                report_progress(position, offset)
+                self.rebuild.step(offset)
+        return time.monotonic() - started
+
 
 @contextmanager
-def rebuilding(home: Path, shard: int, log: KafkaLog, options: RebuildOptions) -> Iterator[RebuildRun]:
+def rebuilding(
+    home: Path,
+    shard: int,
+    log: KafkaLog,
+    *,
+    lost: Path | None,
+    backups: Path,
+    resumes: bool,
+    sends_all: bool,
+    max_batch_messages: int,
+) -> Iterator[RebuildRun]:
     """Open a rebuild of a shard of metadata in the database directory of the shard.
+
+    ``lost`` is the lost database, moved away. Backups of this log in ``backups`` are compared, too. ``resumes`` allows
+    to continue with an existing database, which was restored or partly rebuilt. ``sends_all`` publishes every message
+    again, including those that were certainly sent.
 
     Raises:
         StackError: a database exists already, or the lost database has read another log.
     """
     target = database_directory(home, METADATA, shard)
-    if has_database(target) and not options.resumes:
+    if has_database(target) and not resumes:
         raise StackError(
             f"{target} holds a database: move it away and name it with --compare-with, or --go-on with it."
         )
-    expected = _expected(log, options, shard)
-    sent_txn = 0 if options.sends_all else surely_sent_txn(log, shard)
-    store = new_database(target, METADATA)
-    try:
-        run = Rebuild(shard, store, log, sent_txn=sent_txn, max_batch_messages=options.max_batch_messages)
-        try:
-            yield RebuildRun(run, store, expected, sent_txn)
-        finally:
-            run.close()
-    finally:
-        store.close()
+    expected = _expected(log, lost, backups, shard)
+    sent_txn = 0 if sends_all else surely_sent_txn(log, shard)
+    with (
+        closing(new_database(target, METADATA)) as store,
+        closing(Rebuild(shard, store, log, sent_txn=sent_txn, max_batch_messages=max_batch_messages)) as run,
+    ):
+        yield RebuildRun(run, store, expected, sent_txn)
 
 
-def _expected(log: KafkaLog, options: RebuildOptions, shard: int) -> list[Expected]:
+def _expected(log: KafkaLog, lost: Path | None, backups: Path, shard: int) -> list[Expected]:
     """Return the lost database and the backups of this log, ordered by offset."""
     topic = METADATA_COMMANDS.name
     topic_id = log.topic_ids([topic])[topic]
     found = []
-    for one in list_backups(options.backups):
+    for one in list_backups(backups):
         copy = one.copy_of(METADATA, shard)
         position = copy.position(topic) if copy else None
         if copy and copy.digest and position and position.topic_id == topic_id:
             found.append(Expected(f"backup {one.name}", position.next_offset, copy.digest, is_required=False))
-    if options.lost is not None:
-        store = open_database(options.lost, METADATA)
-        try:
+    if lost is not None:
+        with closing(open_database(lost, METADATA)) as store:
             placed = PlacedDigest.of(store)
-        finally:
-            store.close()
         if placed.topic_id != topic_id:
-            raise StackError(
-                f"{options.lost} has read another {topic} than this broker holds: compare with one of this log."
-            )
-        found.append(Expected(str(options.lost), placed.next_offset, placed.digest, is_required=True))
+            raise StackError(f"{lost} has read another {topic} than this broker holds: compare with one of this log.")
+        found.append(Expected(str(lost), placed.next_offset, placed.digest, is_required=True))
     return sorted(found, key=lambda one: one.offset)
-
-
-def apply_and_compare(
-    run: Rebuild, store: Any, expected: list[Expected], report: Report, progress: Progress
-) -> PlacedDigest:
-    """Apply the whole log and compare at each expected offset. Raise StackError, before a message is sent."""
-    first, end = run.position, run.end
-    applying_seconds, found = 0.0, None
-    for one in expected:
-        if not first <= one.offset <= end:
-            _cannot_compare(one, first, end, report)
-            continue
-        applying_seconds += _apply_below(run, one.offset, progress)
-        found = PlacedDigest.of(store)
-        differing = found.digest.differences(one.digest)
-        if differing:
-            raise StackError(
-                f"The rebuilt database differs from {one.name} at offset {one.offset} ({', '.join(differing[:5])}): "
-                f"keep both, start neither, and report it."
-            )
-        report(f"Equal to {one.name} at offset {one.offset}: {one.digest.digest}")
-    applying_seconds += _apply_below(run, end, progress)
-    report(f"Commands {first:,} to {end:,} applied in {applying_seconds:.1f} s.")
-    placed = found if found and found.next_offset == end else PlacedDigest.of(store)
-    run.check()
-    for one in expected:
-        if one.digest.txn > placed.digest.txn:
-            raise StackError(
-                f"{one.name} is at txn {one.digest.txn}, and with all that {METADATA_COMMANDS.name} holds the database "
-                f"comes to {placed.digest.txn}: {_why_outside(end + 1, end)}."
-            )
-    return placed
 
 
 def _cannot_compare(one: Expected, first: int, end: int, report: Report) -> None:
@@ -213,13 +200,3 @@ def _why_outside(offset: int, end: int) -> str:
             "and go on without what is lost (deepclean accept-lost-tail)"
         )
     return "the database that is gone on with is newer; leave --compare-with out"
-
-
-def _apply_below(run: Rebuild, offset: int, progress: Progress) -> float:
-    """Apply the commands below an offset; return the elapsed seconds."""
-    started = time.monotonic()
-    with progress() as report_progress:
-        while (position := run.position) < offset:
-            report_progress(position, offset)
-            run.step(offset)
-    return time.monotonic() - started

@@ -9,15 +9,15 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import httpx
 from prometheus_client.samples import Sample
 
 from schemas.answers import CollectionStatus, ShardBacklog
-from schemas.http_token import bearer
 from schemas.records import CollectionState
 from services.client.errors import UnreachableError
-from services.client.wire.http_reads import HttpShard
+from services.client.wire.http_reads import HttpShard, http_client
 from services.plane.upkeep.metrics_page import samples
 
 SCRAPE_SECONDS = 5.0
@@ -26,6 +26,8 @@ LAG_SECONDS = "deepclean_input_lag_seconds"
 OPEN_DEAD_LETTERS = "deepclean_snapshots_dead_letters_open"
 MESSAGES_APPLIED = ("deepclean_messages_applied_total", "deepclean_streaming_input_entries_total")
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True, slots=True)
 class Scrape:
@@ -33,18 +35,6 @@ class Scrape:
 
     at_seconds: float
     samples: tuple[Sample, ...]
-
-    def total(self, *names: str, **labels: str) -> float:
-        """Return the sum of these metrics over all samples with the given labels."""
-        return sum(
-            sample.value
-            for sample in self.samples
-            if sample.name in names and all(sample.labels.get(name) == value for name, value in labels.items())
-        )
-
-    def largest(self, name: str) -> float:
-        """Return the largest value of a metric, or 0 if there is none."""
-        return max((sample.value for sample in self.samples if sample.name == name), default=0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +49,21 @@ class Reported:
         if self.before is None or self.now is None:
             return 0.0
         seconds = self.now.at_seconds - self.before.at_seconds
-        return max(0.0, self.now.total(*names, **labels) - self.before.total(*names, **labels)) / seconds
+        return max(0.0, _total(self.now, names, labels) - _total(self.before, names, labels)) / seconds
 
     def total(self, *names: str, **labels: str) -> int:
-        """Return the current sum, or 0 if the process did not answer."""
-        return int(self.now.total(*names, **labels)) if self.now is not None else 0
+        """Return the current sum of metrics over all samples with these labels, or 0 if the process did not answer."""
+        return 0 if self.now is None else int(_total(self.now, names, labels))
 
     def largest(self, name: str) -> float:
-        """Return the current largest value, or 0 if the process did not answer."""
-        return self.now.largest(name) if self.now is not None else 0.0
+        """Return the current largest value of a metric, or 0 if there is none or the process did not answer."""
+        present = () if self.now is None else self.now.samples
+        return max((sample.value for sample in present if sample.name == name), default=0.0)
+
+
+def _total(scrape: Scrape, names: tuple[str, ...], labels: Mapping[str, str]) -> float:
+    wanted = (sample for sample in scrape.samples if sample.name in names and labels.items() <= sample.labels.items())
+    return sum(sample.value for sample in wanted)
 
 
 _SILENT = Reported(None, None)
@@ -184,7 +180,7 @@ class PlaneStatus:
 
 def observe_processes(urls: Mapping[str, str], seconds: float, token: str = "") -> dict[str, Reported]:
     """Return the metrics of each process, read twice with ``seconds`` between the reads."""
-    with httpx.Client(timeout=SCRAPE_SECONDS, trust_env=False, headers=bearer(token)) as http:
+    with http_client(token, seconds=SCRAPE_SECONDS) as http:
         before = {name: _scrape(http, url) for name, url in urls.items()}
         threading.Event().wait(seconds)
         return {name: Reported(before[name], _scrape(http, url)) for name, url in urls.items()}
@@ -196,11 +192,6 @@ def _scrape(http: httpx.Client, url: str) -> Scrape | None:
     except httpx.HTTPError:
         return None
     return Scrape(time.monotonic(), tuple(reported))
-
-
-def open_dead_letters(reported: Mapping[str, Reported], source: str) -> int:
-    """Return the number of a service's open dead letters. The snapshots service counts those of all services."""
-    return reported.get("snapshots", _SILENT).total(OPEN_DEAD_LETTERS, source=source)
 
 
 def process_status(name: str, pid: int, url: str, reported: Mapping[str, Reported], *, is_alive: bool) -> ProcessStatus:
@@ -215,7 +206,8 @@ def process_status(name: str, pid: int, url: str, reported: Mapping[str, Reporte
         messages_per_second=own.rate(*MESSAGES_APPLIED),
         lag_messages=own.total(*LAG_MESSAGES),
         lag_seconds=own.largest(LAG_SECONDS),
-        dead_letters=open_dead_letters(reported, name),
+        # The snapshots service counts the open dead letters of all services.
+        dead_letters=reported.get("snapshots", _SILENT).total(OPEN_DEAD_LETTERS, source=name),
     )
 
 
@@ -232,18 +224,13 @@ def throughput(reported: Mapping[str, Reported]) -> Throughput:
 
 def backlog(reported: Mapping[str, Reported], metadata_url: str, shards: int, token: str = "") -> Backlog:
     """Return the backlog of the plane; sums are 0 if metadata does not answer."""
-    sums = _shard_backlogs(metadata_url, shards, token)
+    of_shards = _of_each_shard(metadata_url, shards, token, "/backlog", ShardBacklog) or []
+    stages = ("pending", "claimed", "held", "freed")
+    amounts = [f"{stage}_{amount}" for stage in stages for amount in ("bytes", "versions")]
     key_deletion = reported.get("key_deletion", _SILENT)
     return Backlog(
+        **{name: sum(getattr(one, name) for one in of_shards) for name in amounts},
         oldest_seconds=max((process.largest(LAG_SECONDS) for process in reported.values()), default=0.0),
-        pending_bytes=sum(one.pending_bytes for one in sums),
-        pending_versions=sum(one.pending_versions for one in sums),
-        claimed_bytes=sum(one.claimed_bytes for one in sums),
-        claimed_versions=sum(one.claimed_versions for one in sums),
-        held_bytes=sum(one.held_bytes for one in sums),
-        held_versions=sum(one.held_versions for one in sums),
-        freed_bytes=sum(one.freed_bytes for one in sums),
-        freed_versions=sum(one.freed_versions for one in sums),
         directories_in_progress=reported.get("directory_deletion", _SILENT).total(
             "deepclean_directory_deletion_directories"
         ),
@@ -253,28 +240,20 @@ def backlog(reported: Mapping[str, Reported], metadata_url: str, shards: int, to
     )
 
 
-def _shard_backlogs(metadata_url: str, shards: int, token: str) -> list[ShardBacklog]:
-    with httpx.Client(timeout=SCRAPE_SECONDS, trust_env=False, headers=bearer(token)) as http:
+def _of_each_shard(metadata_url: str, shards: int, token: str, path: str, answer_type: type[T]) -> list[T] | None:
+    """Return what metadata answers for each shard; None if it does not answer."""
+    with http_client(token, seconds=SCRAPE_SECONDS) as http:
         try:
-            return [
-                HttpShard(http, "metadata", metadata_url, shard).get("/backlog", ShardBacklog)
-                for shard in range(shards if metadata_url else 0)
-            ]
+            return [HttpShard(http, "metadata", metadata_url, shard).get(path, answer_type) for shard in range(shards)]
         except UnreachableError:
-            return []
+            return None
 
 
 def suspended_collections(metadata_url: str, shards: int, token: str = "") -> tuple[SuspendedCollection, ...] | None:
     """Return the suspended shards, then the suspended buckets; None if metadata does not answer."""
-    with httpx.Client(timeout=SCRAPE_SECONDS, trust_env=False, headers=bearer(token)) as http:
-        try:
-            found = [
-                (shard, line)
-                for shard in range(shards)
-                for line in HttpShard(http, "metadata", metadata_url, shard).get("/collection", list[CollectionStatus])
-            ]
-        except UnreachableError:
-            return None
+    found = _of_each_shard(metadata_url, shards, token, "/collection", list[CollectionStatus])
+    if found is None:
+        return None
     lines = [
         SuspendedCollection(
             shard,
@@ -283,7 +262,8 @@ def suspended_collections(metadata_url: str, shards: int, token: str = "") -> tu
             line.reason,
             line.since_ms(line.state),
         )
-        for shard, line in found
+        for shard, of_shard in enumerate(found)
+        for line in of_shard
         if line.state is not CollectionState.RUNNING
     ]
     return tuple(sorted(lines, key=lambda line: (bool(line.bucket), line.shard, line.bucket)))

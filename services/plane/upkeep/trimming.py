@@ -1,8 +1,11 @@
 """Compute how far the log may be trimmed: readers, backups and the oldest unfinished transaction need the rest.
 
-The limit of each topic and shard is the minimum over all of them, as for RocksDB's write-ahead logs. Exceptions:
+The limit of each topic and shard is the minimum over all of them, as for RocksDB's write-ahead logs. Further rules:
 
-- A shard without a backup is not trimmed, since after a trim it can be rebuilt only from a backup.
+- A topic that a service reads is not trimmed while this service has no backup of the shard, since after a trim the
+  service's database can be restored only from a backup. Spark has no backups: gc.deleted-entries, which Spark alone
+  reads, is trimmed up to Spark's position, with or without a backup.
+- A topic that clients read is not trimmed, since nobody knows their positions.
 - gc.snapshot-chain is trimmed only up to a record of the whole chain, since a reader that starts there must know all
   snapshots.
 - The last message that a service has read is kept: at its next start the service uses it to check that the log is the
@@ -59,7 +62,7 @@ def plan_trims(
 ) -> list[Trim]:
     """Return the trims of every topic and shard. ``positions`` are the known positions of the running readers."""
     return [
-        _plan(topic, shard, firsts[topic.name, shard], positions, backups, find_full_chain)
+        _plan(topic, shard, firsts[topic.name, shard], _pins(topic, shard, positions, backups), find_full_chain)
         for topic in TOPICS
         for shard in range(shards)
     ]
@@ -77,17 +80,10 @@ def newest_start(markers: Iterable[tuple[int, SnapshotChainRecord]]) -> int | No
     return found
 
 
-def _plan(
-    topic: Topic,
-    shard: int,
-    first: int,
-    positions: Mapping[Place, int],
-    backups: Sequence[Backup],
-    find_full_chain: FindFullChain,
-) -> Trim:
+def _plan(topic: Topic, shard: int, first: int, pins: Iterable[Pin], find_full_chain: FindFullChain) -> Trim:
     if CLIENTS in topic.consumers:
         return Trim(topic.name, shard, first, first, "clients read it, and nobody knows how far they are")
-    oldest = min(_pins(topic, shard, positions, backups), key=lambda pin: pin.offset)
+    oldest = min(pins, key=lambda pin: pin.offset)
     until, pinned_by = max(oldest.offset, first), oldest.who
     if topic is SNAPSHOT_CHAIN and until > first:
         full = find_full_chain(shard, until + 1)  # a chain may end at until: readers keep their last record

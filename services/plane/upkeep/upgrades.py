@@ -12,10 +12,10 @@ import httpx
 from schemas.build_info import BUILD_INFO
 from schemas.feature_level import confirmation
 from schemas.records import SetFeatureLevel, ShardState
-from services.client.wire.http_reads import HttpShard
+from services.client.wire.http_reads import HttpShard, http_client
 from services.plane.machine.errors import StackError
 from services.plane.stack.plane_file import PlaneFile
-from services.plane.stack.secrets import token_header
+from services.plane.stack.secrets import http_token
 from services.plane.stack.settings import METADATA
 from services.plane.upkeep.metrics_page import samples
 from services.plane.upkeep.operator_commands import send_to_metadata
@@ -60,7 +60,7 @@ def upgrade_status(plane: PlaneFile) -> UpgradeStatus:
     Raises:
         StackError: a process did not answer. An upgrade can be finished only when all of them answer.
     """
-    with httpx.Client(timeout=ASK_SECONDS, trust_env=False, headers=token_header(Path(plane.home))) as http:
+    with http_client(http_token(Path(plane.home)), seconds=ASK_SECONDS) as http:
         parts = [_part(http, name, process.url) for name, process in plane.processes.items() if process.url]
         metadata = plane.processes[METADATA].url
         levels = {shard: _state(http, metadata, shard).feature_level for shard in range(plane.shards)}
@@ -76,7 +76,7 @@ def finish_upgrade(plane: PlaneFile, status: UpgradeStatus) -> None:
     level, shards = status.known_level, status.shards_below
     send_to_metadata(plane, SetFeatureLevel(level, confirmation(level)), shards, "deepclean.upgrade")
     deadline = time.monotonic() + APPLY_SECONDS
-    with httpx.Client(timeout=ASK_SECONDS, trust_env=False, headers=token_header(Path(plane.home))) as http:
+    with http_client(http_token(Path(plane.home)), seconds=ASK_SECONDS) as http:
         for shard in shards:
             while _state(http, plane.processes[METADATA].url, shard).feature_level < level:
                 if time.monotonic() > deadline:
@@ -99,5 +99,4 @@ def _part(http: httpx.Client, name: str, url: str) -> Part:
 
 
 def _state(http: httpx.Client, url: str, shard: int) -> ShardState:
-    state: ShardState = HttpShard(http, METADATA, url, shard).get("/state", ShardState)
-    return state
+    return HttpShard(http, METADATA, url, shard).get("/state", ShardState)

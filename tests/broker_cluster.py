@@ -1,29 +1,44 @@
 """Several brokers on this machine as one cluster: each holds a copy of every topic, and one of three may fail.
 
-A cluster has the interface of a single broker.
+A cluster has the methods of a single broker that a ``Stack`` and the tests call.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
-from services.plane.broker.embedded import ClusterNode, EmbeddedBroker, new_cluster_id
+from services.plane.broker.embedded import EmbeddedBroker, new_cluster_id
 from services.plane.machine.errors import StackError
 from services.plane.machine.java import JavaRuntime
 from services.plane.machine.ports import free_ports
 
 
+class ClusterNode(EmbeddedBroker):
+    """One node of a cluster."""
+
+    def __init__(self, directory: Path, number: int, cluster_id: str, ports: Sequence[int], **settings: Any) -> None:
+        """``ports`` are the controllers' ports of all nodes, in the order of their numbers."""
+        super().__init__(directory, **settings)
+        self.number = number
+        self._cluster_id = cluster_id
+        self._ports = ports
+
+    def _controller_ports(self) -> Sequence[int]:
+        return self._ports
+
+    def _new_cluster_id(self) -> str:
+        return self._cluster_id
+
+
 class BrokerCluster:
     """Brokers with one directory each, ``1``, ``2`` and so on. Their ports do not change while this object exists."""
 
-    def __init__(self, directory: Path, nodes: int, *, java: JavaRuntime | None = None, heap: str = "384m") -> None:
-        ports = free_ports(nodes)
-        cluster_id = new_cluster_id()
+    def __init__(self, directory: Path, nodes: int, *, java: JavaRuntime | None = None) -> None:
+        ports, cluster_id = free_ports(nodes), new_cluster_id()
         self.nodes = [
-            EmbeddedBroker(
-                directory / str(number), java=java, heap=heap, node=ClusterNode(number, cluster_id, tuple(ports))
-            )
+            ClusterNode(directory / str(number), number, cluster_id, ports, java=java, heap="384m")
             for number in range(1, nodes + 1)
         ]
 
