@@ -27,7 +27,14 @@ POLL_SECONDS = 0.2
 
 def up(
     context: typer.Context,
-    shards: Annotated[int, typer.Option(min=1, max=1024, help="Number of shards; it can only grow.")] = 1,
+    shards: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=1024,
+            help="Number of shards; it can only grow. As many as the home has by default; 1 for a new one.",
+        ),
+    ] = None,
     base_port: Annotated[
         int,
         typer.Option(min=0, max=65_000, help="First port: the broker's, then those of /metrics; 0 takes free ones."),
@@ -54,7 +61,8 @@ def up(
             supervisor = subprocess.Popen(
                 [
                     *(sys.executable, "-m", "services.plane.stack.supervisor", str(home)),
-                    *("--shards", str(shards), "--base-port", str(base_port)),
+                    *(() if shards is None else ("--shards", str(shards))),
+                    *("--base-port", str(base_port)),
                     *(("--secure",) if is_secured else ()),
                 ],
                 stdin=subprocess.DEVNULL,

@@ -27,3 +27,9 @@ def jars_directory() -> Path:
 
 def _checkout_directory() -> Path:
     return Path(sys.prefix).parent / ".deepclean"
+
+
+def kept_shards(home: Path) -> int:
+    """Return the number of shards of which a home has data; 1 for a new home."""
+    found = (int(one.name) for one in home.glob("data/*/*") if one.name.isdecimal())
+    return 1 + max(found, default=0)

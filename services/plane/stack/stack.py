@@ -23,7 +23,7 @@ from services.plane.broker.embedded import EmbeddedBroker, quiet_admin
 from services.plane.broker.security import BrokerSecurity, administrator_of
 from services.plane.broker.topics import create_plane_topics
 from services.plane.machine.errors import StackError
-from services.plane.machine.home import home_directory
+from services.plane.machine.home import home_directory, kept_shards
 from services.plane.machine.java import JavaRuntime, find_java
 from services.plane.machine.ports import HOST, free_ports, why_taken
 from services.plane.machine.processes import ChildProcess, identify
@@ -57,7 +57,7 @@ class Stack:
     def __init__(
         self,
         home: Path,
-        shards: int = 1,
+        shards: int | None = None,
         *,
         base_port: int = 0,
         is_rename_allowed: bool = False,
@@ -67,7 +67,7 @@ class Stack:
         """``is_secured`` requires authentication at the broker and a token over HTTP. A secured home stays secured."""
         self.home = home.absolute()
         self._security = plane_security(self.home, is_wanted=is_secured)
-        self.shards = shards
+        self.shards = shards or kept_shards(self.home)
         rename = {"DEEPCLEAN_SNAPSHOTS_IS_RENAME_ALLOWED": "true" if is_rename_allowed else "false"}
         self._settings = {**rename, **(settings or {})}
         self._base_port = base_port

@@ -19,7 +19,7 @@ from services.plane.stack.settings import purge_hours_settings, undo_window_sett
 from services.plane.stack.stack import Stack
 
 
-def run_plane(home: Path, shards: int, base_port: int, *, is_secured: bool = False) -> int:
+def run_plane(home: Path, shards: int | None, base_port: int, *, is_secured: bool = False) -> int:
     """Run the plane. Return 0 after a signal, or 1 after an error, printed as one sentence to standard error."""
     settings = {**undo_window_settings(os.environ), **purge_hours_settings(os.environ)}
     stack = Stack(home, shards, base_port=base_port, settings=settings, is_secured=is_secured)
@@ -40,7 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the plane with the options of the command line. Return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m services.plane.stack.supervisor", description="Run the plane.")
     parser.add_argument("home", type=Path, help="where the plane keeps everything")
-    parser.add_argument("--shards", type=int, default=1, help="number of shards; never fewer than before")
+    parser.add_argument("--shards", type=int, help="number of shards; as many as before by default")
     parser.add_argument("--base-port", type=int, default=0, help="first of the ports; 0 takes free ones")
     parser.add_argument("--secure", action="store_true", help="refuse strangers; once on, a home stays so")
     options = parser.parse_args(arguments)
