@@ -59,6 +59,10 @@ class CollectionStates:
             self._rows = read_collection_rows(work)
         return self._rows
 
+    def row(self, work: Work, bucket_id: int) -> CollectionRow:
+        """Return the row of a bucket; ``NEVER_SET`` if it has none."""
+        return self.rows(work).get(bucket_id, NEVER_SET)
+
     def state_of(self, work: Work, bucket_id: int, stopped_because: str) -> CollectionState:
         """Return the state that applies to a bucket: the stricter one of its own and its shard's."""
         rows = self.rows(work)
