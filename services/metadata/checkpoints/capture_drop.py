@@ -14,7 +14,6 @@ from schemas.records import (
     SnapshotChainRecord,
     SnapshotDropped,
     SnapshotListRow,
-    SnapshotSize,
 )
 from schemas.topics import SNAPSHOT_CHAIN
 from services.domain.errors import InvalidMessageError
@@ -77,10 +76,8 @@ def capture_snapshot(transaction: Transaction, command: CaptureSnapshot) -> Snap
         dropped_chain_version=0,
     )
     transaction.snapshots.append(work, row)
-    size = SnapshotSize(row.snapshot_id, row.referenced_bytes, row.referenced_namespace)
-    transaction.space.size_changed(row.bucket_id, size)
-    marker = ChainCapture(row.bucket_id, row.snapshot_id, row.ordinal, row.txn)
-    _mark(transaction, marker)
+    transaction.space.size_changed(row)
+    _mark(transaction, ChainCapture(row.bucket_id, row.snapshot_id, row.ordinal, row.txn))
     return _captured(transaction, row)
 
 

@@ -44,7 +44,7 @@ from services.domain.table_keys import bucket_id_key, garbage_key
 from services.metadata.collecting.breaker import Gate
 from services.metadata.collecting.collection_commands import is_suspended
 from services.metadata.collecting.expansion import remove_directory_row
-from services.metadata.collecting.shadow import count_version, discount_encoded, has_counted, is_in_shadow
+from services.metadata.collecting.shadow import count_version, discount_version, has_counted, is_in_shadow
 from services.metadata.namespace.garbage import RENAME_CELL, key_cell
 from services.metadata.state.deleted_names import forget_death
 from services.metadata.state.snapshot_lists import SnapshotList
@@ -128,7 +128,7 @@ class _Claim:
             return
         if self._is_suspended:
             if is_in_shadow(self._transaction, bucket_id):
-                count_version(self._transaction, bucket_id, key, row)
+                count_version(self._transaction, bucket_id, key, self._deleted.decode(row))
         elif version.blocks is None:
             self._transaction.space.disagrees(bucket_id, key_cell(version.size_bytes))
             self._is_suspended = True
@@ -139,7 +139,7 @@ class _Claim:
             return
         self._deleted.delete(key)
         if self._was_in_shadow:
-            discount_encoded(self._transaction, bucket_id, row)
+            discount_version(self._transaction, bucket_id, self._deleted.decode(row))
         front = self._front(snapshots.previous(death), snapshots.next(version.birth))
         if isinstance(version, KeyNames):
             forget_death(self._transaction.work, bucket_id, version, death)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import replace
+from operator import sub
 
 from schemas.records import (
     BucketIdentity,
@@ -19,8 +20,6 @@ from schemas.records import (
     RemovalOutcome,
     RemoveDirectories,
     RowName,
-    SnapshotListRow,
-    SnapshotSize,
 )
 from services.domain.reclaimability import is_reclaimable_after
 from services.domain.space_matrix import holders
@@ -83,17 +82,7 @@ class _Page:
                 is_done, next_directory = False, key
                 break
             work.table(DIRECTORY_TABLE).delete(key)
-            move_directory_to_garbage(self._transaction, *ids, child, death)
-            made.append(
-                DeletedDirectoryRow(
-                    child,
-                    death.txn,
-                    death.snapshots_before,
-                    is_expanded=False,
-                    child_rows=0,
-                    deletion_time_ms=self._transaction.log_time_ms,
-                )
-            )
+            made.append(move_directory_to_garbage(self._transaction, *ids, child, death))
             self.directories += 1
         files = []
         for key, file in work.table(FILE_TABLE).scan_encoded(row.next_file.encode() or prefix, end):
@@ -129,36 +118,29 @@ class _Page:
 def expand_directory(transaction: Transaction, command: ExpandDirectory) -> DirectoryExpanded:
     """Move one page of a deleted directory's children to the garbage tables."""
     work = transaction.work
+    named = (command.bucket_id, command.object_id, command.death)
     identity = work.table(BUCKET_ID_TABLE).get(bucket_id_key(command.bucket_id))
     row = None
     if identity is not None:
         key = garbage_key(identity.volume_id, command.bucket_id, command.death, command.object_id)
         row = work.table(DELETED_DIRECTORY_TABLE).get(key)
     if identity is None or row is None:
-        return _expanded(command, ExpansionOutcome.MISSING)
+        return DirectoryExpanded(*named, ExpansionOutcome.MISSING, 0, 0)
     if row.is_expanded:
-        return _expanded(command, ExpansionOutcome.EXPANDED)
+        return DirectoryExpanded(*named, ExpansionOutcome.EXPANDED, 0, 0)
     live_before = transaction.figures.moved_live()
     below = Below(transaction, command.bucket_id, row.death)
     page = _Page(transaction, identity, command)
     outcome = ExpansionOutcome.EXPANDED if page.expand_tree(row) else ExpansionOutcome.PARTLY
     _correct_references(transaction, command.bucket_id, row.death, live_before)
     below.count()
-    return _expanded(command, outcome, page.directories, page.files)
-
-
-def _expanded(
-    command: ExpandDirectory, outcome: ExpansionOutcome, directories: int = 0, files: int = 0
-) -> DirectoryExpanded:
-    return DirectoryExpanded(command.bucket_id, command.object_id, command.death, outcome, directories, files)
+    return DirectoryExpanded(*named, outcome, page.directories, page.files)
 
 
 def _correct_references(transaction: Transaction, bucket_id: int, death: int, live_before: tuple[int, int]) -> None:
     """Subtract the moved versions from the snapshots captured since the death, which never listed them."""
-    moved_bytes, moved_names = (
-        moved - before for moved, before in zip(transaction.figures.moved_live(), live_before, strict=True)
-    )
-    corrected: list[SnapshotListRow] = [
+    moved_bytes, moved_names = map(sub, transaction.figures.moved_live(), live_before)
+    corrected = [
         replace(
             snapshot,
             referenced_bytes=snapshot.referenced_bytes - moved_bytes,
@@ -168,8 +150,7 @@ def _correct_references(transaction: Transaction, bucket_id: int, death: int, li
     ]
     transaction.snapshots.update(transaction.work, bucket_id, corrected)
     for row in corrected:
-        size = SnapshotSize(row.snapshot_id, row.referenced_bytes, row.referenced_namespace)
-        transaction.space.size_changed(bucket_id, size)
+        transaction.space.size_changed(row)
 
 
 def remove_directories(transaction: Transaction, command: RemoveDirectories) -> DirectoriesRemoved:

@@ -27,14 +27,14 @@ from services.domain.refusals import CommandError, NotDone
 from services.domain.space_matrix import NOBODY
 from services.domain.table_keys import (
     bucket_id_key,
-    bucket_key,
     garbage_key,
     local_id_shard,
     local_id_txn,
 )
 from services.metadata.namespace.garbage import Death, death_now, key_cell
+from services.metadata.state.figures import live_bucket
 from services.metadata.state.orphan_search import is_idle, is_through, looked_on
-from services.metadata.state.tables import BUCKET_ID_TABLE, BUCKET_TABLE, DELETED_TABLE
+from services.metadata.state.tables import BUCKET_ID_TABLE, DELETED_TABLE
 from services.metadata.state.transaction import Transaction
 
 MAX_ORPHANS = 200
@@ -117,10 +117,9 @@ def _check_blocks(transaction: Transaction, command: RequeueOrphans) -> None:
 
 
 def _check_bucket(transaction: Transaction, identity: BucketIdentity) -> None:
-    bucket = transaction.work.table(BUCKET_TABLE).get(bucket_key(identity.volume, identity.bucket))
-    is_rolling_back = bucket is not None and bucket.object_id == identity.bucket_id and bucket.rollback_snapshot_id
+    bucket = live_bucket(transaction.work, identity.bucket_id)
     snapshots = transaction.snapshots.of(transaction.work, identity.bucket_id)
-    if is_rolling_back or snapshots.newest_live_txn == _birth(transaction):
+    if (bucket is not None and bucket.rollback_snapshot_id) or snapshots.newest_live_txn == _birth(transaction):
         raise CommandError(
             ErrorCode.BUCKET_BUSY,
             f"a snapshot or rollback of {identity.volume}/{identity.bucket} is in progress: try again",

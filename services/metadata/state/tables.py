@@ -90,37 +90,10 @@ TRANSACTION_INFO_TABLE = TableDefinition("transactionInfoTable", records.ShardSt
 TRANSACTION_INFO_KEY = b"#TRANSACTIONINFO"
 ORPHAN_SEARCH_KEY = b"#SEARCH"
 
-TABLES: tuple[TableDefinition[Any], ...] = (
-    VOLUME_TABLE,
-    BUCKET_TABLE,
-    BUCKET_ID_TABLE,
-    KEY_TABLE,
-    FILE_TABLE,
-    DIRECTORY_TABLE,
-    DELETED_TABLE,
-    DELETED_DIRECTORY_TABLE,
-    SNAPSHOT_RENAMED_TABLE,
-    DELETED_NAME_TABLE,
-    RECLAIM_TABLE,
-    CHANGED_TABLE,
-    SNAPSHOT_LIST_TABLE,
-    SNAPSHOT_COUNT_TABLE,
-    UNCAPTURED_TABLE,
-    DROPPED_ID_TABLE,
-    ROLLBACK_TABLE,
-    ROLLBACK_NAME_TABLE,
-    ORPHAN_SEARCH_TABLE,
-    SPACE_TABLE,
-    UNEXPANDED_TABLE,
-    ACCOUNT_TABLE,
-    COLLECTION_TABLE,
-    RECLAIM_CLOCK_TABLE,
-    CLAIM_HOUR_TABLE,
-    SHADOW_TABLE,
-    SECRET_TABLE,
-    CLIENT_TABLE,
-    TRANSACTION_INFO_TABLE,
+TABLES: tuple[TableDefinition[Any], ...] = tuple(
+    one for one in [*globals().values()] if isinstance(one, TableDefinition)
 )
+"""All tables that are defined above, in this order."""
 CHECKPOINTED = frozenset(
     table.name for table in (VOLUME_TABLE, BUCKET_TABLE, BUCKET_ID_TABLE, KEY_TABLE, FILE_TABLE, DIRECTORY_TABLE)
 )
