@@ -8,7 +8,6 @@ from prometheus_client import CollectorRegistry
 from starlette.routing import Route
 
 from services.log.port import Log
-from services.metadata.after_write import remove_unneeded
 from services.metadata.checkpoints.capture_drop import remove_unused_checkpoints
 from services.metadata.diffs.api import DiffJobsOfShards, diff_routes
 from services.metadata.metrics import MetadataMetrics, SnapshotDiffMetrics
@@ -37,8 +36,8 @@ def build(settings: ServiceSettings, registry: CollectorRegistry) -> ServicePart
         return [*routes(stores, limits.undo_window_ms), *diff_routes(stores, diffs), *audit_api.routes(stores)]
 
     def after_write(service: Service, store: Store) -> None:
-        remove_unneeded(service, store)
         if isinstance(service, MetadataService):
+            service.remove_unneeded(store)
             metrics.freed(service.freed.pop(), limits)
 
     return ServiceParts(

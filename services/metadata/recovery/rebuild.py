@@ -21,7 +21,6 @@ from schemas.topics import BY_NAME, METADATA_COMMANDS, METADATA_PROGRESS, METADA
 from services.domain.errors import PositionError, RetryableError
 from services.log.clock import SystemClock
 from services.log.port import Log
-from services.metadata.after_write import remove_unneeded
 from services.metadata.checkpoints.capture_drop import remove_unused_checkpoints
 from services.metadata.recovery.bounded_log import BoundedLog
 from services.metadata.recovery.start_check import StartCheckedLog
@@ -115,7 +114,7 @@ class Rebuild:
             self._log,
             SystemClock(),
             max_batch_messages=max_batch_messages,
-            after_write=partial(remove_unneeded, service, store),
+            after_write=partial(service.remove_unneeded, store),
             must_defer=_always,
         )
         try:
