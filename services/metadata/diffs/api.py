@@ -22,7 +22,6 @@ from services.metadata.settings import MetadataSettings
 from services.runtime.http.reads import Question, ReadError, Stores, closing_reader, read_route
 from services.storage.rocks import RocksStore
 from services.storage.store import Store
-from services.storage.tables import TablesReader
 
 LONGEST_WAIT_SECONDS = 10
 
@@ -57,9 +56,6 @@ class DiffJobsOfShards:
 def diff_routes(stores: Stores, jobs: DiffJobsOfShards) -> list[Route]:
     """Return the routes of diffs for the shards that this process serves."""
 
-    def applied_txn(tables: TablesReader) -> int:
-        return queries.shard_state(tables).txn
-
     def asked(answer: Callable[[DiffJobs, Question], DiffJob]) -> Callable[[Question], DiffJob]:
         return lambda question: answer(jobs.of(question.shard, question.store), question)
 
@@ -75,7 +71,7 @@ def diff_routes(stores: Stores, jobs: DiffJobsOfShards) -> list[Route]:
 
     return [
         read_route("/diffs", stores, listed, list[DiffJob]),
-        read_route("/diffs", stores, asked(_ask), DiffJob, applied_txn=applied_txn, method="POST"),
+        read_route("/diffs", stores, asked(_ask), DiffJob, applied_txn=queries.applied_txn, method="POST"),
         read_route("/diff", stores, asked(_job), DiffJob),
         read_route("/diff", stores, asked(_cancel), DiffJob, method="DELETE"),
         read_route("/diff/entries", stores, entries, list[DiffEntry]),
