@@ -69,6 +69,7 @@ from services.metadata.state.tables import (
     ROLLBACK_NAME_TABLE,
     ROLLBACK_TABLE,
     SNAPSHOT_RENAMED_TABLE,
+    namespace_prefix,
 )
 from services.metadata.state.transaction import Transaction
 from services.storage.store import prefix_end
@@ -241,10 +242,7 @@ class _Page:
         return flat_key(self._bucket.volume, self._bucket.bucket, name)
 
     def _namespace(self, start: bytes) -> tuple[bytes, bytes]:
-        if self._is_tree:
-            prefix = b"/%d/%d/" % (self._bucket.volume_id, self._bucket.object_id)
-        else:
-            prefix = flat_key(self._bucket.volume, self._bucket.bucket, "")
+        prefix = namespace_prefix(self._bucket)
         return max(start, prefix), prefix_end(prefix)
 
     # Phases over live rows

@@ -102,12 +102,7 @@ def _committed(question: Question) -> AbstractContextManager[TablesReader]:
 def _named_state(question: Question) -> AbstractContextManager[TablesReader]:
     """Open committed rows of the active namespace, or of the snapshot that the request names."""
     snapshot_id = question.text("snapshot_id", "")
-    if not snapshot_id:
-        return _committed(question)
-    try:
-        return closing_reader(question.store.open_checkpoint(snapshot_id))
-    except (KeyError, ValueError):  # there is no such checkpoint, or the name is invalid
-        raise queries.missing_snapshot(TablesReader(question.store), snapshot_id) from None
+    return closing_reader(queries.open_snapshot(question.store, snapshot_id)) if snapshot_id else _committed(question)
 
 
 def _bucket(question: Question, tables: TablesReader) -> BucketRow:

@@ -59,7 +59,7 @@ from services.metadata.state.tables import (
     VOLUME_TABLE,
 )
 from services.runtime.http.reads import ReadError
-from services.storage.store import prefix_end
+from services.storage.store import Reader, Store, prefix_end
 from services.storage.tables import TableReader, TablesReader
 
 _CELL_PLACE = re.compile(r"([0-9]{1,19}):([0-9]{1,19})", re.ASCII)
@@ -112,6 +112,18 @@ def missing_snapshot(tables: TablesReader, snapshot_id: str) -> CommandError:
     return SnapshotExpiredError(
         f"the snapshot with the id {snapshot_id}", next((row.snapshot_id for _, row in later), "")
     )
+
+
+def open_snapshot(store: Store, snapshot_id: str) -> Reader:
+    """Open the checkpoint of a snapshot; the caller closes it.
+
+    Raises:
+        CommandError: as in ``missing_snapshot``.
+    """
+    try:
+        return store.open_checkpoint(snapshot_id)
+    except (KeyError, ValueError):  # there is no such checkpoint, or the name is invalid
+        raise missing_snapshot(TablesReader(store), snapshot_id) from None
 
 
 def live_snapshots(tables: TablesReader, bucket_id: int) -> list[SnapshotListRow]:

@@ -45,6 +45,8 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from schemas import records
+from schemas.records import BucketIdentity, BucketLayout, BucketRow
+from services.domain.table_keys import flat_key
 from services.storage.tables import TableDefinition
 
 V = TypeVar("V")
@@ -97,3 +99,11 @@ TABLES: tuple[TableDefinition[Any], ...] = tuple(
 CHECKPOINTED = frozenset(
     table.name for table in (VOLUME_TABLE, BUCKET_TABLE, BUCKET_ID_TABLE, KEY_TABLE, FILE_TABLE, DIRECTORY_TABLE)
 )
+
+
+def namespace_prefix(bucket: BucketRow | BucketIdentity) -> bytes:
+    """Return the prefix of the keys of a bucket's rows in keyTable, or in fileTable and directoryTable."""
+    if bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED:
+        bucket_id = bucket.object_id if isinstance(bucket, BucketRow) else bucket.bucket_id
+        return b"/%d/%d/" % (bucket.volume_id, bucket_id)
+    return flat_key(bucket.volume, bucket.bucket, "")
