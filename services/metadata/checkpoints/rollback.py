@@ -25,7 +25,6 @@ from schemas.records import (
     DirectoryRow,
     ExpandDirectory,
     KeyHead,
-    KeyRow,
     RollbackNameRow,
     RollbackOutcome,
     RollbackPage,
@@ -73,7 +72,7 @@ from services.metadata.state.tables import (
 )
 from services.metadata.state.transaction import Transaction
 from services.storage.store import prefix_end
-from services.storage.tables import Table, TableReader, TablesReader
+from services.storage.tables import TablesReader
 
 _KEY_HEAD = codec(KeyHead)
 _HERE = RollbackNameRow("")
@@ -154,22 +153,13 @@ class _Page:
         self._row = row
         self._left = max(1, command.max_entries)
         self._saved = TablesReader(transaction.work.store.open_checkpoint(row.snapshot_id))
+        self._is_tree = bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED
+        keys = FILE_TABLE if self._is_tree else KEY_TABLE
+        self._keys, self._saved_keys = transaction.work.table(keys), self._saved.table(keys)
         self._live_txns = transaction.snapshots.of(transaction.work, bucket.object_id).live_txns
         self._moved_children: Counter[int] = Counter()
         self._died = self._restored = 0
         transaction.directories.forget(bucket.object_id)
-
-    @property
-    def _is_tree(self) -> bool:
-        return self._bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED
-
-    @property
-    def _keys(self) -> Table[KeyRow]:
-        return self._work.table(FILE_TABLE if self._is_tree else KEY_TABLE)
-
-    @property
-    def _saved_keys(self) -> TableReader[KeyRow]:
-        return self._saved.table(FILE_TABLE if self._is_tree else KEY_TABLE)
 
     def carry_out(self) -> RollbackRow:
         """Run one phase after the other up to the limit. Return the row with the progress."""

@@ -6,6 +6,8 @@ state and log alone: its limits are set by command, and its hours are hours of l
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 from schemas.error_codes import ErrorCode
@@ -88,24 +90,21 @@ def trip_where_figures_disagree(transaction: Transaction) -> None:
             _trip(transaction, bucket_id, BreakerCause.FIGURES, NOTHING, Amount(*counts[:2]), 0)
 
 
-class Below:
-    """Adds the files that an expansion finds to a reset's allowance, if the reset covers the deleted tree."""
-
-    def __init__(self, transaction: Transaction, bucket_id: int, death: int) -> None:
-        self._transaction = transaction
-        self._bucket_id = bucket_id
-        hour = transaction.work.table(CLAIM_HOUR_TABLE).get(bucket_id_key(bucket_id))
-        self._hour = hour if hour is not None and death <= hour.released_txn else None
-        self._before = NOTHING if self._hour is None else _waiting(transaction, bucket_id)
-
-    def count(self) -> None:
-        """Add the found versions that no snapshot holds to the allowance."""
-        if self._hour is None:
-            return
-        after = _waiting(self._transaction, self._bucket_id)
-        found = Amount(after.size_bytes - self._before.size_bytes, after.versions - self._before.versions)
-        hour = breaker.release_more(self._hour, found)
-        self._transaction.work.table(CLAIM_HOUR_TABLE).put(bucket_id_key(self._bucket_id), hour)
+@contextmanager
+def expanding(transaction: Transaction, bucket_id: int, death: int) -> Iterator[None]:
+    """Add the versions that an expansion finds within the context, and that no snapshot holds, to a reset's allowance,
+    if the reset covers the deleted tree.
+    """
+    table, key = transaction.work.table(CLAIM_HOUR_TABLE), bucket_id_key(bucket_id)
+    hour = table.get(key)
+    if hour is None or death > hour.released_txn:
+        yield
+        return
+    before = _waiting(transaction, bucket_id)
+    yield
+    after = _waiting(transaction, bucket_id)
+    found = Amount(after.size_bytes - before.size_bytes, after.versions - before.versions)
+    table.put(key, breaker.release_more(hour, found))
 
 
 def _hour_of(transaction: Transaction, bucket_id: int) -> ClaimHourRow | None:

@@ -24,7 +24,7 @@ from schemas.records import (
 from services.domain.reclaimability import is_reclaimable_after
 from services.domain.space_matrix import holders
 from services.domain.table_keys import bucket_id_key, garbage_key, object_txn, tree_key
-from services.metadata.collecting.breaker import Below
+from services.metadata.collecting.breaker import expanding
 from services.metadata.collecting.collection_commands import is_suspended
 from services.metadata.namespace.garbage import DIRECTORY_CELL, Death, move_directory_to_garbage, move_keys_to_garbage
 from services.metadata.state.deleted_names import forget_death
@@ -129,11 +129,10 @@ def expand_directory(transaction: Transaction, command: ExpandDirectory) -> Dire
     if row.is_expanded:
         return DirectoryExpanded(*named, ExpansionOutcome.EXPANDED, 0, 0)
     live_before = transaction.figures.moved_live()
-    below = Below(transaction, command.bucket_id, row.death)
     page = _Page(transaction, identity, command)
-    outcome = ExpansionOutcome.EXPANDED if page.expand_tree(row) else ExpansionOutcome.PARTLY
+    with expanding(transaction, command.bucket_id, row.death):
+        outcome = ExpansionOutcome.EXPANDED if page.expand_tree(row) else ExpansionOutcome.PARTLY
     _correct_references(transaction, command.bucket_id, row.death, live_before)
-    below.count()
     return DirectoryExpanded(*named, outcome, page.directories, page.files)
 
 

@@ -39,7 +39,6 @@ from services.domain.names import InvalidNameError, check_key_path
 from services.domain.reclaimability import Txn
 from services.domain.space_matrix import NOBODY, Holders, holders
 from services.domain.table_keys import (
-    bucket_id_key,
     cell_key,
     flat_key,
     garbage_end,
@@ -49,12 +48,11 @@ from services.domain.table_keys import (
     object_txn,
     tree_key,
 )
-from services.metadata.reads.queries import live_snapshots, shard_state, snapshot_count
+from services.metadata.reads.queries import account_of, live_snapshots, shard_state, snapshot_count
 from services.metadata.reads.shown_versions import Checkpoint, ShownVersions, Stretch, opened
 from services.metadata.state.deleted_names import Dead, died_of, died_under
 from services.metadata.state.space import cell_of, unexpanded_count
 from services.metadata.state.tables import (
-    ACCOUNT_TABLE,
     DELETED_DIRECTORY_TABLE,
     DELETED_TABLE,
     DIRECTORY_TABLE,
@@ -298,8 +296,7 @@ class _Search:
             end, txns = start, 4 * txns
 
     def _look_into_claimed(self) -> None:
-        account = self.tables.table(ACCOUNT_TABLE).get(bucket_id_key(self.bucket.object_id))
-        left = account.claimed_versions if account else 0
+        left = account_of(self.tables, self.bucket.object_id).claimed_versions
         if not left:
             return
         ids = self.bucket.volume_id, self.bucket.object_id

@@ -137,6 +137,11 @@ def snapshot_count(tables: TablesReader, bucket_id: int) -> SnapshotCountRow:
     return tables.table(SNAPSHOT_COUNT_TABLE).get(bucket_id_key(bucket_id)) or SnapshotCountRow(0, 0)
 
 
+def account_of(tables: TablesReader, bucket_id: int) -> AccountRow:
+    """Return the claimed and freed bytes and versions of a bucket."""
+    return tables.table(ACCOUNT_TABLE).get(bucket_id_key(bucket_id)) or AccountRow(0, 0, 0, 0)
+
+
 def list_entries(
     tables: TablesReader, bucket: BucketRow, prefix: str = "", after: str = "", limit: int = 1_000
 ) -> list[ListedEntry]:
@@ -258,7 +263,7 @@ def bucket_space(tables: TablesReader, bucket: BucketRow, start_after: str = "",
     prefix = bucket_id_prefix(bucket.object_id)
     cells = [value for _, value in tables.table(SPACE_TABLE).scan(prefix, prefix_end(prefix))]
     after = _holders_of(start_after)
-    account = tables.table(ACCOUNT_TABLE).get(bucket_id_key(bucket.object_id)) or AccountRow(0, 0, 0, 0)
+    account = account_of(tables, bucket.object_id)
     pending = next((cell for cell in cells if not cell.first_holder), None)
     held = [cell for cell in cells if cell.first_holder]
     return BucketSpace(

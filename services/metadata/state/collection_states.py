@@ -81,8 +81,7 @@ class CollectionStates:
     def send_changed(self, work: Work, txn: int, feature_level: int) -> None:
         """Publish all changes of one command in one message, so that a service gets all of them or none."""
         if self._changed:
-            change = CollectionChanged(_bucket_collections(self._changed), txn, self._previous_txn)
-            _send(work, change, feature_level)
+            _send(work, feature_level, CollectionChanged(_in_order(self._changed), txn, self._previous_txn))
             self._changed.clear()
 
     def send_all(self, work: Work, txn: int, stopped_because: str, feature_level: int) -> None:
@@ -91,13 +90,13 @@ class CollectionStates:
         states[WHOLE_SHARD] = own_state(self.row(work, WHOLE_SHARD), stopped_because)
         suspended = {one: state for one, state in states.items() if state is not CollectionState.RUNNING}
         if len(suspended) <= MOST_SENT:
-            change = CollectionChanged(_bucket_collections(suspended), txn, self.newest_txn(work), is_whole=True)
-            _send(work, change, feature_level)
+            whole = CollectionChanged(_in_order(suspended), txn, self.newest_txn(work), is_whole=True)
+            _send(work, feature_level, whole)
 
 
-def _send(work: Work, change: CollectionChanged, feature_level: int) -> None:
+def _send(work: Work, feature_level: int, change: CollectionChanged) -> None:
     work.send(METADATA_PROGRESS, MetadataProgress(change.txn, change, feature_level))
 
 
-def _bucket_collections(states: Mapping[int, CollectionState]) -> tuple[BucketCollection, ...]:
+def _in_order(states: Mapping[int, CollectionState]) -> tuple[BucketCollection, ...]:
     return tuple(BucketCollection(bucket_id, state) for bucket_id, state in sorted(states.items()))
