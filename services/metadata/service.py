@@ -160,14 +160,11 @@ class MetadataService:
         expected = _NAMED_SENDERS.get(kind)
         if expected is not None and command.sender != expected:
             raise InvalidMessageError(f"{kind.__name__} comes from {expected}, not from {command.sender!r}")
-        if transaction.signers.is_on:
-            try:
-                access.check_client(transaction, message, command)
-            except CommandError as denial:
-                # Do not remember the number: an unauthorized sender could use up a client's numbers.
-                if command.wants_reply:
-                    work.send(METADATA_REPLIES, _reply(command, 0, denial))
-                return
+        if transaction.signers.is_on and (denial := self._denial(message, transaction)):
+            # Do not remember the number: an unauthorized sender could use up a client's numbers.
+            if command.wants_reply:
+                work.send(METADATA_REPLIES, _reply(command, 0, denial))
+            return
         client = command.client_id.encode()
         if command.number:
             last, reply = transaction.clients.last(work, client)
@@ -181,6 +178,14 @@ class MetadataService:
             work.send_encoded(METADATA_REPLIES, encoded)
         if command.number:
             transaction.clients.applied(client, command.number, transaction.log_time_ms, encoded)
+
+    def _denial(self, message: Message, transaction: Transaction) -> CommandError | None:
+        """Return the error if the client has no right to the command, else None."""
+        try:
+            access.check_client(transaction, message, message.record)
+        except CommandError as error:
+            return error
+        return None
 
     def _answer_again(self, command: MetadataCommand, last: int, answer: bytes, work: Work) -> None:
         if not command.wants_reply:

@@ -17,7 +17,6 @@ from typing import Any
 from schemas.codec import DecodeError, codec
 from schemas.records import (
     BlockGroups,
-    BucketIdentity,
     ClaimedHead,
     ClaimedRow,
     ClaimFacts,
@@ -43,7 +42,7 @@ from services.domain.space_matrix import NOBODY
 from services.domain.table_keys import bucket_id_key, garbage_key
 from services.metadata.collecting.breaker import Gate
 from services.metadata.collecting.collection_commands import is_suspended
-from services.metadata.collecting.expansion import remove_directory_row
+from services.metadata.collecting.expansion import key_of_row, remove_directory_row
 from services.metadata.collecting.shadow import count_version, discount_version, has_counted, is_in_shadow
 from services.metadata.namespace.garbage import RENAME_CELL, key_cell
 from services.metadata.state.deleted_names import forget_death
@@ -71,16 +70,15 @@ class _Claim:
         self._fronts: dict[tuple[int, int], bytes] = {}
         self._sizes: defaultdict[int, list[int]] = defaultdict(list)
         """Sizes of the claimed versions by bucket."""
-        self._groups: list[tuple[int, ...]] = []
-        self._removed: list[RowName] = []
-        self._missing: list[RowName] = []
-        self._refused: list[RowName] = []
-        self._suspended: list[RowName] = []
+        self.groups: list[tuple[int, ...]] = []
+        self.removed: list[RowName] = []
+        self.missing: list[RowName] = []
+        self.refused: list[RowName] = []
+        self.suspended: list[RowName] = []
         self._deleted = transaction.work.table(DELETED_TABLE)
         self._reclaim = transaction.work.table(RECLAIM_TABLE)
         self._gates: dict[int, Gate] = {}
         # State of the present bucket:
-        self._identity: BucketIdentity | None = None
         self._is_suspended = self._was_in_shadow = False
         self._snapshots = SnapshotList.of(())
 
@@ -94,20 +92,16 @@ class _Claim:
                 self._enter_bucket(bucket_id)
             if keys is not None:
                 self._key(row, keys[place])
-            elif self._identity is None:
-                self._missing.append(RowName(names.kind, *row))
             elif names.kind is DeletedKind.RENAME_ENTRY:
-                self._rename_entry(RowName(names.kind, *row), self._identity)
+                self._rename_entry(RowName(names.kind, *row))
             else:
-                self._directory(RowName(names.kind, *row), self._identity)
+                self._directory(RowName(names.kind, *row))
 
     def _enter_bucket(self, bucket_id: int) -> None:
         """Switch to a bucket: the next rows belong to it."""
-        work = self._transaction.work
-        self._identity = work.table(BUCKET_ID_TABLE).get(bucket_id_key(bucket_id))
         self._is_suspended = is_suspended(self._transaction, bucket_id)
         self._was_in_shadow = has_counted(self._transaction, bucket_id)
-        self._snapshots = self._transaction.snapshots.of(work, bucket_id)
+        self._snapshots = self._transaction.snapshots.of(self._transaction.work, bucket_id)
 
     def _is_held(self, birth: int, death: int) -> bool:
         """Return whether a live snapshot holds a row. Birth and death must come from the row, not from the message."""
@@ -124,7 +118,7 @@ class _Claim:
             return
         # The death comes from the row's key, so it is the row's own.
         if self._is_held(version.birth, death):
-            self._refused.append(RowName(DeletedKind.KEY, *named))
+            self.refused.append(RowName(DeletedKind.KEY, *named))
             return
         if self._is_suspended:
             if is_in_shadow(self._transaction, bucket_id):
@@ -135,7 +129,7 @@ class _Claim:
         else:
             self._is_suspended = not self._gate(bucket_id).admit(version.size_bytes, death)
         if self._is_suspended:
-            self._suspended.append(RowName(DeletedKind.KEY, *named))
+            self.suspended.append(RowName(DeletedKind.KEY, *named))
             return
         self._deleted.delete(key)
         if self._was_in_shadow:
@@ -146,7 +140,7 @@ class _Claim:
         blocks = _block_fields(named, version)
         self._reclaim.put_encoded(key, claimed_row(front, version.birth, version.size_bytes, blocks, row))
         self._sizes[bucket_id].append(version.size_bytes)
-        self._groups.append((*named, *blocks))
+        self.groups.append((*named, *blocks))
 
     def _gate(self, bucket_id: int) -> Gate:
         gate = self._gates.get(bucket_id)
@@ -183,35 +177,34 @@ class _Claim:
         row = self._reclaim.get_encoded(key)
         claimed = None if row is None else self._reclaim.decode(row).version.key
         if claimed is None or claimed.birth != named[2]:
-            self._missing.append(RowName(DeletedKind.KEY, *named))
+            self.missing.append(RowName(DeletedKind.KEY, *named))
         else:
-            self._groups.append((*named, *_block_fields(named, claimed)))
+            self.groups.append((*named, *_block_fields(named, claimed)))
 
-    def _rename_entry(self, name: RowName, identity: BucketIdentity) -> None:
-        table = self._transaction.work.table(SNAPSHOT_RENAMED_TABLE)
-        key = garbage_key(identity.volume_id, name.bucket_id, name.death, name.object_id)
+    def _rename_entry(self, name: RowName) -> None:
+        table, key = self._transaction.work.table(SNAPSHOT_RENAMED_TABLE), key_of_row(self._transaction, name)
         row = table.get(key)
         if row is None:
-            self._missing.append(name)
+            self.missing.append(name)
         elif self._is_held(row.birth, row.death):
-            self._refused.append(name)
+            self.refused.append(name)
         elif self._is_suspended:
-            self._suspended.append(name)
+            self.suspended.append(name)
         else:
             table.delete(key)
             self._transaction.space.subtract(name.bucket_id, NOBODY, RENAME_CELL)
-            self._removed.append(name)
+            self.removed.append(name)
 
-    def _directory(self, name: RowName, identity: BucketIdentity) -> None:
-        outcome = remove_directory_row(self._transaction, identity, name).outcome
+    def _directory(self, name: RowName) -> None:
+        outcome = remove_directory_row(self._transaction, name).outcome
         if outcome is RemovalOutcome.REMOVED:
-            self._removed.append(name)
+            self.removed.append(name)
         elif outcome is RemovalOutcome.HELD:
-            self._refused.append(name)
+            self.refused.append(name)
         elif outcome is RemovalOutcome.SUSPENDED:
-            self._suspended.append(name)
+            self.suspended.append(name)
         else:
-            self._missing.append(name)
+            self.missing.append(name)
 
     def finish(self) -> RowsClaimed:
         """Add the claimed versions to the figures, and return the outcomes of all rows."""
@@ -222,14 +215,14 @@ class _Claim:
             transaction.figures.claim(bucket_id, sum(sizes), len(sizes))
         for gate in self._gates.values():
             gate.close()
-        transaction.counters.refused_rows += len(self._refused)
+        transaction.counters.refused_rows += len(self.refused)
         return RowsClaimed(
             self._command.task,
-            BlockGroups(*zip(*self._groups, strict=True)) if self._groups else NO_GROUPS,
-            by_columns(self._removed),
-            by_columns(self._missing),
-            by_columns(self._refused),
-            by_columns(self._suspended),
+            BlockGroups(*zip(*self.groups, strict=True)) if self.groups else NO_GROUPS,
+            by_columns(self.removed),
+            by_columns(self.missing),
+            by_columns(self.refused),
+            by_columns(self.suspended),
         )
 
 

@@ -154,22 +154,21 @@ def _correct_references(transaction: Transaction, bucket_id: int, death: int, li
 
 def remove_directories(transaction: Transaction, command: RemoveDirectories) -> DirectoriesRemoved:
     """Remove the rows of expanded, childless directories that no snapshot holds. Every row gets an answer."""
-    outcomes = []
-    for name in command.rows:
-        identity = transaction.work.table(BUCKET_ID_TABLE).get(bucket_id_key(name.bucket_id))
-        if identity is None:
-            outcomes.append(_removal(name, 0, RemovalOutcome.MISSING))
-        else:
-            outcomes.append(remove_directory_row(transaction, identity, name))
-    transaction.counters.refused_rows += sum(one.outcome is RemovalOutcome.HELD for one in outcomes)
-    return DirectoriesRemoved(tuple(outcomes))
+    removals = tuple([remove_directory_row(transaction, name) for name in command.rows])
+    transaction.counters.refused_rows += sum(one.outcome is RemovalOutcome.HELD for one in removals)
+    return DirectoriesRemoved(removals)
 
 
-def remove_directory_row(transaction: Transaction, identity: BucketIdentity, name: RowName) -> DirectoryRemoval:
+def key_of_row(transaction: Transaction, name: RowName) -> bytes:
+    """Return the key of a row in its garbage table; for a bucket that never existed an empty key, which has no row."""
+    identity = transaction.work.table(BUCKET_ID_TABLE).get(bucket_id_key(name.bucket_id))
+    return b"" if identity is None else garbage_key(identity.volume_id, name.bucket_id, name.death, name.object_id)
+
+
+def remove_directory_row(transaction: Transaction, name: RowName) -> DirectoryRemoval:
     """Remove the row of one directory if it is expanded, has no child row left and no snapshot holds it."""
     work = transaction.work
-    table = work.table(DELETED_DIRECTORY_TABLE)
-    key = garbage_key(identity.volume_id, name.bucket_id, name.death, name.object_id)
+    table, key = work.table(DELETED_DIRECTORY_TABLE), key_of_row(transaction, name)
     row = table.get(key)
     if row is None:
         return _removal(name, 0, RemovalOutcome.MISSING)
@@ -188,7 +187,7 @@ def remove_directory_row(transaction: Transaction, identity: BucketIdentity, nam
     forget_death(work, name.bucket_id, row.directory, row.death)
     transaction.space.subtract(name.bucket_id, holders(birth, row.death, snapshots.live_txns), DIRECTORY_CELL)
     transaction.figures.remove_directory(name.bucket_id)
-    child_row_removed(work, garbage_key(identity.volume_id, name.bucket_id, row.death, parent_id))
+    child_row_removed(work, key_of_row(transaction, replace(name, object_id=parent_id)))
     return _removal(name, parent_id, RemovalOutcome.REMOVED)
 
 
