@@ -36,7 +36,6 @@ from services.domain.space_matrix import holders
 from services.domain.table_keys import (
     bucket_id_prefix,
     bucket_key,
-    flat_key,
     garbage_end,
     garbage_from,
     garbage_key,
@@ -44,7 +43,6 @@ from services.domain.table_keys import (
     object_key,
     object_txn,
     rollback_key,
-    tree_key,
 )
 from services.metadata.collecting.expansion import child_row_removed, expand_directory
 from services.metadata.namespace.garbage import (
@@ -68,6 +66,7 @@ from services.metadata.state.tables import (
     ROLLBACK_NAME_TABLE,
     ROLLBACK_TABLE,
     SNAPSHOT_RENAMED_TABLE,
+    namespace_key,
     namespace_prefix,
 )
 from services.metadata.state.transaction import Transaction
@@ -226,11 +225,6 @@ class _Page:
         name = self._work.table(ROLLBACK_NAME_TABLE).get(object_key(self._bucket.object_id, object_id))
         return here if name is None or not name.db_key else name.db_key.encode()
 
-    def _db_key(self, parent_id: int, name: str) -> bytes:
-        if self._is_tree:
-            return tree_key(self._bucket.volume_id, self._bucket.object_id, parent_id, name)
-        return flat_key(self._bucket.volume, self._bucket.bucket, name)
-
     def _namespace(self, start: bytes) -> tuple[bytes, bytes]:
         prefix = namespace_prefix(self._bucket)
         return max(start, prefix), prefix_end(prefix)
@@ -333,7 +327,7 @@ class _Page:
             birth = row.key.birth
             if birth > self._row.snapshot_txn:
                 continue
-            here = self._saved_key(object_id, self._db_key(row.key.parent_id, row.key.name))
+            here = self._saved_key(object_id, namespace_key(bucket, row.key.parent_id, row.key.name))
             saved = self._saved_keys.get_encoded(here)
             head = None if saved is None else _KEY_HEAD.decode_head(saved)
             if saved is None or head is None or (head.object_id, head.birth) != (object_id, birth):
@@ -361,7 +355,7 @@ class _Page:
             if birth > self._row.snapshot_txn:
                 continue
             directory = row.directory
-            here = self._saved_key(object_id, self._db_key(directory.parent_id, directory.name))
+            here = self._saved_key(object_id, namespace_key(bucket, directory.parent_id, directory.name))
             saved = self._saved_directory(here, object_id)
             deleted.delete(key)
             forget_death(self._work, bucket.object_id, directory, death)

@@ -72,19 +72,14 @@ class StartCheckedLog(LogAround):
         self._demands: deque[_Demand] | None = None
         self._sent = Highest()
 
-    @property
-    def is_checked(self) -> bool:
-        """Whether the database has reached all published numbers. Until then it should publish nothing."""
-        return self._demands is not None and not self._demands
-
     def must_defer(self) -> bool:
-        """Return whether output must be deferred until the check."""
-        return not self.is_checked
+        """Return whether output must be deferred: the database has not yet reached all published numbers."""
+        return self._demands is None or bool(self._demands)
 
     def open_source(self, topics: Sequence[str], partition: int, next_offsets: Mapping[str, int]) -> Source:
         """Return a source that makes the check before it returns newer commands."""
         source = self._log.open_source(topics, partition, next_offsets)
-        return source if self.is_checked else _StartSource(self, source)
+        return _StartSource(self, source) if self.must_defer() else source
 
     def handed_out(self, records: Sequence[LogRecord]) -> Sequence[LogRecord]:
         """Return the next records that may be applied before the next check. All earlier ones must be applied.
@@ -169,7 +164,7 @@ class _StartSource(SourceAround):
         Raises:
             LostCommandsError: the log has lost its newest commands.
         """
-        if self._log.is_checked and not self._kept:
+        if not self._log.must_defer() and not self._kept:
             return self._source.poll(max_records, timeout_seconds)
         self._log.handed_out(())
         self._kept = self._kept or self._source.poll(max_records, timeout_seconds)

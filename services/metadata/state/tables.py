@@ -46,7 +46,7 @@ from typing import Any, TypeVar
 
 from schemas import records
 from schemas.records import BucketIdentity, BucketLayout, BucketRow
-from services.domain.table_keys import flat_key
+from services.domain.table_keys import flat_key, tree_key
 from services.storage.tables import TableDefinition
 
 V = TypeVar("V")
@@ -99,6 +99,13 @@ TABLES: tuple[TableDefinition[Any], ...] = tuple(
 CHECKPOINTED = frozenset(
     table.name for table in (VOLUME_TABLE, BUCKET_TABLE, BUCKET_ID_TABLE, KEY_TABLE, FILE_TABLE, DIRECTORY_TABLE)
 )
+
+
+def namespace_key(bucket: BucketRow, parent_id: int, name: str) -> bytes:
+    """Return the key of a row of the namespace. In a flat bucket the name is the whole path."""
+    if bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED:
+        return tree_key(bucket.volume_id, bucket.object_id, parent_id, name)
+    return flat_key(bucket.volume, bucket.bucket, name)
 
 
 def namespace_prefix(bucket: BucketRow | BucketIdentity) -> bytes:
