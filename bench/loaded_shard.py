@@ -23,7 +23,6 @@ from schemas.records import BucketLayout, CaptureSnapshot, DropSnapshot, Metadat
 from schemas.topics import METADATA_COMMANDS, Topic
 from services.client.plane import NamespaceCommand
 from services.log.clock import VirtualClock
-from services.metadata.after_write import remove_unneeded
 from services.metadata.service import MetadataService
 from services.metadata.state.tables import CHECKPOINTED
 from services.runtime.loop.runner import RUNTIME_TABLES, Runner
@@ -54,7 +53,7 @@ class LoadedShard:
         self._log = PassingLog(METADATA_COMMANDS.name, 0, clock)
         tables, options = (*MetadataService.tables, *RUNTIME_TABLES), RocksOptions(is_looking_up_beside=False)
         self.store = RocksStore(self.directory / "db", tables, CHECKPOINTED, options)
-        after_write = partial(remove_unneeded, self._service, self.store)
+        after_write = partial(self._service.remove_unneeded, self.store)
         self._runner = Runner(self._service, 0, self.store, self._log, clock, after_write=after_write)
 
     @property

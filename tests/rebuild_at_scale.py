@@ -35,7 +35,6 @@ from services.cli.main import app
 from services.cli.session import Session
 from services.log.clock import SystemClock
 from services.log.kafka import KafkaLog, producer_configuration
-from services.metadata.after_write import remove_unneeded
 from services.metadata.service import MetadataService
 from services.plane.broker.topics import create_plane_topics
 from services.plane.stack.plane_lock import log_of_stopped_plane
@@ -105,7 +104,7 @@ def fill(home: Path, keys: int, snapshots: int) -> None:
         started = time.monotonic()
         store = new_database(database_directory(home, "metadata", 0), "metadata")
         service = MetadataService()
-        after_write = partial(remove_unneeded, service, store)
+        after_write = partial(service.remove_unneeded, store)
         runner = Runner(service, 0, store, log, SystemClock(), after_write=after_write)
         while runner.positions()[METADATA_COMMANDS.name] < count:
             runner.step(1.0)

@@ -8,16 +8,16 @@ from prometheus_client import CollectorRegistry
 from starlette.routing import Route
 
 from services.log.port import Log
-from services.metadata.after_write import remove_unneeded
 from services.metadata.checkpoints.capture_drop import remove_unused_checkpoints
 from services.metadata.diffs.api import DiffJobsOfShards, diff_routes
 from services.metadata.metrics import MetadataMetrics, SnapshotDiffMetrics
 from services.metadata.reads.http_api import routes
-from services.metadata.recovery import audit_api
+from services.metadata.recovery.audit_copy import make_copy
 from services.metadata.recovery.start_check import StartCheckedLog
 from services.metadata.service import MetadataService
 from services.metadata.settings import MetadataSettings
 from services.metadata.state.tables import CHECKPOINTED
+from services.runtime.copies.audit_copies import audit_routes
 from services.runtime.http.reads import Stores
 from services.runtime.loop.service import Service
 from services.runtime.process.hosted_shard import ServiceParts, Start
@@ -34,11 +34,11 @@ def build(settings: ServiceSettings, registry: CollectorRegistry) -> ServicePart
 
     def watched_routes(stores: Stores) -> list[Route]:
         metrics.watch(stores, settings.shards)
-        return [*routes(stores, limits.undo_window_ms), *diff_routes(stores, diffs), *audit_api.routes(stores)]
+        return [*routes(stores, limits.undo_window_ms), *diff_routes(stores, diffs), *audit_routes(stores, make_copy)]
 
     def after_write(service: Service, store: Store) -> None:
-        remove_unneeded(service, store)
         if isinstance(service, MetadataService):
+            service.remove_unneeded(store)
             metrics.freed(service.freed.pop(), limits)
 
     return ServiceParts(

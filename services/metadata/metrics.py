@@ -26,89 +26,96 @@ from services.runtime.http.reads import Stores, closing_reader
 
 FRESH_SECONDS = 15.0
 _UNKNOWN = float("nan")
-_BYTES: dict[str, Callable[[ShardBacklog], int]] = {
-    "live": lambda sums: sums.live_bytes,
-    "held": lambda sums: sums.held_bytes,
-    "pending": lambda sums: sums.pending_bytes,
-    "claimed": lambda sums: sums.claimed_bytes,
-}
-_RECLAIMABLE: dict[str, Callable[[ShardBacklog], int]] = {
-    "waiting": lambda sums: sums.pending_versions - sums.suspended_versions,
-    "claimed": lambda sums: sums.claimed_versions,
-    "freed": lambda sums: sums.freed_versions,
-}
 FREED_SECONDS = (5.0, 15.0, 60.0, 300.0, 900.0, 1_800.0, 3_600.0, 21_600.0, 86_400.0)
 """Bucket bounds. One of them is the objective of the alerts: see deploy/prometheus/rules.yml."""
 _SECONDS = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0, 600.0, 3_600.0)
 _ENDS = [status for status in DiffStatus if status.is_end]
 
 
+_Figure = Callable[[ShardBacklog], int]
+
+
+def _collection_states(state: CollectionState, sums: ShardBacklog) -> int:
+    return sums.collection_states.get(state, 0)
+
+
+def _trips(cause: BreakerCause, sums: ShardBacklog) -> int:
+    return sums.trips.get(cause, 0)
+
+
+_GAUGES: tuple[tuple[str, str, str], ...] = (
+    ("deepclean_metadata_space_cells", "cells", "Cells of the space matrices of all buckets."),
+    (
+        "deepclean_metadata_suspended_bytes",
+        "suspended_bytes",
+        "Bytes that no snapshot holds and that wait because claims are suspended.",
+    ),
+    (
+        "deepclean_metadata_suspended_versions",
+        "suspended_versions",
+        "Versions that no snapshot holds and that wait because claims are suspended.",
+    ),
+    ("deepclean_metadata_shadow_bytes", "shadow_bytes", "Bytes that would have been claimed, counted in shadow mode."),
+    (
+        "deepclean_metadata_shadow_versions",
+        "shadow_versions",
+        "Versions that would have been claimed, counted in shadow mode.",
+    ),
+    (
+        "deepclean_metadata_refused_rows",
+        "refused_rows",
+        "Rows that metadata kept although two judges had passed them, since the shard began: must stay 0.",
+    ),
+)
+"""Gauges with one value for a shard: the name, its field of ``ShardBacklog``, the description."""
+_GAUGES_BY: tuple[tuple[str, str, dict[str, _Figure], str], ...] = (
+    (
+        "deepclean_metadata_space_bytes",
+        "state",
+        {state: attrgetter(f"{state}_bytes") for state in ("live", "held", "pending", "claimed")},
+        "Bytes of all versions by state; at rest the sum equals the bytes in the block store.",
+    ),
+    (
+        "deepclean_metadata_collection_states",
+        "state",
+        {state.value.lower(): partial(_collection_states, state) for state in CollectionState},
+        "Buckets with a collection state or limits, by state; the shard itself counts as one more.",
+    ),
+    (
+        "deepclean_metadata_breaker_trips",
+        "cause",
+        {cause.value.lower(): partial(_trips, cause) for cause in BreakerCause},
+        (
+            "Buckets whose breaker has tripped, by cause: limits (those of an hour), forecast (a claim would exceed "
+            "the space figures), figures (a figure contradicts a row or is below zero)."
+        ),
+    ),
+    (
+        "deepclean_metadata_reclaimable_versions",
+        "state",
+        {
+            "waiting": lambda sums: sums.pending_versions - sums.suspended_versions,
+            "claimed": attrgetter("claimed_versions"),
+            "freed": attrgetter("freed_versions"),
+        },
+        "Versions that no snapshot holds, by state: waiting and not suspended, claimed, or freed (total).",
+    ),
+)
+"""Gauges with a value for each value of a label: name, label, figures and description."""
+
+
 class MetadataMetrics:
     """The gauges of one process."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self.space_bytes = Gauge(
-            "deepclean_metadata_space_bytes",
-            "Bytes of all versions by state; at rest the sum equals the bytes in the block store.",
-            ["shard", "state"],
-            registry=registry,
-        )
-        self.space_cells = Gauge(
-            "deepclean_metadata_space_cells",
-            "Cells of the space matrices of all buckets.",
-            ["shard"],
-            registry=registry,
-        )
-
-        self.suspended_bytes = Gauge(
-            "deepclean_metadata_suspended_bytes",
-            "Bytes that no snapshot holds and that wait because claims are suspended.",
-            ["shard"],
-            registry=registry,
-        )
-        self.suspended_versions = Gauge(
-            "deepclean_metadata_suspended_versions",
-            "Versions that no snapshot holds and that wait because claims are suspended.",
-            ["shard"],
-            registry=registry,
-        )
-        self.shadow_bytes = Gauge(
-            "deepclean_metadata_shadow_bytes",
-            "Bytes that would have been claimed, counted in shadow mode.",
-            ["shard"],
-            registry=registry,
-        )
-        self.shadow_versions = Gauge(
-            "deepclean_metadata_shadow_versions",
-            "Versions that would have been claimed, counted in shadow mode.",
-            ["shard"],
-            registry=registry,
-        )
-        self.collection_states = Gauge(
-            "deepclean_metadata_collection_states",
-            "Buckets with a collection state or limits, by state; the shard itself counts as one more.",
-            ["shard", "state"],
-            registry=registry,
-        )
-        self.breaker_trips = Gauge(
-            "deepclean_metadata_breaker_trips",
-            "Buckets whose breaker has tripped, by cause: limits (those of an hour), forecast (a claim would exceed "
-            "the space figures), figures (a figure contradicts a row or is below zero).",
-            ["shard", "cause"],
-            registry=registry,
-        )
-        self.reclaimable_versions = Gauge(
-            "deepclean_metadata_reclaimable_versions",
-            "Versions that no snapshot holds, by state: waiting and not suspended, claimed, or freed (total).",
-            ["shard", "state"],
-            registry=registry,
-        )
-        self.refused_rows = Gauge(
-            "deepclean_metadata_refused_rows",
-            "Rows that metadata kept although two judges had passed them, since the shard began: must stay 0.",
-            ["shard"],
-            registry=registry,
-        )
+        self._gauges = [
+            (Gauge(name, description, ["shard"], registry=registry), attrgetter(field))
+            for name, field, description in _GAUGES
+        ]
+        self._gauges_by = [
+            (Gauge(name, description, ["shard", label], registry=registry), figures)
+            for name, label, figures, description in _GAUGES_BY
+        ]
         self.freed_seconds = Histogram(
             "deepclean_metadata_freed_seconds",
             "For each freed version, the time from the moment when no snapshot, undo window or suspension kept it any "
@@ -132,27 +139,12 @@ class MetadataMetrics:
         """Make the gauges read the figures of these shards at each scrape."""
         for shard in shards:
             sums = _ShardSums(stores, shard)
-            for state, bytes_of in _BYTES.items():
-                self.space_bytes.labels(str(shard), state).set_function(partial(sums.value, bytes_of))
-            for gauge, figure in (
-                (self.refused_rows, attrgetter("refused_rows")),
-                (self.suspended_bytes, attrgetter("suspended_bytes")),
-                (self.suspended_versions, attrgetter("suspended_versions")),
-                (self.shadow_bytes, attrgetter("shadow_bytes")),
-                (self.shadow_versions, attrgetter("shadow_versions")),
-            ):
+            for gauge, figure in self._gauges:
                 gauge.labels(str(shard)).set_function(partial(sums.value, figure))
-            for state in CollectionState:
-                count = self.collection_states.labels(str(shard), state.value.lower())
-                count.set_function(partial(sums.value, partial(_collection_states, state)))
-            for name, versions_of in _RECLAIMABLE.items():
-                versions = self.reclaimable_versions.labels(str(shard), name)
-                versions.set_function(partial(sums.value, versions_of))
+            for gauge, figures in self._gauges_by:
+                for value, figure_of in figures.items():
+                    gauge.labels(str(shard), value).set_function(partial(sums.value, figure_of))
             self.freed_seconds.labels(str(shard))  # so that the first late version shows as an increase
-            for cause in BreakerCause:
-                count = self.breaker_trips.labels(str(shard), cause.value.lower())
-                count.set_function(partial(sums.value, partial(_trips, cause)))
-            self.space_cells.labels(str(shard)).set_function(partial(sums.value, lambda found: found.cells))
 
 
 def _observe(histogram: Histogram, seconds: float, count: int) -> None:
@@ -160,14 +152,6 @@ def _observe(histogram: Histogram, seconds: float, count: int) -> None:
     place = bisect_left(histogram._upper_bounds, seconds)
     histogram._sum.inc(seconds * count)
     histogram._buckets[place].inc(count)
-
-
-def _collection_states(state: CollectionState, sums: ShardBacklog) -> int:
-    return sums.collection_states.get(state, 0)
-
-
-def _trips(cause: BreakerCause, sums: ShardBacklog) -> int:
-    return sums.trips.get(cause, 0)
 
 
 @dataclass(slots=True)

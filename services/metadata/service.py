@@ -12,13 +12,7 @@ from typing import Any
 from schemas import records
 from schemas.codec import codec
 from schemas.error_codes import ErrorCode
-from schemas.records import (
-    Barrier,
-    Committed,
-    MetadataCommand,
-    MetadataProgress,
-    MetadataReply,
-)
+from schemas.records import Barrier, Committed, MetadataCommand, MetadataProgress, MetadataReply
 from schemas.topics import METADATA_COMMANDS, METADATA_PROGRESS, METADATA_REPLIES
 from services.domain.dead_letters import shortened
 from services.domain.durations import HOUR_MS
@@ -28,13 +22,13 @@ from services.domain.refusals import CommandError, NotDone
 from services.metadata.checkpoints import capture_drop, lost_tail, rollback
 from services.metadata.collecting import breaker, claims, collection_commands, expansion, orphans, sweeps, undelete
 from services.metadata.namespace import access, buckets, keys, tree
-from services.metadata.state.announced_schemas import announce_schema, check_announced, require_announced
+from services.metadata.state import upgrades
 from services.metadata.state.changed_rows import UnneededChanges, unneeded_changes
-from services.metadata.state.feature_level import check_known, set_feature_level
 from services.metadata.state.reclaim_clocks import FreedVersions
 from services.metadata.state.tables import TABLES
 from services.metadata.state.transaction import Transaction
 from services.runtime.loop.service import Message, Work
+from services.storage.store import Store
 from services.storage.tables import TablesReader
 
 _CLIENT_HANDLERS: Mapping[type[Any], Callable[[Transaction, Any], Committed | NotDone]] = {
@@ -108,8 +102,7 @@ class MetadataService:
     def restore(self, tables: TablesReader) -> None:
         """Load the state that is kept in memory from the tables."""
         self._transaction.restore(tables)
-        check_known(self._transaction.counters)
-        require_announced(self._transaction.counters)
+        upgrades.check_known(self._transaction.counters)
         self._batch = None
         self._must_send_collection_states = True
         self._dropped.clear()
@@ -127,10 +120,12 @@ class MetadataService:
         command: MetadataCommand = message.record
         kind = type(command.body)
         transaction = self._transaction
-        check_announced(transaction.counters, message.value)
+        upgrades.check_announced(transaction.counters, message.value)
         log_time_ms = max(message.timestamp_ms, transaction.counters.log_time_ms)
         if work is not self._batch:
-            self._begin_batch(work)
+            self._batch = work
+            transaction.freed.clear()  # nothing reads it during a rebuild
+            keys.read_versions_ahead([one.record.body for one in work.inputs], work)
         transaction.begin(work, log_time_ms)
         try:
             if kind in _CLIENT_HANDLERS:
@@ -156,11 +151,6 @@ class MetadataService:
             if transaction.collection_states.newest_txn(work):
                 self._send_collection_states(work)
         counters.log_time_ms = log_time_ms
-
-    def _begin_batch(self, work: Work) -> None:
-        self._batch = work
-        self._transaction.freed.clear()  # nothing reads it during a rebuild
-        keys.read_versions_ahead([message.record.body for message in work.inputs], work)
 
     def _apply_client_command(self, message: Message, transaction: Transaction) -> None:
         work, command = transaction.work, message.record
@@ -200,18 +190,11 @@ class MetadataService:
     def _answer_again(self, command: MetadataCommand, last: int, answer: bytes, work: Work) -> None:
         if not command.wants_reply:
             return
-        if command.number == last:
-            if answer:
-                work.send_encoded(METADATA_REPLIES, answer)
-            return
-        reply = MetadataReply(
-            command.client_id,
-            command.number,
-            0,
-            ErrorCode.OLD_REQUEST,
-            f"number {last} was applied already; number the commands in rising order",
-        )
-        work.send(METADATA_REPLIES, reply)
+        if command.number < last:
+            message = f"number {last} was applied already; number the commands in rising order"
+            work.send(METADATA_REPLIES, _reply(command, 0, CommandError(ErrorCode.OLD_REQUEST, message)))
+        elif answer:
+            work.send_encoded(METADATA_REPLIES, answer)
 
     def _carry_out(self, command: MetadataCommand, transaction: Transaction) -> Committed | NotDone | _Refusal:
         """Apply a client's command as a whole or not at all. Return its outcome."""
@@ -234,15 +217,12 @@ class MetadataService:
     def _applied(self, transaction: Transaction) -> None:
         """Finish the present command after its changes to the tables."""
         transaction.counters.txn = transaction.txn
-        self._send_changes(transaction)
-        transaction.orphans.look_at_message(transaction.work)
-
-    def _send_changes(self, transaction: Transaction) -> None:
-        """Publish the present command's changes of collection states to the services that claim and purge."""
         breaker.trip_where_figures_disagree(transaction)
         self._send_changed_states(transaction)
+        transaction.orphans.look_at_message(transaction.work)
 
     def _send_changed_states(self, transaction: Transaction) -> None:
+        """Publish the present command's changes of collection states to the services that claim and purge."""
         level = transaction.counters.feature_level
         transaction.collection_states.send_changed(transaction.work, transaction.txn, level)
 
@@ -272,10 +252,11 @@ class MetadataService:
         level = transaction.counters.feature_level
         transaction.work.send(METADATA_PROGRESS, MetadataProgress(transaction.txn, answer, level))
         if isinstance(body, records.DropSnapshot):
-            self._dropped.append(body.snapshot_id)
-            self._note_unneeded_changes(body.snapshot_id, transaction)
+            self._note_drop(body.snapshot_id, transaction)
 
-    def _note_unneeded_changes(self, dropped_id: str, transaction: Transaction) -> None:
+    def _note_drop(self, dropped_id: str, transaction: Transaction) -> None:
+        """Note the checkpoint and the changes to remove when the drop is written."""
+        self._dropped.append(dropped_id)
         dropped = transaction.snapshots.find(transaction.work, dropped_id)
         if dropped is not None:
             snapshots = transaction.snapshots.of(transaction.work, dropped.bucket_id)
@@ -300,9 +281,9 @@ class MetadataService:
             lost_tail.accept(transaction, body)
             self._send_collection_states(transaction.work)
         elif isinstance(body, records.SetFeatureLevel):
-            set_feature_level(transaction.counters, body)
+            upgrades.set_feature_level(transaction.counters, body)
         elif isinstance(body, records.AnnounceSchema):
-            announce_schema(transaction.counters, body)
+            upgrades.announce_schema(transaction.counters, body)
         else:
             capture_drop.publish_full_chain(transaction)
 
@@ -347,10 +328,14 @@ class MetadataService:
         """Write and publish the changes of the batch."""
         self._transaction.end(work)
 
-    def pop_dropped_checkpoints(self) -> list[str]:
-        """Return the snapshot checkpoints that may be removed, because their drops are written."""
-        dropped, self._dropped = self._dropped, []
-        return dropped
+    def remove_unneeded(self, store: Store) -> None:
+        """Remove what no read can reach, after a unit of work is written: the checkpoints of dropped snapshots, and a
+        page of the changes before the oldest live snapshot.
+        """
+        for name in self._dropped:
+            store.remove_checkpoint(name)
+        self._dropped.clear()
+        self.unneeded_changes.remove_page(store)
 
 
 def _reply(command: MetadataCommand, txn: int, outcome: Committed | NotDone | _Refusal) -> MetadataReply:

@@ -17,8 +17,8 @@ from schemas.records import BucketLayout, CountRow, DropSnapshot, MetadataComman
 from schemas.topics import METADATA_COMMANDS
 from services.client.errors import PlaneError, UnreachableError
 from services.client.wire.http_reads import HttpShard, http_client
-from services.metadata.recovery import audit_api
-from services.runtime.copies.audit_copies import MAX_AUDITS, MAX_COPIES
+from services.metadata.recovery.audit_copy import make_copy
+from services.runtime.copies.audit_copies import MAX_AUDITS, MAX_COPIES, audit_routes
 from services.runtime.copies.kept_copies import DAY_SECONDS, KeptCopies
 from services.storage.memory import MemoryStore
 from services.storage.rocks import RocksStore
@@ -41,7 +41,7 @@ def shard(tmp_path: Path) -> Iterator[DiffedShard]:
 
 @pytest.fixture
 def copies(shard: DiffedShard) -> Iterator[HttpShard]:
-    with serving(audit_api.routes({0: shard.store, 1: MemoryStore()})) as address, http_client() as http:
+    with serving(audit_routes({0: shard.store, 1: MemoryStore()}, make_copy)) as address, http_client() as http:
         yield HttpShard(http, "metadata", address, 0)
 
 

@@ -36,7 +36,7 @@ def a_drop_reads_the_whole_matrix(patch: pytest.MonkeyPatch) -> None:
         rows = work.table(SPACE_TABLE).scan(prefix, prefix_end(prefix))
         cells = {holders_of_cell(key): cell_of(value) for key, value in rows}
         for holder, cell in merged_after_drop(cells, dropped, live).items():
-            space._put(work, bucket_id, holder, cell)
+            self._put(work, bucket_id, holder, space._counts(cell))
         return cells.get((dropped, dropped), EMPTY).rows
 
     patch.setattr(SpaceChanges, "drop", drop)

@@ -6,7 +6,7 @@ from struct import Struct
 
 import pytest
 
-from services.metadata.collecting import claims, freed_rows
+from services.metadata.collecting import claims
 from tests.faults.fault import Fault
 
 _NUMBERS = Struct(">7q")
@@ -14,7 +14,7 @@ _NUMBERS = Struct(">7q")
 
 def numbers_are_found_from_the_end(patch: pytest.MonkeyPatch) -> None:
     """A claimed row ended with the numbers of its version: with a field behind them a finish took it for another."""
-    write, read = freed_rows.claimed_row, freed_rows.facts_and_numbers
+    write, read = claims.claimed_row, claims.facts_and_numbers
 
     def claimed_row(front: bytes, birth: int, size_bytes: int, blocks: tuple[int, ...], version: bytes) -> bytes:
         return write(front, birth, size_bytes, blocks, version) + _NUMBERS.pack(birth, size_bytes, *blocks)

@@ -9,7 +9,7 @@ import pytest
 from schemas.topics import METADATA_COMMANDS
 from services.log import schema_topic
 from services.metadata import service
-from services.metadata.state import announced_schemas
+from services.metadata.state import upgrades
 from services.runtime.loop import changelog
 from tests.faults.fault import Fault
 
@@ -21,7 +21,7 @@ def commands_are_applied_by_any_schema_that_can_be_read(patch: pytest.MonkeyPatc
 
 def announced_schemas_are_not_awaited(patch: pytest.MonkeyPatch) -> None:
     """metadata dead-lettered commands by an announced schema that it could not look up yet."""
-    patch.setattr(announced_schemas, "_require", lambda _: None)
+    patch.setattr(upgrades, "_require", lambda _: None)
 
 
 def schemas_are_published_without_announcement(patch: pytest.MonkeyPatch) -> None:

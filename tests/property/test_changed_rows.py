@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas.records import BucketLayout
-from services.metadata.after_write import remove_unneeded
 from services.metadata.diffs.differences import compare_all, compare_changes, opened_states
 from services.metadata.recovery.digest import digest_shard
 from services.metadata.service import MetadataService
@@ -27,7 +26,7 @@ class _TrimmedBucket(_ExplainedBucket):
 
     def start(self) -> None:
         service = MetadataService()
-        after_write = partial(remove_unneeded, service, self.store)
+        after_write = partial(service.remove_unneeded, self.store)
         self.runner = Runner(service, 0, self.store, self.log, self.clock, after_write=after_write)
 
     def check_diffs(self) -> None:

@@ -407,14 +407,15 @@ def rollback_drops_what_comes_back_late(patch: Patch) -> None:
     """A rollback leaves the rows of what came back among the garbage: they wait to be freed."""
     original = rollback._Page.restore_keys
 
-    def restore_keys(self: Any, start: bytes) -> bytes | None:
+    def restore_keys(self: Any, start: bytes) -> Iterator[bytes]:
         table = self._work.table(DELETED_TABLE)
         kept = {key: table.get_encoded(key) for key, *_ in self._garbage(DELETED_TABLE, start)}
-        next_key = original(self, start)
-        for key, row in kept.items():
-            if row is not None and table.get_encoded(key) is None:
-                table.put_encoded(key, row)
-        return next_key
+        try:
+            yield from original(self, start)
+        finally:
+            for key, row in kept.items():
+                if row is not None and table.get_encoded(key) is None:
+                    table.put_encoded(key, row)
 
     phases = tuple(restore_keys if phase is original else phase for phase in rollback._PHASES)
     patch.setattr(rollback, "_PHASES", phases)

@@ -10,7 +10,6 @@ import pytest
 from schemas.records import DeleteKey, DropSnapshot
 from services.domain.snapshot_diff import DiffEntry
 from services.domain.table_keys import changed_key
-from services.metadata.after_write import remove_unneeded
 from services.metadata.diffs.differences import compare_all, compare_changes, opened_states
 from services.metadata.recovery.digest import digest_shard
 from services.metadata.service import MetadataService
@@ -32,7 +31,7 @@ class Shard(ExplainedShard):
     def start(self) -> None:
         """Start the service on the database that is there."""
         service = MetadataService()
-        after_write = partial(remove_unneeded, service, self.store)
+        after_write = partial(service.remove_unneeded, self.store)
         self.runner = Runner(service, 0, self.store, self.log, self.clock, after_write=after_write)
 
     def drop(self, name: str) -> None:

@@ -14,7 +14,7 @@ from services.directory_deletion.service import DirectoryDeletionService
 from services.domain.errors import InvalidMessageError, InvariantError
 from services.key_deletion.service import KeyDeletionService
 from services.metadata.reads.queries import shard_state
-from services.metadata.state import feature_level
+from services.metadata.state import upgrades
 from services.runtime.loop.service import Message, Work
 from services.snapshots.service import SnapshotsService
 from services.storage.memory import MemoryStore
@@ -36,7 +36,7 @@ def state_of(shard: Shard) -> ShardState:
 @pytest.fixture
 def knows_newer(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """metadata is of the newer program."""
-    monkeypatch.setattr(feature_level, "FEATURE_LEVEL", NEWER)
+    monkeypatch.setattr(upgrades, "FEATURE_LEVEL", NEWER)
     return monkeypatch
 
 
@@ -79,13 +79,13 @@ def test_a_level_that_is_raised_stays_and_is_in_all_progress(knows_newer: pytest
 def test_an_older_program_stops_at_the_command_and_does_not_start_behind_it(knows_newer: pytest.MonkeyPatch) -> None:
     shard = Shard()
     with knows_newer.context() as older:
-        older.setattr(feature_level, "FEATURE_LEVEL", 1)
+        older.setattr(upgrades, "FEATURE_LEVEL", 1)
         with pytest.raises(InvariantError, match="level 2 is final here, and this program knows levels up to 1"):
             send(shard, NEWER, confirmation(NEWER))
     shard.start()
     shard.runner.step()
     assert state_of(shard).feature_level == NEWER, "the newer program goes on at the same command"
-    knows_newer.setattr(feature_level, "FEATURE_LEVEL", 1)
+    knows_newer.setattr(upgrades, "FEATURE_LEVEL", 1)
     with pytest.raises(InvariantError, match="start the newer deepclean"):
         shard.start()
 

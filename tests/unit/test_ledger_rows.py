@@ -19,7 +19,7 @@ from schemas.records import (
 )
 from schemas.topics import LEDGER
 from services.domain.row_columns import by_columns
-from services.metadata.collecting.freed_rows import facts_and_numbers
+from services.metadata.collecting.claims import facts_and_numbers
 from services.metadata.state.tables import RECLAIM_TABLE
 from services.storage.tables import TablesReader
 from tests.unit.test_metadata import Shard

@@ -14,7 +14,6 @@ from schemas.records import (
     SnapshotChainRecord,
     SnapshotDropped,
     SnapshotListRow,
-    SnapshotSize,
 )
 from schemas.topics import SNAPSHOT_CHAIN
 from services.domain.errors import InvalidMessageError
@@ -77,10 +76,8 @@ def capture_snapshot(transaction: Transaction, command: CaptureSnapshot) -> Snap
         dropped_chain_version=0,
     )
     transaction.snapshots.append(work, row)
-    size = SnapshotSize(row.snapshot_id, row.referenced_bytes, row.referenced_namespace)
-    transaction.space.size_changed(row.bucket_id, size)
-    marker = ChainCapture(row.bucket_id, row.snapshot_id, row.ordinal, row.txn)
-    _mark(transaction, marker)
+    transaction.space.size_changed(row)
+    _mark(transaction, ChainCapture(row.bucket_id, row.snapshot_id, row.ordinal, row.txn))
     return _captured(transaction, row)
 
 
@@ -90,7 +87,9 @@ def _refused(command: CaptureSnapshot, reason: str) -> SnapshotCaptured:
 
 
 def _captured(transaction: Transaction, row: SnapshotListRow) -> SnapshotCaptured:
-    identity = transaction.work.table(BUCKET_ID_TABLE).get(bucket_id_key(row.bucket_id))
+    work = transaction.work
+    identity = work.table(BUCKET_ID_TABLE).get(bucket_id_key(row.bucket_id))
+    volume = work.table(VOLUME_TABLE).get(volume_key(identity.volume)) if identity else None
     return SnapshotCaptured(
         snapshot_id=row.snapshot_id,
         bucket_id=row.bucket_id,
@@ -100,13 +99,8 @@ def _captured(transaction: Transaction, row: SnapshotListRow) -> SnapshotCapture
         creation_time_ms=row.creation_time_ms,
         chain_version=row.chain_version,
         referenced_bytes=row.referenced_bytes,
-        owner=_owner(transaction, identity.volume if identity else ""),
+        owner=volume.owner if volume else "",
     )
-
-
-def _owner(transaction: Transaction, volume: str) -> str:
-    row = transaction.work.table(VOLUME_TABLE).get(volume_key(volume)) if volume else None
-    return row.owner if row else ""
 
 
 def drop_snapshot(transaction: Transaction, command: DropSnapshot) -> SnapshotDropped:

@@ -25,7 +25,6 @@ from schemas.records import (
     DirectoryRow,
     ExpandDirectory,
     KeyHead,
-    KeyRow,
     RollbackNameRow,
     RollbackOutcome,
     RollbackPage,
@@ -35,10 +34,8 @@ from schemas.records import (
 from services.domain.errors import InvariantError
 from services.domain.space_matrix import holders
 from services.domain.table_keys import (
-    bucket_id_key,
     bucket_id_prefix,
     bucket_key,
-    flat_key,
     garbage_end,
     garbage_from,
     garbage_key,
@@ -46,7 +43,6 @@ from services.domain.table_keys import (
     object_key,
     object_txn,
     rollback_key,
-    tree_key,
 )
 from services.metadata.collecting.expansion import child_row_removed, expand_directory
 from services.metadata.namespace.garbage import (
@@ -54,13 +50,13 @@ from services.metadata.namespace.garbage import (
     RENAME_CELL,
     death_now,
     key_cell,
-    move_expanded_directory_to_garbage,
+    move_directory_to_garbage,
     move_key_to_garbage,
 )
 from services.metadata.state.deleted_names import forget_death
+from services.metadata.state.figures import live_bucket
 from services.metadata.state.space import unexpanded_bounds
 from services.metadata.state.tables import (
-    BUCKET_ID_TABLE,
     BUCKET_TABLE,
     DELETED_DIRECTORY_TABLE,
     DELETED_TABLE,
@@ -70,10 +66,12 @@ from services.metadata.state.tables import (
     ROLLBACK_NAME_TABLE,
     ROLLBACK_TABLE,
     SNAPSHOT_RENAMED_TABLE,
+    namespace_key,
+    namespace_prefix,
 )
 from services.metadata.state.transaction import Transaction
 from services.storage.store import prefix_end
-from services.storage.tables import Table, TableReader, TablesReader
+from services.storage.tables import TablesReader
 
 _KEY_HEAD = codec(KeyHead)
 _HERE = RollbackNameRow("")
@@ -115,7 +113,7 @@ def _done(command: RollbackPage, row: RollbackRow) -> RollbackPageDone:
 
 def _start(transaction: Transaction, command: RollbackPage) -> RollbackRow | str:
     """Set the fence and return the row of a new rollback, or return why it cannot start."""
-    bucket = _bucket(transaction, command.bucket_id)
+    bucket = live_bucket(transaction.work, command.bucket_id)
     snapshot = transaction.snapshots.find(transaction.work, command.snapshot_id)
     if bucket is None:
         return "the bucket was deleted"
@@ -128,16 +126,9 @@ def _start(transaction: Transaction, command: RollbackPage) -> RollbackRow | str
     return RollbackRow(command.snapshot_id, snapshot.txn, 0, 0, b"", 0, 0)
 
 
-def _bucket(transaction: Transaction, bucket_id: int) -> BucketRow | None:
-    identity = transaction.work.table(BUCKET_ID_TABLE).get(bucket_id_key(bucket_id))
-    if identity is None or identity.is_deleted:
-        return None
-    return transaction.work.table(BUCKET_TABLE).get(bucket_key(identity.volume, identity.bucket))
-
-
 def is_rolled_back_to(transaction: Transaction, bucket_id: int, snapshot_id: str) -> bool:
     """Return whether a rollback to a snapshot is in progress."""
-    bucket = _bucket(transaction, bucket_id)
+    bucket = live_bucket(transaction.work, bucket_id)
     return bucket is not None and bucket.rollback_snapshot_id == snapshot_id
 
 
@@ -150,7 +141,7 @@ class _Page:
     """One page of a rollback: resumes where the last page ended, up to the limit of its command."""
 
     def __init__(self, transaction: Transaction, row: RollbackRow, command: RollbackPage) -> None:
-        bucket = _bucket(transaction, command.bucket_id)
+        bucket = live_bucket(transaction.work, command.bucket_id)
         if bucket is None:
             raise InvariantError(
                 f"bucket {command.bucket_id} is being rolled back but is missing; report it with the log"
@@ -161,32 +152,24 @@ class _Page:
         self._row = row
         self._left = max(1, command.max_entries)
         self._saved = TablesReader(transaction.work.store.open_checkpoint(row.snapshot_id))
+        self._is_tree = bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED
+        keys = FILE_TABLE if self._is_tree else KEY_TABLE
+        self._keys, self._saved_keys = transaction.work.table(keys), self._saved.table(keys)
         self._live_txns = transaction.snapshots.of(transaction.work, bucket.object_id).live_txns
         self._moved_children: Counter[int] = Counter()
         self._died = self._restored = 0
         transaction.directories.forget(bucket.object_id)
 
-    @property
-    def _is_tree(self) -> bool:
-        return self._bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED
-
-    @property
-    def _keys(self) -> Table[KeyRow]:
-        return self._work.table(FILE_TABLE if self._is_tree else KEY_TABLE)
-
-    @property
-    def _saved_keys(self) -> TableReader[KeyRow]:
-        return self._saved.table(FILE_TABLE if self._is_tree else KEY_TABLE)
-
     def carry_out(self) -> RollbackRow:
         """Run one phase after the other up to the limit. Return the row with the progress."""
         phase, start = self._row.phase, self._row.next_key
         while phase < len(_PHASES):
-            next_key = _PHASES[phase](self, start)
-            if next_key is not None:
-                return self._row_at(phase, next_key)
+            for key in _PHASES[phase](self, start):
+                self._left -= 1
+                if self._left < 0:
+                    return self._row_at(phase, key)
             phase, start = phase + 1, b""
-        bucket = _bucket(self._transaction, self._bucket.object_id)
+        bucket = live_bucket(self._work, self._bucket.object_id)
         if bucket is not None:
             _set_fence(self._transaction, replace(bucket, rolled_back_txn=self._transaction.txn), "")
         return self._row_at(phase, b"")
@@ -195,30 +178,23 @@ class _Page:
         died, restored = self._row.died + self._died, self._row.restored + self._restored
         return replace(self._row, phase=phase, next_key=next_key, died=died, restored=restored)
 
-    def _has_room(self) -> bool:
-        """Count one more row. Return whether the page has room for it."""
-        self._left -= 1
-        return self._left >= 0
+    # Phases. Each yields the key of a row before it looks at it. The next page resumes there if this one is full.
 
-    # Phases. Each returns the key at which the next page resumes, or None at the phase's end.
-
-    def expand(self, start: bytes) -> bytes | None:
+    def expand(self, start: bytes) -> Iterator[bytes]:
         """Expand every deleted directory of the bucket, so that the root reaches each row of the namespace."""
         ids = self._bucket.volume_id, self._bucket.object_id
         table = self._work.table(DELETED_DIRECTORY_TABLE)
         while unexpanded_bounds(self._work, self._bucket.object_id)[0]:
             expanded = 0
             for key, row in table.scan(max(start, garbage_from(*ids, 0)), garbage_end(*ids)):
-                if not self._has_room():
-                    return key
+                yield key
                 if not row.is_expanded:
                     self._expand(row)
                     expanded += 1
             if not start and not expanded:  # there is none, although the figures count some
                 self._transaction.space.disagrees(self._bucket.object_id, (0, 0, 0, -1, 0))
-                return None
+                return
             start = b""  # rows that the expansion has created may have lower keys
-        return None
 
     def _expand(self, row: DeletedDirectoryRow) -> None:
         command = ExpandDirectory(
@@ -227,16 +203,14 @@ class _Page:
         page = expand_directory(self._transaction, command)
         self._left -= page.moved_directories + page.moved_files
 
-    def note_names(self, start: bytes) -> bytes | None:
+    def note_names(self, start: bytes) -> Iterator[bytes]:
         """Note the place in the snapshot of each object renamed since: its first rename has it."""
         names = self._work.table(ROLLBACK_NAME_TABLE)
         for key, _, object_id, row in self._garbage(SNAPSHOT_RENAMED_TABLE, start):
-            if not self._has_room():
-                return key
+            yield key
             name = object_key(self._bucket.object_id, object_id)
             if row.birth <= self._row.snapshot_txn and names.get(name) is None:
                 names.put(name, RollbackNameRow(row.db_key))
-        return None
 
     def _garbage(self, definition: Any, start: bytes) -> Iterator[tuple[bytes, int, int, Any]]:
         """Yield the rows of a garbage table that died after the snapshot: key, death, objectID, row."""
@@ -251,29 +225,19 @@ class _Page:
         name = self._work.table(ROLLBACK_NAME_TABLE).get(object_key(self._bucket.object_id, object_id))
         return here if name is None or not name.db_key else name.db_key.encode()
 
-    def _db_key(self, parent_id: int, name: str) -> bytes:
-        if self._is_tree:
-            return tree_key(self._bucket.volume_id, self._bucket.object_id, parent_id, name)
-        return flat_key(self._bucket.volume, self._bucket.bucket, name)
-
     def _namespace(self, start: bytes) -> tuple[bytes, bytes]:
-        if self._is_tree:
-            prefix = b"/%d/%d/" % (self._bucket.volume_id, self._bucket.object_id)
-        else:
-            prefix = flat_key(self._bucket.volume, self._bucket.bucket, "")
+        prefix = namespace_prefix(self._bucket)
         return max(start, prefix), prefix_end(prefix)
 
     # Phases over live rows
 
-    def settle_keys(self, start: bytes) -> bytes | None:
+    def settle_keys(self, start: bytes) -> Iterator[bytes]:
         """Move keys born since the snapshot to deletedTable, and renamed keys back to their place."""
         for key, _ in self._keys.scan_encoded(*self._namespace(start)):
-            if not self._has_room():
-                return key
+            yield key
             row = self._keys.get_encoded(key)  # it may have moved since the scan began
             if row is not None:
                 self._settle_key(key, row)
-        return None
 
     def _settle_key(self, key: bytes, row: bytes) -> None:
         """Move a key to deletedTable or to its place, and then the key that was at that place, and so on."""
@@ -302,16 +266,14 @@ class _Page:
         if self._keys.get_encoded(key) == row:
             self._keys.delete(key)
 
-    def settle_directories(self, start: bytes) -> bytes | None:
+    def settle_directories(self, start: bytes) -> Iterator[bytes]:
         """Do the same for directories. Their contents are settled on their own."""
         table = self._work.table(DIRECTORY_TABLE)
         for key, _ in table.scan(*self._namespace(start)) if self._is_tree else ():
-            if not self._has_room():
-                return key
+            yield key
             row = table.get(key)
             if row is not None:
                 self._settle_directory(key, row)
-        return None
 
     def _settle_directory(self, key: bytes, row: DirectoryRow) -> None:
         table = self._work.table(DIRECTORY_TABLE)
@@ -350,21 +312,22 @@ class _Page:
         else:
             table.put(parent_key, replace(parent, child_rows=parent.child_rows + 1))
         children = self._moved_children.pop(row.object_id, 0)
-        move_expanded_directory_to_garbage(transaction, bucket.volume_id, bucket.object_id, row, death, children)
+        move_directory_to_garbage(
+            transaction, bucket.volume_id, bucket.object_id, row, death, child_rows=children, is_expanded=True
+        )
         self._died += 1
 
     # Phases over garbage rows
 
-    def restore_keys(self, start: bytes) -> bytes | None:
+    def restore_keys(self, start: bytes) -> Iterator[bytes]:
         """Restore the versions that the snapshot holds and that died since."""
         bucket, deleted = self._bucket, self._work.table(DELETED_TABLE)
         for key, death, object_id, row in self._garbage(DELETED_TABLE, start):
-            if not self._has_room():
-                return key
+            yield key
             birth = row.key.birth
             if birth > self._row.snapshot_txn:
                 continue
-            here = self._saved_key(object_id, self._db_key(row.key.parent_id, row.key.name))
+            here = self._saved_key(object_id, namespace_key(bucket, row.key.parent_id, row.key.name))
             saved = self._saved_keys.get_encoded(here)
             head = None if saved is None else _KEY_HEAD.decode_head(saved)
             if saved is None or head is None or (head.object_id, head.birth) != (object_id, birth):
@@ -376,7 +339,6 @@ class _Page:
                 bucket.object_id, holders(birth, death, self._live_txns), key_cell(head.size_bytes)
             )
             self._transaction.figures.restore(bucket.object_id, head.size_bytes)
-        return None
 
     def _put_back(self, key: bytes, saved: bytes) -> None:
         if self._keys.get_encoded(key) is not None:
@@ -384,17 +346,16 @@ class _Page:
         self._keys.put_encoded(key, saved)
         self._restored += 1
 
-    def restore_directories(self, start: bytes) -> bytes | None:
+    def restore_directories(self, start: bytes) -> Iterator[bytes]:
         """Restore the directories that died since."""
         bucket, deleted = self._bucket, self._work.table(DELETED_DIRECTORY_TABLE)
         for key, death, object_id, row in self._garbage(DELETED_DIRECTORY_TABLE, start):
-            if not self._has_room():
-                return key
+            yield key
             birth = object_txn(object_id)
             if birth > self._row.snapshot_txn:
                 continue
             directory = row.directory
-            here = self._saved_key(object_id, self._db_key(directory.parent_id, directory.name))
+            here = self._saved_key(object_id, namespace_key(bucket, directory.parent_id, directory.name))
             saved = self._saved_directory(here, object_id)
             deleted.delete(key)
             forget_death(self._work, bucket.object_id, directory, death)
@@ -403,27 +364,22 @@ class _Page:
             self._restored += 1
             self._transaction.space.subtract(bucket.object_id, holders(birth, death, self._live_txns), DIRECTORY_CELL)
             self._transaction.figures.restore(bucket.object_id, 0)
-        return None
 
-    def note_directories(self, start: bytes) -> bytes | None:
+    def note_directories(self, start: bytes) -> Iterator[bytes]:
         """Note the ids of the directories, which are now those of the snapshot."""
         names = self._work.table(ROLLBACK_NAME_TABLE)
         for key, row in self._work.table(DIRECTORY_TABLE).scan(*self._namespace(start)) if self._is_tree else ():
-            if not self._has_room():
-                return key
+            yield key
             names.put(object_key(self._bucket.object_id, row.object_id), _HERE)
-        return None
 
-    def restore_empty_keys(self, start: bytes) -> bytes | None:
+    def restore_empty_keys(self, start: bytes) -> Iterator[bytes]:
         """Restore versions without bytes, which only the checkpoint still has."""
         for key, saved in self._saved_keys.scan_encoded(*self._namespace(start)):
-            if not self._has_room():
-                return key
+            yield key
             is_empty = _KEY_HEAD.decode_head(saved).blocks is None
             if is_empty and self._is_reachable(saved) and self._keys.get_encoded(key) is None:
                 self._put_back(key, saved)
                 self._transaction.figures.put(self._bucket.object_id, 0, 1)
-        return None
 
     def _is_reachable(self, saved: bytes) -> bool:
         """Return whether a key of the checkpoint can be reached from the root there."""
@@ -435,31 +391,27 @@ class _Page:
 
     # Phases that clean up
 
-    def forget_renames(self, start: bytes) -> bytes | None:
+    def forget_renames(self, start: bytes) -> Iterator[bytes]:
         """Remove the rename rows whose renames were undone."""
         table = self._work.table(SNAPSHOT_RENAMED_TABLE)
         for key, death, _, row in self._garbage(SNAPSHOT_RENAMED_TABLE, start):
-            if not self._has_room():
-                return key
+            yield key
             if row.birth <= self._row.snapshot_txn:
                 table.delete(key)
                 self._transaction.space.subtract(
                     self._bucket.object_id, holders(row.birth, death, self._live_txns), RENAME_CELL
                 )
-        return None
 
-    def forget_names(self, start: bytes) -> bytes | None:
+    def forget_names(self, start: bytes) -> Iterator[bytes]:
         """Remove the notes of this rollback."""
         prefix = bucket_id_prefix(self._bucket.object_id)
         table = self._work.table(ROLLBACK_NAME_TABLE)
         for key, _ in table.scan(max(start, prefix), prefix_end(prefix)):
-            if not self._has_room():
-                return key
+            yield key
             table.delete(key)
-        return None
 
 
-_PHASES: tuple[Callable[[_Page, bytes], bytes | None], ...] = (
+_PHASES: tuple[Callable[[_Page, bytes], Iterator[bytes]], ...] = (
     _Page.expand,
     _Page.note_names,
     _Page.settle_keys,

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from services.domain.table_keys import death_of_key
 from services.metadata.checkpoints.rollback import is_finished
-from services.metadata.collecting.freed_rows import claim_txn
+from services.metadata.collecting.claims import claim_txn
 from services.metadata.state.tables import (
     RECLAIM_TABLE,
     ROLLBACK_TABLE,

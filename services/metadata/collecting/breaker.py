@@ -6,6 +6,8 @@ state and log alone: its limits are set by command, and its hours are hours of l
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 from schemas.error_codes import ErrorCode
@@ -28,7 +30,6 @@ from services.domain.space_matrix import NOBODY
 from services.domain.table_keys import bucket_id_key
 from services.metadata.collecting.collection_commands import named_buckets, put_row, with_story
 from services.metadata.namespace import access
-from services.metadata.state.collection_states import NEVER_SET
 from services.metadata.state.tables import CLAIM_HOUR_TABLE
 from services.metadata.state.transaction import Transaction
 
@@ -48,12 +49,16 @@ class Gate:
         """Count one more version and return True; or trip the breaker and return False: the version is not claimed."""
         waiting = self._forecast
         if self._bytes + size_bytes > waiting.size_bytes or self._versions >= waiting.versions:
-            self._trip(BreakerCause.FORECAST, Amount(self._bytes, self._versions), waiting, size_bytes)
+            claimed = Amount(self._bytes, self._versions)
+            _trip(self._transaction, self._bucket_id, BreakerCause.FORECAST, claimed, waiting, size_bytes)
             return False
         if self._hour is not None and not self._hour.admit(size_bytes, death):
             hour = self._hour.hour()
-            claimed = Amount(hour.claimed_bytes, hour.claimed_versions)
-            self._trip(BreakerCause.LIMITS, claimed, Amount(hour.most_bytes, hour.most_versions), size_bytes)
+            claimed, most = (
+                Amount(hour.claimed_bytes, hour.claimed_versions),
+                Amount(hour.most_bytes, hour.most_versions),
+            )
+            _trip(self._transaction, self._bucket_id, BreakerCause.LIMITS, claimed, most, size_bytes)
             return False
         self._bytes += size_bytes
         self._versions += 1
@@ -64,20 +69,14 @@ class Gate:
         if self._hour is not None and self._versions:
             self._transaction.work.table(CLAIM_HOUR_TABLE).put(bucket_id_key(self._bucket_id), self._hour.hour())
 
-    def _trip(self, cause: BreakerCause, claimed: Amount, most: Amount, next_bytes: int) -> None:
-        transaction = self._transaction
-        trip = BreakerTrip(
-            cause,
-            transaction.log_time_ms,
-            transaction.txn,
-            claimed.size_bytes,
-            claimed.versions,
-            most.size_bytes,
-            most.versions,
-            next_bytes,
-        )
-        row = transaction.collection_states.rows(transaction.work).get(self._bucket_id, NEVER_SET)
-        put_row(transaction, self._bucket_id, replace(row, trip=trip, changed_txn=transaction.txn))
+
+def _trip(
+    transaction: Transaction, bucket_id: int, cause: BreakerCause, claimed: Amount, most: Amount, next_bytes: int
+) -> None:
+    now = (transaction.log_time_ms, transaction.txn)
+    amounts = (claimed.size_bytes, claimed.versions, most.size_bytes, most.versions)
+    row = transaction.collection_states.row(transaction.work, bucket_id)
+    put_row(transaction, bucket_id, replace(row, trip=BreakerTrip(cause, *now, *amounts, next_bytes)))
 
 
 def trip_where_figures_disagree(transaction: Transaction) -> None:
@@ -86,33 +85,26 @@ def trip_where_figures_disagree(transaction: Transaction) -> None:
     Its claims stop until an administrator has looked. Its reads and writes continue, and so do all other buckets.
     """
     for bucket_id, counts in transaction.space.disagreeing(transaction.work).items():
-        row = transaction.collection_states.rows(transaction.work).get(bucket_id, NEVER_SET)
-        if row.trip is not None and row.trip.cause is not BreakerCause.LIMITS:
-            continue
-        figures = BreakerTrip(
-            BreakerCause.FIGURES, transaction.log_time_ms, transaction.txn, 0, 0, counts[0], counts[1], 0
-        )
-        put_row(transaction, bucket_id, replace(row, trip=figures, changed_txn=transaction.txn))
+        trip = transaction.collection_states.row(transaction.work, bucket_id).trip
+        if trip is None or trip.cause is BreakerCause.LIMITS:
+            _trip(transaction, bucket_id, BreakerCause.FIGURES, NOTHING, Amount(*counts[:2]), 0)
 
 
-class Below:
-    """Adds the files that an expansion finds to a reset's allowance, if the reset covers the deleted tree."""
-
-    def __init__(self, transaction: Transaction, bucket_id: int, death: int) -> None:
-        self._transaction = transaction
-        self._bucket_id = bucket_id
-        hour = transaction.work.table(CLAIM_HOUR_TABLE).get(bucket_id_key(bucket_id))
-        self._hour = hour if hour is not None and death <= hour.released_txn else None
-        self._before = NOTHING if self._hour is None else _waiting(transaction, bucket_id)
-
-    def count(self) -> None:
-        """Add the found versions that no snapshot holds to the allowance."""
-        if self._hour is None:
-            return
-        after = _waiting(self._transaction, self._bucket_id)
-        found = Amount(after.size_bytes - self._before.size_bytes, after.versions - self._before.versions)
-        hour = breaker.release_more(self._hour, found)
-        self._transaction.work.table(CLAIM_HOUR_TABLE).put(bucket_id_key(self._bucket_id), hour)
+@contextmanager
+def expanding(transaction: Transaction, bucket_id: int, death: int) -> Iterator[None]:
+    """Add the versions that an expansion finds within the context, and that no snapshot holds, to a reset's allowance,
+    if the reset covers the deleted tree.
+    """
+    table, key = transaction.work.table(CLAIM_HOUR_TABLE), bucket_id_key(bucket_id)
+    hour = table.get(key)
+    if hour is None or death > hour.released_txn:
+        yield
+        return
+    before = _waiting(transaction, bucket_id)
+    yield
+    after = _waiting(transaction, bucket_id)
+    found = Amount(after.size_bytes - before.size_bytes, after.versions - before.versions)
+    table.put(key, breaker.release_more(hour, found))
 
 
 def _hour_of(transaction: Transaction, bucket_id: int) -> ClaimHourRow | None:
@@ -130,8 +122,8 @@ def _limits_of(transaction: Transaction, bucket_id: int) -> list[BreakerLimits]:
     """Return the limits that apply. A bucket's own limits replace the shard's if an administrator has set them; limits
     set by its owner apply beside the shard's.
     """
-    rows = transaction.collection_states.rows(transaction.work)
-    own, everybodys = rows.get(bucket_id, NEVER_SET), rows.get(WHOLE_SHARD, NEVER_SET).limits
+    states, work = transaction.collection_states, transaction.work
+    own, everybodys = states.row(work, bucket_id), states.row(work, WHOLE_SHARD).limits
     counting = [own.limits] if own.limits and own.has_administrators_limits else [own.limits, everybodys]
     return [limits for limits in counting if limits is not None and limits.share_percent]
 
@@ -162,9 +154,12 @@ def set_breaker(transaction: Transaction, command: SetBreaker) -> Committed:
 
     bucket_ids = named_buckets(transaction, command, why_not)
     for bucket_id in bucket_ids:
-        row = transaction.collection_states.rows(transaction.work).get(bucket_id, NEVER_SET)
-        row = replace(row, limits=command.limits, has_administrators_limits=is_administrator)
-        put_row(transaction, bucket_id, replace(row, changed_txn=transaction.txn))
+        row = transaction.collection_states.row(transaction.work, bucket_id)
+        put_row(
+            transaction,
+            bucket_id,
+            replace(row, limits=command.limits, has_administrators_limits=is_administrator),
+        )
     return Committed(bucket_ids[0])
 
 
@@ -176,26 +171,25 @@ def reset_breaker(transaction: Transaction, command: ResetBreaker) -> Committed:
     many resets.
     """
     check_length("a reason", command.reason, MAX_REASON_LENGTH)
-    rows = transaction.collection_states.rows(transaction.work)
 
     def why_not(row: CollectionRow) -> str:
         if row.trip is None:
             return ""
-        has_administrators = row.has_administrators_limits if row.limits else False
-        everybodys = rows.get(WHOLE_SHARD, NEVER_SET).limits
         if row.trip.cause is not BreakerCause.LIMITS:
             return "has to find out why rows and figures disagree"
+        everybodys = transaction.collection_states.row(transaction.work, WHOLE_SHARD).limits
+        has_administrators = row.limits is not None and row.has_administrators_limits
         return "has set its limits" if has_administrators or (everybodys and everybodys.share_percent) else ""
 
     bucket_ids = named_buckets(transaction, command, why_not)
     if bucket_ids == [WHOLE_SHARD]:
+        rows = transaction.collection_states.rows(transaction.work)
         bucket_ids = [WHOLE_SHARD, *sorted(bucket_id for bucket_id, row in rows.items() if row.trip)]
     for bucket_id in bucket_ids:
-        row = rows.get(bucket_id)
-        if row is None or row.trip is None:
+        if transaction.collection_states.row(transaction.work, bucket_id).trip is None:
             continue
         _begin_new_hour(transaction, bucket_id)
-        put_row(transaction, bucket_id, replace(with_story(transaction, row, command.reason), trip=None))
+        put_row(transaction, bucket_id, replace(with_story(transaction, bucket_id, command.reason), trip=None))
     return Committed(bucket_ids[0])
 
 

@@ -1,29 +1,40 @@
-"""Claiming and finishing rows: the third judgement, made in log order.
+"""Claiming and finishing rows: the third judgement, made in log order, and the ledger of the freed versions.
 
 No undelete or rollback can restore a claimed row. Only then may SCM delete its blocks, which cannot be undone.
+
+The ledger has, for every freed version, the facts that show why freeing it was safe. A claim writes them in front of
+the claimed version, encoded once for all rows between the same two snapshots. When the block store has confirmed a
+version, one write removes its row and enters it in the ledger. All fields of the version that this needs are in front
+of it, too, so it is not decoded a second time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
+from struct import Struct
 from typing import Any
 
-from schemas.codec import codec
+from schemas.codec import DecodeError, codec
 from schemas.records import (
     BlockGroups,
-    BucketIdentity,
+    ClaimedHead,
+    ClaimedRow,
+    ClaimFacts,
     ClaimRows,
     DeletedKind,
     FinishRows,
     KeyHead,
     KeyNames,
     KeyRow,
+    LedgerRows,
     RemovalOutcome,
     RowName,
     RowNames,
     RowsClaimed,
     RowsFinished,
 )
+from schemas.stored_rows import row_codec
+from schemas.topics import LEDGER
 from services.domain.errors import InvariantError
 from services.domain.reclaimability import is_reclaimable_after
 from services.domain.row_columns import NO_GROUPS, Row, by_columns, rows
@@ -31,9 +42,8 @@ from services.domain.space_matrix import NOBODY
 from services.domain.table_keys import bucket_id_key, garbage_key
 from services.metadata.collecting.breaker import Gate
 from services.metadata.collecting.collection_commands import is_suspended
-from services.metadata.collecting.expansion import remove_directory_row
-from services.metadata.collecting.freed_rows import ClaimFronts, Ledger, claimed_row, facts_and_numbers
-from services.metadata.collecting.shadow import count_version, discount_encoded, has_counted, is_in_shadow
+from services.metadata.collecting.expansion import key_of_row, remove_directory_row
+from services.metadata.collecting.shadow import count_version, discount_version, has_counted, is_in_shadow
 from services.metadata.namespace.garbage import RENAME_CELL, key_cell
 from services.metadata.state.deleted_names import forget_death
 from services.metadata.state.snapshot_lists import SnapshotList
@@ -43,6 +53,12 @@ from services.storage.tables import Table
 
 _KEY_HEAD = codec(KeyHead)
 _KEY_NAMES = codec(KeyNames)
+_CLAIMED_ROW = codec(ClaimedRow)
+_CLAIMED_HEAD = codec(ClaimedHead)
+_FACTS = row_codec(ClaimFacts)
+_NUMBERS = Struct(">7q")
+"""Birth, size and the fields of ``BlockRun`` of a claimed version."""
+_NO_NUMBERS = bytes(_NUMBERS.size)
 
 
 class _Claim:
@@ -50,8 +66,10 @@ class _Claim:
 
     def __init__(self, transaction: Transaction, command: ClaimRows) -> None:
         self._transaction = transaction
-        self._fronts = ClaimFronts(transaction, command)
-        self._sums = _Sums()
+        self._command = command
+        self._fronts: dict[tuple[int, int], bytes] = {}
+        self._sizes: defaultdict[int, list[int]] = defaultdict(list)
+        """Sizes of the claimed versions by bucket."""
         self.groups: list[tuple[int, ...]] = []
         self.removed: list[RowName] = []
         self.missing: list[RowName] = []
@@ -59,15 +77,14 @@ class _Claim:
         self.suspended: list[RowName] = []
         self._deleted = transaction.work.table(DELETED_TABLE)
         self._reclaim = transaction.work.table(RECLAIM_TABLE)
+        self._gates: dict[int, Gate] = {}
         # State of the present bucket:
         self._is_suspended = self._was_in_shadow = False
         self._snapshots = SnapshotList.of(())
-        self._gates: dict[int, Gate] = {}
 
     def rows(self, names: RowNames) -> None:
         """Claim rows of one kind."""
-        identities = _Identities(self._transaction)
-        keys = _read_ahead(self._deleted, names, identities) if names.kind is DeletedKind.KEY else None
+        keys = _read_ahead(self._transaction, self._deleted, names) if names.kind is DeletedKind.KEY else None
         bucket_id = None
         for place, row in enumerate(rows(names)):
             if row[0] != bucket_id:
@@ -75,12 +92,10 @@ class _Claim:
                 self._enter_bucket(bucket_id)
             if keys is not None:
                 self._key(row, keys[place])
-            elif (identity := identities.of(bucket_id)) is None:
-                self.missing.append(RowName(names.kind, *row))
             elif names.kind is DeletedKind.RENAME_ENTRY:
-                self._rename_entry(RowName(names.kind, *row), identity)
+                self._rename_entry(RowName(names.kind, *row))
             else:
-                self._directory(RowName(names.kind, *row), identity)
+                self._directory(RowName(names.kind, *row))
 
     def _enter_bucket(self, bucket_id: int) -> None:
         """Switch to a bucket: the next rows belong to it."""
@@ -107,27 +122,24 @@ class _Claim:
             return
         if self._is_suspended:
             if is_in_shadow(self._transaction, bucket_id):
-                count_version(self._transaction, bucket_id, key, row)
-            self.suspended.append(RowName(DeletedKind.KEY, *named))
-            return
-        if version.blocks is None:
-            self._transaction.space.disagrees(bucket_id, (version.size_bytes, 1, 1, 0, 0))
+                count_version(self._transaction, bucket_id, key, self._deleted.decode(row))
+        elif version.blocks is None:
+            self._transaction.space.disagrees(bucket_id, key_cell(version.size_bytes))
             self._is_suspended = True
-            self.suspended.append(RowName(DeletedKind.KEY, *named))
-            return
-        if not self._gate(bucket_id).admit(version.size_bytes, death):
-            self._is_suspended = True
+        else:
+            self._is_suspended = not self._gate(bucket_id).admit(version.size_bytes, death)
+        if self._is_suspended:
             self.suspended.append(RowName(DeletedKind.KEY, *named))
             return
         self._deleted.delete(key)
         if self._was_in_shadow:
-            discount_encoded(self._transaction, bucket_id, row)
-        front = self._fronts.between(snapshots.previous(death), snapshots.next(version.birth))
+            discount_version(self._transaction, bucket_id, self._deleted.decode(row))
+        front = self._front(snapshots.previous(death), snapshots.next(version.birth))
         if isinstance(version, KeyNames):
             forget_death(self._transaction.work, bucket_id, version, death)
         blocks = _block_fields(named, version)
         self._reclaim.put_encoded(key, claimed_row(front, version.birth, version.size_bytes, blocks, row))
-        self._sums.add(bucket_id, version.size_bytes)
+        self._sizes[bucket_id].append(version.size_bytes)
         self.groups.append((*named, *blocks))
 
     def _gate(self, bucket_id: int) -> Gate:
@@ -135,6 +147,30 @@ class _Claim:
         if gate is None:
             gate = self._gates[bucket_id] = Gate(self._transaction, bucket_id)
         return gate
+
+    def _front(self, previous_txn: int, next_txn: int) -> bytes:
+        """Return the beginning of a claimed row, up to the version's own numbers. Most rows have the same neighbours.
+
+        ``previous_txn`` is the newest live snapshot before the death, ``next_txn`` the oldest one after the birth; 0
+        for none.
+        """
+        front = self._fronts.get((previous_txn, next_txn))
+        if front is None:
+            transaction, command = self._transaction, self._command
+            facts = ClaimFacts(
+                claim_txn=transaction.txn,
+                claim_time_ms=transaction.log_time_ms,
+                chain_version=transaction.counters.chain_version,
+                previous_txn=previous_txn,
+                next_txn=next_txn,
+                task=command.task,
+                first_judge_version=command.first_judge_version,
+                second_judge_version=command.chain_version,
+            )
+            fields = {"facts": _FACTS.oldest_form(_FACTS.encode(facts)), "numbers": _NO_NUMBERS}
+            front = _CLAIMED_ROW.encode_before_last(fields).removesuffix(_NO_NUMBERS)
+            self._fronts[previous_txn, next_txn] = front
+        return front
 
     def _claimed_before(self, named: Row, key: bytes) -> None:
         """Answer a row that is claimed already with its blocks again, any other as missing."""
@@ -145,10 +181,9 @@ class _Claim:
         else:
             self.groups.append((*named, *_block_fields(named, claimed)))
 
-    def _rename_entry(self, name: RowName, identity: BucketIdentity) -> None:
-        work = self._transaction.work
-        key = garbage_key(identity.volume_id, name.bucket_id, name.death, name.object_id)
-        row = work.table(SNAPSHOT_RENAMED_TABLE).get(key)
+    def _rename_entry(self, name: RowName) -> None:
+        table, key = self._transaction.work.table(SNAPSHOT_RENAMED_TABLE), key_of_row(self._transaction, name)
+        row = table.get(key)
         if row is None:
             self.missing.append(name)
         elif self._is_held(row.birth, row.death):
@@ -156,12 +191,12 @@ class _Claim:
         elif self._is_suspended:
             self.suspended.append(name)
         else:
-            work.table(SNAPSHOT_RENAMED_TABLE).delete(key)
+            table.delete(key)
             self._transaction.space.subtract(name.bucket_id, NOBODY, RENAME_CELL)
             self.removed.append(name)
 
-    def _directory(self, name: RowName, identity: BucketIdentity) -> None:
-        outcome = remove_directory_row(self._transaction, identity, name).outcome
+    def _directory(self, name: RowName) -> None:
+        outcome = remove_directory_row(self._transaction, name).outcome
         if outcome is RemovalOutcome.REMOVED:
             self.removed.append(name)
         elif outcome is RemovalOutcome.HELD:
@@ -171,20 +206,18 @@ class _Claim:
         else:
             self.missing.append(name)
 
-    def count(self) -> None:
-        """Add the claimed versions to the figures."""
-        for bucket_id, size_bytes, versions in self._sums.of_buckets():
+    def finish(self) -> RowsClaimed:
+        """Add the claimed versions to the figures, and return the outcomes of all rows."""
+        transaction = self._transaction
+        for bucket_id, sizes in self._sizes.items():
             # A row that no snapshot holds is counted in the cell NOBODY.
-            self._transaction.space.subtract(bucket_id, NOBODY, key_cell(size_bytes, versions))
-            self._transaction.figures.claim(bucket_id, size_bytes, versions)
-
-    def answer(self, task: int) -> RowsClaimed:
-        """Return the outcomes of all rows."""
+            transaction.space.subtract(bucket_id, NOBODY, key_cell(sum(sizes), len(sizes)))
+            transaction.figures.claim(bucket_id, sum(sizes), len(sizes))
         for gate in self._gates.values():
             gate.close()
-        self._transaction.counters.refused_rows += len(self.refused)
+        transaction.counters.refused_rows += len(self.refused)
         return RowsClaimed(
-            task,
+            self._command.task,
             BlockGroups(*zip(*self.groups, strict=True)) if self.groups else NO_GROUPS,
             by_columns(self.removed),
             by_columns(self.missing),
@@ -193,46 +226,58 @@ class _Claim:
         )
 
 
-class _Sums:
-    """Sizes and numbers of one command's versions by bucket, for figures that are updated once after it."""
-
-    def __init__(self) -> None:
-        self._sizes: dict[int, list[int]] = {}
-
-    def add(self, bucket_id: int, size_bytes: int) -> None:
-        """Count a version."""
-        sizes = self._sizes.get(bucket_id)
-        if sizes is None:
-            sizes = self._sizes[bucket_id] = []
-        sizes.append(size_bytes)
-
-    def of_buckets(self) -> Iterator[tuple[int, int, int]]:
-        """Yield id, bytes and versions of each bucket."""
-        for bucket_id, sizes in self._sizes.items():
-            yield bucket_id, sum(sizes), len(sizes)
+def claim_rows(transaction: Transaction, command: ClaimRows) -> RowsClaimed:
+    """Claim the rows that no snapshot holds. Every row of the command gets an answer."""
+    claim = _Claim(transaction, command)
+    for names in command.rows:
+        claim.rows(names)
+    return claim.finish()
 
 
-class _Identities:
-    """Identities of the buckets of one command's rows, with the last one cached: most commands have one bucket."""
+def finish_rows(transaction: Transaction, command: FinishRows) -> RowsFinished:
+    """Remove claimed rows whose blocks SCM has confirmed, and enter them in the ledger. Missing rows are finished."""
+    table = transaction.work.table(RECLAIM_TABLE)
+    sizes, freed = defaultdict[int, list[int]](list), defaultdict[int, list[tuple[int, int, bytes]]](list)
+    groups: list[tuple[int, ...]] = []
+    claims: dict[bytes, int] = {}
+    claim_places: list[int] = []
+    for names in command.rows:
+        for named, key in zip(rows(names), _read_ahead(transaction, table, names), strict=True):
+            bucket_id, _, birth, death = named
+            row = table.get_encoded(key)
+            if row is None:
+                continue
+            facts, (claimed_birth, size_bytes, *blocks) = facts_and_numbers(row)
+            if claimed_birth != birth:
+                continue
+            table.delete(key)
+            sizes[bucket_id].append(size_bytes)
+            freed[bucket_id].append((birth, death, row))
+            groups.append((*named, *blocks))
+            claim_places.append(claims.setdefault(facts, len(claims)))
+    for bucket_id, of_bucket in sizes.items():
+        transaction.figures.finish(bucket_id, sum(of_bucket), len(of_bucket))
+    if groups:
+        entered = LedgerRows(
+            finish_txn=transaction.txn,
+            finish_time_ms=transaction.log_time_ms,
+            claims=tuple([_FACTS.decode(facts) for facts in claims]),
+            claim_places=tuple(claim_places),
+            groups=BlockGroups(*zip(*groups, strict=True)),
+        )
+        transaction.work.send(LEDGER, entered)
+    for bucket_id, finished in freed.items():
+        transaction.freed.note(transaction.work, transaction.log_time_ms, bucket_id, finished)
+    return RowsFinished(command.task)
 
-    def __init__(self, transaction: Transaction) -> None:
-        self._table = transaction.work.table(BUCKET_ID_TABLE)
-        self._bucket_id: int | None = None
-        self._identity: BucketIdentity | None = None
 
-    def of(self, bucket_id: int) -> BucketIdentity | None:
-        """Return the identity of a bucket; None if it never existed."""
-        if bucket_id != self._bucket_id:
-            self._bucket_id, self._identity = bucket_id, self._table.get(bucket_id_key(bucket_id))
-        return self._identity
-
-
-def _read_ahead(table: Table[Any], names: RowNames, identities: _Identities) -> list[bytes]:
+def _read_ahead(transaction: Transaction, table: Table[Any], names: RowNames) -> list[bytes]:
     """Read the rows of one kind in one call. Return their keys; for a bucket that never existed an empty key."""
+    identities = transaction.work.table(BUCKET_ID_TABLE)
     keys, bucket_id, identity = [], None, None
     for row_bucket_id, object_id, _, death in rows(names):
         if row_bucket_id != bucket_id:
-            bucket_id, identity = row_bucket_id, identities.of(row_bucket_id)
+            bucket_id, identity = row_bucket_id, identities.get(bucket_id_key(row_bucket_id))
         keys.append(b"" if identity is None else garbage_key(identity.volume_id, row_bucket_id, death, object_id))
     table.read_ahead(keys)
     return keys
@@ -246,36 +291,23 @@ def _block_fields(named: Row, version: KeyHead | KeyNames | KeyRow) -> tuple[int
     return run.container_id, run.first_local_id, run.block_count, run.block_size_bytes, run.size_bytes
 
 
-def claim_rows(transaction: Transaction, command: ClaimRows) -> RowsClaimed:
-    """Claim the rows that no snapshot holds. Every row of the command gets an answer."""
-    claim = _Claim(transaction, command)
-    for names in command.rows:
-        claim.rows(names)
-    claim.count()
-    return claim.answer(command.task)
+def claimed_row(front: bytes, birth: int, size_bytes: int, blocks: tuple[int, ...], version: bytes) -> bytes:
+    """Return an encoded claimed row: the shared beginning, its own numbers, and the encoded version."""
+    return front + _NUMBERS.pack(birth, size_bytes, *blocks) + version
 
 
-def finish_rows(transaction: Transaction, command: FinishRows) -> RowsFinished:
-    """Remove claimed rows whose blocks SCM has confirmed, and enter them in the ledger. Missing rows are finished."""
-    claimed_rows, identities = transaction.work.table(RECLAIM_TABLE), _Identities(transaction)
-    ledger, sums = Ledger(), _Sums()
-    freed: dict[int, list[tuple[int, int, bytes]]] = {}
-    for names in command.rows:
-        for named, key in zip(rows(names), _read_ahead(claimed_rows, names, identities), strict=True):
-            bucket_id, _, birth, death = named
-            row = claimed_rows.get_encoded(key)
-            if row is None:
-                continue
-            facts, (claimed_birth, size_bytes, *blocks) = facts_and_numbers(row)
-            if claimed_birth != birth:
-                continue
-            claimed_rows.delete(key)
-            sums.add(bucket_id, size_bytes)
-            ledger.enter(named, blocks, facts)
-            freed.setdefault(bucket_id, []).append((birth, death, row))
-    for bucket_id, size_bytes, versions in sums.of_buckets():
-        transaction.figures.finish(bucket_id, size_bytes, versions)
-    ledger.send(transaction)
-    for bucket_id, of_bucket in freed.items():
-        transaction.freed.note(transaction.work, transaction.log_time_ms, bucket_id, of_bucket)
-    return RowsFinished(command.task)
+def facts_and_numbers(row: bytes) -> tuple[bytes, tuple[int, ...]]:
+    """Return from an encoded claimed row its encoded facts, and the version's birth, size and ``BlockRun`` fields.
+
+    Raises:
+        DecodeError: the bytes are not a claimed row.
+    """
+    head = _CLAIMED_HEAD.decode_head(row)
+    if len(head.numbers) != _NUMBERS.size:
+        raise DecodeError(f"a claimed row has {len(head.numbers)} bytes of numbers, not {_NUMBERS.size}")
+    return head.facts, _NUMBERS.unpack(head.numbers)
+
+
+def claim_txn(claimed: ClaimedRow) -> int:
+    """Return the txn of a row's claim."""
+    return _FACTS.decode(claimed.facts).claim_txn

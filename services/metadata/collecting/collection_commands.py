@@ -25,7 +25,7 @@ from services.domain.refusals import CommandError
 from services.domain.table_keys import bucket_id_key, volume_key
 from services.metadata.namespace import access
 from services.metadata.namespace.buckets import bucket_row
-from services.metadata.state.collection_states import NEVER_SET, own_state
+from services.metadata.state.collection_states import own_state
 from services.metadata.state.reclaim_clocks import note_running
 from services.metadata.state.tables import BUCKET_ID_TABLE, VOLUME_TABLE
 from services.metadata.state.transaction import Transaction
@@ -60,21 +60,15 @@ def set_collection(transaction: Transaction, command: SetCollection) -> Committe
         transaction.counters.claims_stopped, transaction.counters.claims_stopped_ms = "", -1
     is_administrator = access.is_administrator(transaction)
     for bucket_id in bucket_ids:
-        before = transaction.collection_states.rows(transaction.work).get(bucket_id, NEVER_SET)
-        row = with_story(transaction, before, command.reason)
+        row = with_story(transaction, bucket_id, command.reason)
         put_row(transaction, bucket_id, replace(row, state=command.state, is_by_administrator=is_administrator))
     return Committed(bucket_ids[0])
 
 
-def with_story(transaction: Transaction, row: CollectionRow, reason: str) -> CollectionRow:
-    """Return the row with the user, time and reason of its last change."""
-    return replace(
-        row,
-        reason=reason,
-        changed_by=transaction.user,
-        changed_ms=transaction.log_time_ms,
-        changed_txn=transaction.txn,
-    )
+def with_story(transaction: Transaction, bucket_id: int, reason: str) -> CollectionRow:
+    """Return the row of a bucket with the user, time and reason of its last change."""
+    row = transaction.collection_states.row(transaction.work, bucket_id)
+    return replace(row, reason=reason, changed_by=transaction.user, changed_ms=transaction.log_time_ms)
 
 
 def named_buckets(
@@ -95,7 +89,7 @@ def named_buckets(
         return bucket_ids
     allowed = []
     for bucket_id in bucket_ids:
-        why = why_not(transaction.collection_states.rows(transaction.work).get(bucket_id, NEVER_SET))
+        why = why_not(transaction.collection_states.row(transaction.work, bucket_id))
         if not _is_in_volume(transaction, bucket_id, command.volume):
             why = "alone may change it, because its volume was deleted and another one has that name"
         if not why:
@@ -115,12 +109,17 @@ def _meant_buckets(transaction: Transaction, command: SetCollection | SetBreaker
     of them. Without a name the command is about the whole shard.
     """
     volume, bucket = command.volume, command.bucket
+
+    def has_name(bucket_id: int) -> bool:
+        identity = transaction.work.table(BUCKET_ID_TABLE).get(bucket_id_key(bucket_id))
+        return identity is not None and (identity.volume, identity.bucket) == (volume, bucket)
+
     if bool(volume) != bool(bucket) or (command.bucket_id and not volume):
         raise CommandError(ErrorCode.INVALID_REQUEST, "name a volume and a bucket, or neither for the whole shard")
     if not volume:
         return [WHOLE_SHARD]
     if command.bucket_id:
-        if not _has_name(transaction, command.bucket_id, volume, bucket):
+        if not has_name(command.bucket_id):
             raise CommandError(
                 ErrorCode.BUCKET_NOT_FOUND,
                 f"no bucket {volume}/{bucket} ever had the id {command.bucket_id}: deepclean gc status shows ids",
@@ -129,7 +128,7 @@ def _meant_buckets(transaction: Transaction, command: SetCollection | SetBreaker
     deleted = sorted(
         bucket_id
         for bucket_id, row in transaction.collection_states.rows(transaction.work).items()
-        if not may_claim(own_state(row)) and _has_name(transaction, bucket_id, volume, bucket)
+        if not may_claim(own_state(row)) and has_name(bucket_id)
     )
     try:
         live = bucket_row(transaction.work, volume, bucket).object_id
@@ -140,11 +139,6 @@ def _meant_buckets(transaction: Transaction, command: SetCollection | SetBreaker
     return [live, *(bucket_id for bucket_id in deleted if bucket_id != live)]
 
 
-def _has_name(transaction: Transaction, bucket_id: int, volume: str, bucket: str) -> bool:
-    identity = transaction.work.table(BUCKET_ID_TABLE).get(bucket_id_key(bucket_id))
-    return identity is not None and (identity.volume, identity.bucket) == (volume, bucket)
-
-
 def _is_in_volume(transaction: Transaction, bucket_id: int, volume: str) -> bool:
     """Return whether a bucket is or was in the present volume of this name, not in a deleted one of the same name."""
     identity = transaction.work.table(BUCKET_ID_TABLE).get(bucket_id_key(bucket_id))
@@ -153,9 +147,10 @@ def _is_in_volume(transaction: Transaction, bucket_id: int, volume: str) -> bool
 
 
 def put_row(transaction: Transaction, bucket_id: int, row: CollectionRow) -> None:
-    """Change a row. The change is published with all other changes of the command."""
+    """Change a row at the present txn. The change is published with all other changes of the command."""
+    row = replace(row, changed_txn=transaction.txn)
     stopped_because = transaction.counters.claims_stopped if bucket_id == WHOLE_SHARD else ""
-    before = own_state(transaction.collection_states.rows(transaction.work).get(bucket_id))
+    before = own_state(transaction.collection_states.row(transaction.work, bucket_id))
     if may_claim(own_state(row)) and not may_claim(before):
         note_running(transaction.work, bucket_id, transaction.log_time_ms)
     transaction.collection_states.put(transaction.work, bucket_id, row, stopped_because)
@@ -167,5 +162,4 @@ def stop_claims(transaction: Transaction, command: StopClaims) -> None:
         transaction.counters.claims_stopped_ms = transaction.log_time_ms
     transaction.counters.claims_stopped = command.reason or "stopped"
     transaction.counters.txn = transaction.txn
-    row = transaction.collection_states.rows(transaction.work).get(WHOLE_SHARD, NEVER_SET)
-    put_row(transaction, WHOLE_SHARD, replace(row, changed_txn=transaction.txn))
+    put_row(transaction, WHOLE_SHARD, transaction.collection_states.row(transaction.work, WHOLE_SHARD))

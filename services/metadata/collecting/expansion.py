@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import replace
+from operator import sub
 
 from schemas.records import (
     BucketIdentity,
@@ -19,13 +20,11 @@ from schemas.records import (
     RemovalOutcome,
     RemoveDirectories,
     RowName,
-    SnapshotListRow,
-    SnapshotSize,
 )
 from services.domain.reclaimability import is_reclaimable_after
 from services.domain.space_matrix import holders
 from services.domain.table_keys import bucket_id_key, garbage_key, object_txn, tree_key
-from services.metadata.collecting.breaker import Below
+from services.metadata.collecting.breaker import expanding
 from services.metadata.collecting.collection_commands import is_suspended
 from services.metadata.namespace.garbage import DIRECTORY_CELL, Death, move_directory_to_garbage, move_keys_to_garbage
 from services.metadata.state.deleted_names import forget_death
@@ -83,17 +82,7 @@ class _Page:
                 is_done, next_directory = False, key
                 break
             work.table(DIRECTORY_TABLE).delete(key)
-            move_directory_to_garbage(self._transaction, *ids, child, death)
-            made.append(
-                DeletedDirectoryRow(
-                    child,
-                    death.txn,
-                    death.snapshots_before,
-                    is_expanded=False,
-                    child_rows=0,
-                    deletion_time_ms=self._transaction.log_time_ms,
-                )
-            )
+            made.append(move_directory_to_garbage(self._transaction, *ids, child, death))
             self.directories += 1
         files = []
         for key, file in work.table(FILE_TABLE).scan_encoded(row.next_file.encode() or prefix, end):
@@ -129,36 +118,28 @@ class _Page:
 def expand_directory(transaction: Transaction, command: ExpandDirectory) -> DirectoryExpanded:
     """Move one page of a deleted directory's children to the garbage tables."""
     work = transaction.work
+    named = (command.bucket_id, command.object_id, command.death)
     identity = work.table(BUCKET_ID_TABLE).get(bucket_id_key(command.bucket_id))
     row = None
     if identity is not None:
         key = garbage_key(identity.volume_id, command.bucket_id, command.death, command.object_id)
         row = work.table(DELETED_DIRECTORY_TABLE).get(key)
     if identity is None or row is None:
-        return _expanded(command, ExpansionOutcome.MISSING)
+        return DirectoryExpanded(*named, ExpansionOutcome.MISSING, 0, 0)
     if row.is_expanded:
-        return _expanded(command, ExpansionOutcome.EXPANDED)
+        return DirectoryExpanded(*named, ExpansionOutcome.EXPANDED, 0, 0)
     live_before = transaction.figures.moved_live()
-    below = Below(transaction, command.bucket_id, row.death)
     page = _Page(transaction, identity, command)
-    outcome = ExpansionOutcome.EXPANDED if page.expand_tree(row) else ExpansionOutcome.PARTLY
+    with expanding(transaction, command.bucket_id, row.death):
+        outcome = ExpansionOutcome.EXPANDED if page.expand_tree(row) else ExpansionOutcome.PARTLY
     _correct_references(transaction, command.bucket_id, row.death, live_before)
-    below.count()
-    return _expanded(command, outcome, page.directories, page.files)
-
-
-def _expanded(
-    command: ExpandDirectory, outcome: ExpansionOutcome, directories: int = 0, files: int = 0
-) -> DirectoryExpanded:
-    return DirectoryExpanded(command.bucket_id, command.object_id, command.death, outcome, directories, files)
+    return DirectoryExpanded(*named, outcome, page.directories, page.files)
 
 
 def _correct_references(transaction: Transaction, bucket_id: int, death: int, live_before: tuple[int, int]) -> None:
     """Subtract the moved versions from the snapshots captured since the death, which never listed them."""
-    moved_bytes, moved_names = (
-        moved - before for moved, before in zip(transaction.figures.moved_live(), live_before, strict=True)
-    )
-    corrected: list[SnapshotListRow] = [
+    moved_bytes, moved_names = map(sub, transaction.figures.moved_live(), live_before)
+    corrected = [
         replace(
             snapshot,
             referenced_bytes=snapshot.referenced_bytes - moved_bytes,
@@ -168,28 +149,26 @@ def _correct_references(transaction: Transaction, bucket_id: int, death: int, li
     ]
     transaction.snapshots.update(transaction.work, bucket_id, corrected)
     for row in corrected:
-        size = SnapshotSize(row.snapshot_id, row.referenced_bytes, row.referenced_namespace)
-        transaction.space.size_changed(bucket_id, size)
+        transaction.space.size_changed(row)
 
 
 def remove_directories(transaction: Transaction, command: RemoveDirectories) -> DirectoriesRemoved:
     """Remove the rows of expanded, childless directories that no snapshot holds. Every row gets an answer."""
-    outcomes = []
-    for name in command.rows:
-        identity = transaction.work.table(BUCKET_ID_TABLE).get(bucket_id_key(name.bucket_id))
-        if identity is None:
-            outcomes.append(_removal(name, 0, RemovalOutcome.MISSING))
-        else:
-            outcomes.append(remove_directory_row(transaction, identity, name))
-    transaction.counters.refused_rows += sum(one.outcome is RemovalOutcome.HELD for one in outcomes)
-    return DirectoriesRemoved(tuple(outcomes))
+    removals = tuple([remove_directory_row(transaction, name) for name in command.rows])
+    transaction.counters.refused_rows += sum(one.outcome is RemovalOutcome.HELD for one in removals)
+    return DirectoriesRemoved(removals)
 
 
-def remove_directory_row(transaction: Transaction, identity: BucketIdentity, name: RowName) -> DirectoryRemoval:
+def key_of_row(transaction: Transaction, name: RowName) -> bytes:
+    """Return the key of a row in its garbage table; for a bucket that never existed an empty key, which has no row."""
+    identity = transaction.work.table(BUCKET_ID_TABLE).get(bucket_id_key(name.bucket_id))
+    return b"" if identity is None else garbage_key(identity.volume_id, name.bucket_id, name.death, name.object_id)
+
+
+def remove_directory_row(transaction: Transaction, name: RowName) -> DirectoryRemoval:
     """Remove the row of one directory if it is expanded, has no child row left and no snapshot holds it."""
     work = transaction.work
-    table = work.table(DELETED_DIRECTORY_TABLE)
-    key = garbage_key(identity.volume_id, name.bucket_id, name.death, name.object_id)
+    table, key = work.table(DELETED_DIRECTORY_TABLE), key_of_row(transaction, name)
     row = table.get(key)
     if row is None:
         return _removal(name, 0, RemovalOutcome.MISSING)
@@ -208,7 +187,7 @@ def remove_directory_row(transaction: Transaction, identity: BucketIdentity, nam
     forget_death(work, name.bucket_id, row.directory, row.death)
     transaction.space.subtract(name.bucket_id, holders(birth, row.death, snapshots.live_txns), DIRECTORY_CELL)
     transaction.figures.remove_directory(name.bucket_id)
-    child_row_removed(work, garbage_key(identity.volume_id, name.bucket_id, row.death, parent_id))
+    child_row_removed(work, key_of_row(transaction, replace(name, object_id=parent_id)))
     return _removal(name, parent_id, RemovalOutcome.REMOVED)
 
 

@@ -27,14 +27,14 @@ from services.domain.refusals import CommandError, NotDone
 from services.domain.space_matrix import NOBODY
 from services.domain.table_keys import (
     bucket_id_key,
-    bucket_key,
     garbage_key,
     local_id_shard,
     local_id_txn,
 )
 from services.metadata.namespace.garbage import Death, death_now, key_cell
+from services.metadata.state.figures import live_bucket
 from services.metadata.state.orphan_search import is_idle, is_through, looked_on
-from services.metadata.state.tables import BUCKET_ID_TABLE, BUCKET_TABLE, DELETED_TABLE
+from services.metadata.state.tables import BUCKET_ID_TABLE, DELETED_TABLE
 from services.metadata.state.transaction import Transaction
 
 MAX_ORPHANS = 200
@@ -52,14 +52,15 @@ def requeue_orphans(transaction: Transaction, command: RequeueOrphans) -> Commit
     identity = work.table(BUCKET_ID_TABLE).get(bucket_id_key(command.bucket_id))
     if identity is None:
         raise CommandError(ErrorCode.BUCKET_NOT_FOUND, f"there never was a bucket with the id {command.bucket_id}")
-    _check_blocks(transaction, command)
+    if reason := _why_invalid(transaction, command):
+        raise CommandError(ErrorCode.INVALID_REQUEST, reason)
     _check_bucket(transaction, identity)
     page = _look_on(transaction, command)
-    if page.owner or page.rows > command.max_rows:
+    if why_kept := _why_kept(transaction, page):
         if search.of(work) is None:
-            raise CommandError(ErrorCode.INVALID_REQUEST, _why_kept(transaction, page))
+            raise CommandError(ErrorCode.INVALID_REQUEST, why_kept)
         search.end(work)
-        return NotDone(ErrorCode.INVALID_REQUEST, _why_kept(transaction, page))
+        return NotDone(ErrorCode.INVALID_REQUEST, why_kept)
     if not is_through(page):
         search.save(work, page)
         message = f"no owner of the blocks among the first {page.rows:,} versions: send the same command again"
@@ -83,44 +84,39 @@ def _look_on(transaction: Transaction, command: RequeueOrphans) -> OrphanSearchR
 
 
 def _why_kept(transaction: Transaction, page: OrphanSearchRow) -> str:
+    """Return why the search ends and the blocks are kept; empty if it need not end."""
     if page.owner:
         return f"one of the blocks has an owner ({page.owner}): all are kept"
+    if page.rows <= page.command.max_rows:
+        return ""
     return (
         f"shard {transaction.shard} has more than {page.command.max_rows} versions to search: "
         f"the blocks are kept; allow more (deepclean audit --repair-rows)"
     )
 
 
-def _check_blocks(transaction: Transaction, command: RequeueOrphans) -> None:
-    runs = command.blocks
+def _why_invalid(transaction: Transaction, command: RequeueOrphans) -> str:
+    """Return what is wrong with the named blocks; empty if nothing is."""
+    runs, audited_txn = command.blocks, command.audited_txn
     if not 0 < len(runs) <= MAX_ORPHANS or len({run.first_local_id for run in runs}) != len(runs):
-        raise CommandError(ErrorCode.INVALID_REQUEST, f"name 1 to {MAX_ORPHANS} runs of blocks, each once")
-    if command.audited_txn >= transaction.txn:
-        raise CommandError(
-            ErrorCode.INVALID_REQUEST,
-            f"the audit saw txn {command.audited_txn}, which shard {transaction.shard} has not reached: audit again",
-        )
+        return f"name 1 to {MAX_ORPHANS} runs of blocks, each once"
+    if audited_txn >= transaction.txn:
+        return f"the audit saw txn {audited_txn}, which shard {transaction.shard} has not reached: audit again"
     for run in runs:
-        is_ours = local_id_shard(run.first_local_id) == transaction.shard
-        if not is_ours or not 0 < local_id_txn(run.first_local_id) <= command.audited_txn:
-            raise CommandError(
-                ErrorCode.INVALID_REQUEST,
-                f"block {run.first_local_id} is not one of this shard from before the audit: it is kept",
-            )
-        if min(run.block_count, run.block_size_bytes, run.size_bytes) <= 0:
-            raise CommandError(ErrorCode.INVALID_REQUEST, f"block {run.first_local_id} has no size: it is kept")
-        if local_id_txn(run.first_local_id + run.block_count - 1) != local_id_txn(run.first_local_id):
-            raise CommandError(
-                ErrorCode.INVALID_REQUEST,
-                f"{run.block_count} blocks from {run.first_local_id} on belong to more than one version: they are kept",
-            )
+        first, count = run.first_local_id, run.block_count
+        if local_id_shard(first) != transaction.shard or not 0 < local_id_txn(first) <= audited_txn:
+            return f"block {first} is not one of this shard from before the audit: it is kept"
+        if min(count, run.block_size_bytes, run.size_bytes) <= 0:
+            return f"block {first} has no size: it is kept"
+        if local_id_txn(first + count - 1) != local_id_txn(first):
+            return f"{count} blocks from {first} on belong to more than one version: they are kept"
+    return ""
 
 
 def _check_bucket(transaction: Transaction, identity: BucketIdentity) -> None:
-    bucket = transaction.work.table(BUCKET_TABLE).get(bucket_key(identity.volume, identity.bucket))
-    is_rolling_back = bucket is not None and bucket.object_id == identity.bucket_id and bucket.rollback_snapshot_id
+    bucket = live_bucket(transaction.work, identity.bucket_id)
     snapshots = transaction.snapshots.of(transaction.work, identity.bucket_id)
-    if is_rolling_back or snapshots.newest_live_txn == _birth(transaction):
+    if (bucket is not None and bucket.rollback_snapshot_id) or snapshots.newest_live_txn == _birth(transaction):
         raise CommandError(
             ErrorCode.BUCKET_BUSY,
             f"a snapshot or rollback of {identity.volume}/{identity.bucket} is in progress: try again",

@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import reduce
 
-from schemas.codec import codec
 from schemas.records import CollectionState, DeletedKeyRow, ShadowHourRow
 from services.domain.durations import HOUR_MS
 from services.domain.table_keys import bucket_id_prefix, shadow_key
@@ -22,7 +21,6 @@ from services.storage.store import prefix_end
 KEPT_HOURS = 14 * 24
 BEFORE = 0
 """Stands for all hours before the kept ones."""
-_DELETED_KEY_ROW = codec(DeletedKeyRow)
 
 
 def is_in_shadow(transaction: Transaction, bucket_id: int) -> bool:
@@ -32,9 +30,8 @@ def is_in_shadow(transaction: Transaction, bucket_id: int) -> bool:
     return state is CollectionState.SHADOW
 
 
-def count_version(transaction: Transaction, bucket_id: int, key: bytes, encoded: bytes) -> None:
+def count_version(transaction: Transaction, bucket_id: int, key: bytes, row: DeletedKeyRow) -> None:
     """Count a version that would have been claimed, unless it was counted before."""
-    row = _DELETED_KEY_ROW.decode(encoded)
     if row.shadow_hour:
         return
     table, hour = transaction.work.table(SHADOW_TABLE), max(BEFORE + 1, transaction.log_time_ms // HOUR_MS)
@@ -42,20 +39,14 @@ def count_version(transaction: Transaction, bucket_id: int, key: bytes, encoded:
     before = table.get(shadow_key(bucket_id, hour))
     if before is None:
         _sum_up_old(transaction, bucket_id, hour)
-        before = ShadowHourRow(0, 0, row.deletion_time_ms, row.deletion_time_ms)
     counted = ShadowHourRow(1, row.key.size_bytes, row.deletion_time_ms, row.deletion_time_ms)
-    table.put(shadow_key(bucket_id, hour), _together(before, counted))
+    table.put(shadow_key(bucket_id, hour), counted if before is None else _together(before, counted))
 
 
 def has_counted(transaction: Transaction, bucket_id: int) -> bool:
     """Return whether a counted version of a bucket still waits."""
     prefix = bucket_id_prefix(bucket_id)
     return transaction.work.table(SHADOW_TABLE).has_any(prefix, prefix_end(prefix))
-
-
-def discount_encoded(transaction: Transaction, bucket_id: int, encoded: bytes) -> None:
-    """Do as ``discount_version``, with an encoded row."""
-    discount_version(transaction, bucket_id, _DELETED_KEY_ROW.decode(encoded))
 
 
 def discount_version(transaction: Transaction, bucket_id: int, row: DeletedKeyRow) -> None:

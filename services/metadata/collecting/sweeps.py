@@ -16,7 +16,7 @@ from schemas.records import (
     SweepPageSent,
 )
 from services.domain.table_keys import bucket_id_key, garbage_end, garbage_from, identity_of_garbage_key, object_txn
-from services.metadata.collecting.freed_rows import facts_and_numbers
+from services.metadata.collecting.claims import facts_and_numbers
 from services.metadata.state.sent_entries import MAX_ROWS_PER_MESSAGE, Entry
 from services.metadata.state.space import MAX_UNEXPANDED_COUNT, unexpanded_count
 from services.metadata.state.tables import (

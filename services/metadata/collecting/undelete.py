@@ -10,19 +10,25 @@ from __future__ import annotations
 from dataclasses import replace
 
 from schemas.error_codes import ErrorCode
-from schemas.records import BucketLayout, BucketRow, Committed, DeletedKind, Undelete
+from schemas.records import BucketLayout, BucketRow, Committed, DeletedKind, KeyRow, Undelete
 from services.domain.coming_back import Return, return_of_directory, return_of_key
 from services.domain.names import check_key_path
 from services.domain.refusals import CommandError
 from services.domain.space_matrix import holders
-from services.domain.table_keys import flat_key, garbage_key, object_txn
+from services.domain.table_keys import garbage_key, object_txn
 from services.metadata.collecting.shadow import discount_version
 from services.metadata.namespace import tree
 from services.metadata.namespace.buckets import find_bucket
-from services.metadata.namespace.garbage import DIRECTORY_CELL, note_rename
+from services.metadata.namespace.garbage import DIRECTORY_CELL, key_cell, note_rename
 from services.metadata.namespace.tree import Place
 from services.metadata.state.deleted_names import forget_death
-from services.metadata.state.tables import DELETED_DIRECTORY_TABLE, DELETED_TABLE, DIRECTORY_TABLE, KEY_TABLE
+from services.metadata.state.tables import (
+    DELETED_DIRECTORY_TABLE,
+    DELETED_TABLE,
+    DIRECTORY_TABLE,
+    KEY_TABLE,
+    namespace_key,
+)
 from services.metadata.state.transaction import Transaction
 
 
@@ -66,7 +72,7 @@ def _undelete_key(transaction: Transaction, bucket: BucketRow, command: Undelete
     if outcome is Return.NEW_OBJECT:
         back = replace(version, object_id=transaction.new_object_id(), birth=transaction.txn, rename_txn=0)
     elif is_moved:
-        old_key = _db_key(bucket, version.parent_id, version.name)
+        old_key = namespace_key(bucket, version.parent_id, version.name)
         note_rename(transaction, bucket, version.object_id, version.rename_txn, old_key)
         back = replace(version, rename_txn=transaction.txn)
     else:
@@ -76,8 +82,8 @@ def _undelete_key(transaction: Transaction, bucket: BucketRow, command: Undelete
     forget_death(transaction.work, bucket.object_id, version, row.death)
     transaction.work.table(place.table).put(place.db_key, back)
     discount_version(transaction, bucket.object_id, row)
-    cell = holders(version.birth, row.death, live)
-    transaction.space.subtract(bucket.object_id, cell, (version.size_bytes, 1, 1, 0, 0))
+    held_by = holders(version.birth, row.death, live)
+    transaction.space.subtract(bucket.object_id, held_by, key_cell(version.size_bytes))
     transaction.figures.restore(bucket.object_id, version.size_bytes)
     transaction.figures.put(bucket.object_id, 0, place.made_directories)
     return Committed(back.object_id, back.blocks)
@@ -93,22 +99,16 @@ def _only_a_copy(command: Undelete, outcome: Return) -> CommandError:
     )
 
 
-def _place_for_key(transaction: Transaction, bucket: BucketRow, path: str) -> Place:
+def _place_for_key(transaction: Transaction, bucket: BucketRow, path: str) -> Place[KeyRow]:
     """Return the place for a key, whose path must be free."""
     if bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED:
         place, code = tree.place_for_file(transaction, bucket, path), ErrorCode.FILE_ALREADY_EXISTS
     else:
-        place = Place(KEY_TABLE, flat_key(bucket.volume, bucket.bucket, path), 0, path)
+        place = Place(KEY_TABLE, namespace_key(bucket, 0, path), 0, path)
         code = ErrorCode.KEY_ALREADY_EXISTS
     if transaction.work.table(place.table).get_encoded(place.db_key) is not None:
         raise CommandError(code, f"there is a {path} already: name another path (--to)")
     return place
-
-
-def _db_key(bucket: BucketRow, parent_id: int, name: str) -> bytes:
-    if bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED:
-        return tree.row_key(bucket, parent_id, name)
-    return flat_key(bucket.volume, bucket.bucket, name)
 
 
 def _undelete_directory(transaction: Transaction, bucket: BucketRow, command: Undelete) -> Committed:

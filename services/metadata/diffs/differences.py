@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from itertools import chain
+from typing import Any
 
 from schemas.error_codes import ErrorCode
 from schemas.records import BucketLayout, BucketRow, DirectoryRow, KeyRow
@@ -23,21 +25,18 @@ from services.domain.snapshot_diff import (
     place,
     reachable,
 )
-from services.domain.table_keys import flat_key, snapshot_id_key, tree_key
+from services.domain.table_keys import snapshot_id_key, tree_key
 from services.metadata.reads import queries
 from services.metadata.state.changed_rows import ChangedKey, changed_rows
-from services.metadata.state.tables import DIRECTORY_TABLE, FILE_TABLE, KEY_TABLE, SNAPSHOT_LIST_TABLE
+from services.metadata.state.tables import DIRECTORY_TABLE, FILE_TABLE, KEY_TABLE, SNAPSHOT_LIST_TABLE, namespace_prefix
+from services.runtime.http.reads import closing_reader
 from services.storage.store import Store, prefix_end
-from services.storage.tables import TablesReader
+from services.storage.tables import TableDefinition, TablesReader
 
 AFTER_ALL = 1 << 62
 """An ordinal higher than that of any snapshot."""
 Seen = Callable[[int], None]
 """Called with the number of rows read since the last call. It may raise an error to stop the diff."""
-
-
-def _nobody_looks(count: int) -> None:
-    """Do nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,60 +55,42 @@ class BucketState:
         """Yield every key and directory that has a row, also those that cannot be reached from the root any more."""
         if self.is_tree:
             yield from self.directories()
-            prefix = b"/%d/%d/" % (self.bucket.volume_id, self.bucket.object_id)
-            yield from self._keys(self.tables.table(FILE_TABLE).scan(prefix, prefix_end(prefix)))
-        else:
-            prefix = flat_key(self.bucket.volume, self.bucket.bucket, "")
-            yield from self._keys(self.tables.table(KEY_TABLE).scan(prefix, prefix_end(prefix)))
+        yield from self._scanned(FILE_TABLE if self.is_tree else KEY_TABLE, namespace_prefix(self.bucket))
 
     def directories(self) -> Iterator[NamespaceObject]:
         """Yield every directory that has a row."""
-        prefix = b"/%d/%d/" % (self.bucket.volume_id, self.bucket.object_id)
-        for _, row in self.tables.table(DIRECTORY_TABLE).scan(prefix, prefix_end(prefix)):
-            yield _directory(row)
+        return self._scanned(DIRECTORY_TABLE, namespace_prefix(self.bucket))
 
     def children(self, directory_id: int) -> Iterator[NamespaceObject]:
         """Yield the contents of a directory."""
         prefix = tree_key(self.bucket.volume_id, self.bucket.object_id, directory_id, "")
-        for _, row in self.tables.table(DIRECTORY_TABLE).scan(prefix, prefix_end(prefix)):
-            yield _directory(row)
-        yield from self._keys(self.tables.table(FILE_TABLE).scan(prefix, prefix_end(prefix)))
+        return chain(self._scanned(DIRECTORY_TABLE, prefix), self._scanned(FILE_TABLE, prefix))
 
     def at(self, changed: ChangedKey) -> NamespaceObject | None:
         """Return the object of a row in this state; None if there is no row."""
         row: KeyRow | DirectoryRow | None = self.tables.table(changed.table).get(changed.key)
-        if row is None:
-            return None
-        return _directory(row) if isinstance(row, DirectoryRow) else self._key(row)
+        return None if row is None else self._object(row)
 
-    def _keys(self, rows: Iterable[tuple[bytes, KeyRow]]) -> Iterator[NamespaceObject]:
-        for _, row in rows:
-            yield self._key(row)
+    def _scanned(self, table: TableDefinition[Any], prefix: bytes) -> Iterator[NamespaceObject]:
+        for _, row in self.tables.table(table).scan(prefix, prefix_end(prefix)):
+            yield self._object(row)
 
-    def _key(self, row: KeyRow) -> NamespaceObject:
+    def _object(self, row: KeyRow | DirectoryRow) -> NamespaceObject:
+        if isinstance(row, DirectoryRow):
+            return NamespaceObject(row.object_id, row.parent_id, row.name, True, 0)
         parent_id = row.parent_id if self.is_tree else self.bucket.object_id
         return NamespaceObject(row.object_id, parent_id, row.name, False, row.birth)
 
 
-def _directory(row: DirectoryRow) -> NamespaceObject:
-    return NamespaceObject(row.object_id, row.parent_id, row.name, True, 0)
-
-
-def compare_all(before: BucketState, after: BucketState, seen: Seen = _nobody_looks) -> list[DiffEntry]:
-    """Return the diff of two states by reading every row of both."""
+def compare_all(before: BucketState, after: BucketState) -> list[DiffEntry]:
+    """Return the diff of two states by reading every row of both: slow, and certain to miss nothing."""
     root_id = before.bucket.object_id
-    old, new = (reachable(_counted(state.objects(), seen), root_id) for state in (before, after))
+    old, new = (reachable(state.objects(), root_id) for state in (before, after))
     return difference(old, new)
 
 
-def _counted(objects: Iterable[NamespaceObject], seen: Seen) -> Iterator[NamespaceObject]:
-    for found in objects:
-        seen(1)
-        yield found
-
-
 def compare_changes(
-    before: BucketState, after: BucketState, changes: Iterable[ChangedKey], seen: Seen = _nobody_looks
+    before: BucketState, after: BucketState, changes: Iterable[ChangedKey], seen: Seen = lambda _: None
 ) -> list[DiffEntry]:
     """Return the same diff by reading the changed rows. ``changes`` has every row that differs, and may have others.
 
@@ -204,10 +185,11 @@ def opened_states(
     """
     with ExitStack() as opened:
         # Open the checkpoints first: an open one keeps its files, even if its snapshot is dropped meanwhile.
-        checkpoints = [_checkpoint(store, one, opened) for one in (from_snapshot_id, to_snapshot_id)]
-        reader = store.reading()
-        opened.callback(reader.close)
-        tables = TablesReader(reader)
+        checkpoints = [
+            opened.enter_context(closing_reader(queries.open_snapshot(store, one))) if one else None
+            for one in (from_snapshot_id, to_snapshot_id)
+        ]
+        tables = opened.enter_context(closing_reader(store.reading()))
         row = queries.get_bucket(tables, volume, bucket)
         ordinals = [_ordinal(tables, row, one) for one in (from_snapshot_id, to_snapshot_id)]
         before, after = (
@@ -215,17 +197,6 @@ def opened_states(
             for state in (checkpoint or tables for checkpoint in checkpoints)
         )
         yield OpenedStates(before, after, tables, min(ordinals), max(ordinals))
-
-
-def _checkpoint(store: Store, snapshot_id: str, opened: ExitStack) -> TablesReader | None:
-    if not snapshot_id:
-        return None
-    try:
-        reader = store.open_checkpoint(snapshot_id)
-    except (KeyError, ValueError):
-        raise queries.missing_snapshot(TablesReader(store), snapshot_id) from None
-    opened.callback(reader.close)
-    return TablesReader(reader)
 
 
 def _ordinal(tables: TablesReader, bucket: BucketRow, snapshot_id: str) -> int:

@@ -21,9 +21,10 @@ import json
 import queue
 import shlex
 import shutil
+import sys
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -32,18 +33,19 @@ import structlog
 from pydantic import TypeAdapter, ValidationError
 
 from schemas.answers import DiffJob, DiffStatus, DiffWay
+from schemas.records import BucketLayout
 from services.domain.errors import DeepcleanError
 from services.domain.refusals import CommandError
 from services.domain.snapshot_diff import DiffEntry, DiffKind
 from services.log.clock import Clock
 from services.metadata.diffs.differences import compare_changes, opened_states
-from services.metadata.diffs.spark_diff import kept_for
 from services.metadata.metrics import SnapshotDiffMetrics
+from services.metadata.reads.queries import get_bucket, missing_snapshot
 from services.metadata.settings import MetadataSettings
-from services.metadata.state.changed_rows import ChangedKey
 from services.runtime.process.child_job import ChildJobError, run_child_job
 from services.storage.rocks import RocksStore
 from services.storage.store import Store, StoreError
+from services.storage.tables import TablesReader
 
 LINES_PER_MARK = 1_000
 """Lines between two marks. A page of differences is found from the nearest mark before it."""
@@ -76,10 +78,6 @@ class _TooLargeError(Exception):
     """The diff has more rows than a thread may read beside the shard's writer."""
 
 
-def _nothing_runs() -> None:
-    """Do nothing: the job has no process to end."""
-
-
 @dataclass(slots=True)
 class _Running:
     """A job and its state in memory."""
@@ -89,8 +87,9 @@ class _Running:
     ended: threading.Event = field(default_factory=threading.Event)
     rows_seen: int = 0
     rows_expected: int = 1
-    most_rows: int | None = None
-    end_process: Callable[[], None] = _nothing_runs
+    most_rows: int = sys.maxsize - 1
+    end_process: Callable[[], None] = lambda: None
+    """Ends the process of a Spark job; nothing without one."""
     marks: list[int] | None = None
     """Byte offsets of every ``LINES_PER_MARK``-th difference; set when the first page is read."""
 
@@ -99,7 +98,7 @@ class _Running:
         self.rows_seen += count
         if self.is_cancelled.is_set():
             raise _CancelledError
-        if self.most_rows is not None and self.rows_seen > self.most_rows:
+        if self.rows_seen > self.most_rows:
             raise _TooLargeError
 
     def shown(self) -> DiffJob:
@@ -147,15 +146,8 @@ class DiffJobs:
             known = self._known(volume, bucket, from_snapshot_id, to_snapshot_id)
             if known is not None:
                 return known.shown()
-            job = DiffJob(
-                str(uuid.uuid4()),
-                volume,
-                bucket,
-                from_snapshot_id,
-                to_snapshot_id,
-                DiffStatus.QUEUED,
-                self._clock.now_ms(),
-            )
+            job_id, now_ms = str(uuid.uuid4()), self._clock.now_ms()
+            job = DiffJob(job_id, volume, bucket, from_snapshot_id, to_snapshot_id, DiffStatus.QUEUED, now_ms)
             running = self._jobs[job.job_id] = _Running(job)
             is_full = self._waiting.qsize() >= self._settings.diff_queue
         if is_full:
@@ -170,12 +162,13 @@ class DiffJobs:
 
     def _known(self, volume: str, bucket: str, from_snapshot_id: str, to_snapshot_id: str) -> _Running | None:
         """Return the same diff of two snapshots, if any. A diff with the active namespace is never reused."""
-        is_lasting = bool(from_snapshot_id and to_snapshot_id)
+        asked, is_lasting = (
+            (volume, bucket, from_snapshot_id, to_snapshot_id),
+            bool(from_snapshot_id and to_snapshot_id),
+        )
         for running in self._jobs.values():
             job = running.job
-            is_same = (job.volume, job.bucket) == (volume, bucket) and (
-                (job.from_snapshot_id, job.to_snapshot_id) == (from_snapshot_id, to_snapshot_id)
-            )
+            is_same = asked == (job.volume, job.bucket, job.from_snapshot_id, job.to_snapshot_id)
             if is_same and is_lasting and (not job.status.is_end or job.status is DiffStatus.DONE):
                 return running
         return None
@@ -271,19 +264,15 @@ class DiffJobs:
             running.most_rows = self._settings.diff_direct_rows
         names = (job.volume, job.bucket, job.from_snapshot_id, job.to_snapshot_id)
         with opened_states(self._store, *names) as states:
-            changes = self._counted(states.changes(), running.most_rows)
+            changes = list(itertools.islice(states.changes(), running.most_rows + 1))
+            if len(changes) > running.most_rows:
+                raise _TooLargeError
             running.rows_expected = len(changes) + 1
             entries = compare_changes(states.before, states.after, changes, running.saw)
         with self._entries_of(job).open("w", encoding="utf-8") as file:
             for entry in entries:
                 file.write(json.dumps([entry.kind.value, entry.path, entry.old_path], ensure_ascii=False) + "\n")
         return len(entries)
-
-    def _counted(self, changes: Iterable[ChangedKey], most: int | None) -> list[ChangedKey]:
-        counted = list(changes if most is None else itertools.islice(changes, most + 1))
-        if most is not None and len(counted) > most:
-            raise _TooLargeError
-        return counted
 
     def _compare_with_spark(self, running: _Running) -> int:
         """Run the Spark job, which compares all keys. Return the number of differences."""
@@ -303,7 +292,7 @@ class DiffJobs:
         assert isinstance(self._store, RocksStore)  # noqa: S101  else no diff is too large
         output = self._directory / f"{job.job_id}.parts"
         log_file = output.with_suffix(".log")
-        with kept_for(job, self._store) as compared:
+        with _kept_for(job, self._store) as compared:
             asked = json.dumps({"bucket": compared, "output": str(output)})
             command = [*shlex.split(self._settings.diff_spark_command), asked]
             try:
@@ -384,6 +373,40 @@ class DiffJobs:
             for file in (self._entries_of(job), self._directory / f"{job.job_id}.json"):
                 with contextlib.suppress(FileNotFoundError):
                     file.unlink()
+
+
+@contextlib.contextmanager
+def _kept_for(job: DiffJob, store: RocksStore) -> Iterator[Mapping[str, Any]]:
+    """Keep both checkpoints open, and yield the arguments of the Spark job, a process of its own, that compares them.
+
+    An open checkpoint is not removed, even if its snapshot is dropped. For the active namespace a checkpoint is made
+    for the diff only. If a crash leaves it behind, the next start removes it, like every checkpoint without a live
+    snapshot.
+
+    Raises:
+        CommandError: SNAPSHOT_EXPIRED, the checkpoint of a snapshot was removed.
+    """
+    with contextlib.ExitStack() as kept:
+        views = []
+        for snapshot_id in (job.from_snapshot_id, job.to_snapshot_id):
+            name = snapshot_id or f"diff-{job.job_id}"
+            if not snapshot_id:
+                store.checkpoint(name)
+                kept.callback(store.remove_checkpoint, name)
+            try:
+                view = store.open_checkpoint(name)
+            except KeyError:
+                raise missing_snapshot(TablesReader(store), snapshot_id) from None
+            views.append(kept.enter_context(contextlib.closing(view)))
+        row = get_bucket(TablesReader(views[0]), job.volume, job.bucket)
+        yield {
+            "checkpoints": [str(view.path) for view in views],
+            "volume": row.volume,
+            "bucket": row.bucket,
+            "volume_id": row.volume_id,
+            "bucket_id": row.object_id,
+            "is_tree": row.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED,
+        }
 
 
 def _marks(lines: Iterable[bytes]) -> list[int]:

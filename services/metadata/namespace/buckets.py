@@ -45,11 +45,17 @@ def find_bucket(work: Work, volume: str, bucket: str) -> BucketRow:
 def bucket_row(work: Work, volume: str, bucket: str) -> BucketRow:
     """Return a bucket by its name, also during a rollback."""
     row = work.table(BUCKET_TABLE).get(bucket_key(volume, bucket))
-    if row is not None:
-        return row
-    if work.table(VOLUME_TABLE).get(volume_key(volume)) is None:
+    if row is None:
+        _volume_row(work, volume)
+        raise CommandError(ErrorCode.BUCKET_NOT_FOUND, f"there is no bucket {volume}/{bucket}")
+    return row
+
+
+def _volume_row(work: Work, volume: str) -> VolumeRow:
+    row = work.table(VOLUME_TABLE).get(volume_key(volume))
+    if row is None:
         raise CommandError(ErrorCode.VOLUME_NOT_FOUND, f"there is no volume {volume} in shard {work.shard}")
-    raise CommandError(ErrorCode.BUCKET_NOT_FOUND, f"there is no bucket {volume}/{bucket}")
+    return row
 
 
 def create_volume(transaction: Transaction, command: CreateVolume) -> Committed:
@@ -61,24 +67,19 @@ def create_volume(transaction: Transaction, command: CreateVolume) -> Committed:
     if table.get(key) is not None:
         raise CommandError(ErrorCode.VOLUME_ALREADY_EXISTS, f"there is a volume {command.volume} already")
     object_id = transaction.new_object_id()
-    table.put(
-        key,
-        VolumeRow(object_id, command.volume, command.owner, transaction.log_time_ms, transaction.txn),
-    )
+    row = VolumeRow(object_id, command.volume, command.owner, transaction.log_time_ms, transaction.txn)
+    table.put(key, row)
     return Committed(object_id)
 
 
 def delete_volume(transaction: Transaction, command: DeleteVolume) -> Committed:
     """Remove a volume without buckets."""
     work = transaction.work
-    key = volume_key(command.volume)
-    volume = work.table(VOLUME_TABLE).get(key)
-    if volume is None:
-        raise CommandError(ErrorCode.VOLUME_NOT_FOUND, f"there is no volume {command.volume} in shard {work.shard}")
+    volume = _volume_row(work, command.volume)
     prefix = bucket_key(command.volume, "")
     if work.table(BUCKET_TABLE).has_any(prefix, prefix_end(prefix)):
         raise CommandError(ErrorCode.VOLUME_NOT_EMPTY, f"volume {command.volume} has buckets; delete them first")
-    work.table(VOLUME_TABLE).delete(key)
+    work.table(VOLUME_TABLE).delete(volume_key(command.volume))
     return Committed(volume.object_id)
 
 
@@ -86,9 +87,7 @@ def create_bucket(transaction: Transaction, command: CreateBucket) -> Committed:
     """Create a bucket."""
     check_bucket_name(command.bucket)
     work = transaction.work
-    volume = work.table(VOLUME_TABLE).get(volume_key(command.volume))
-    if volume is None:
-        raise CommandError(ErrorCode.VOLUME_NOT_FOUND, f"there is no volume {command.volume} in shard {work.shard}")
+    volume = _volume_row(work, command.volume)
     key = bucket_key(command.volume, command.bucket)
     if work.table(BUCKET_TABLE).get(key) is not None:
         raise CommandError(

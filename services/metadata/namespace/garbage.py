@@ -26,8 +26,6 @@ from services.runtime.loop.service import Work
 DIRECTORY_CELL = (0, 0, 0, 1, 0)
 RENAME_CELL = (0, 0, 0, 0, 1)
 """Counts of a directory and a rename in the space matrix: bytes, versions, rows of the three tables."""
-
-
 _KEY_START = codec(KeyStart)
 _KEY_NAMES = codec(KeyNames)
 _DELETED_KEY_ROW = codec(DeletedKeyRow)
@@ -133,8 +131,10 @@ def move_directory_to_garbage(
     death: Death,
     *,
     child_rows: int = 0,
-) -> None:
-    """Move a directory to deletedDirectoryTable. Its children follow at its expansion.
+    is_expanded: bool = False,
+) -> DeletedDirectoryRow:
+    """Move a directory to deletedDirectoryTable, and return its row there. Its children follow at its expansion, unless
+    it ``is_expanded``: then the caller handles them.
 
     ``child_rows`` is the number of children that the same command has moved there before.
     """
@@ -142,40 +142,21 @@ def move_directory_to_garbage(
         directory,
         death.txn,
         death.snapshots_before,
-        is_expanded=False,
+        is_expanded=is_expanded,
         child_rows=child_rows,
+        is_expansion_begun=is_expanded,
         deletion_time_ms=transaction.log_time_ms,
     )
-    _put_directory_row(transaction, volume_id, bucket_id, row)
-    transaction.space.unexpanded_changed(transaction.work, bucket_id, death.txn, 1)
-
-
-def move_expanded_directory_to_garbage(
-    transaction: Transaction, volume_id: int, bucket_id: int, directory: DirectoryRow, death: Death, child_rows: int
-) -> None:
-    """Move a directory alone to deletedDirectoryTable. The caller handles its children."""
-    row = DeletedDirectoryRow(
-        directory,
-        death.txn,
-        death.snapshots_before,
-        is_expanded=True,
-        child_rows=child_rows,
-        is_expansion_begun=True,
-        deletion_time_ms=transaction.log_time_ms,
-    )
-    _put_directory_row(transaction, volume_id, bucket_id, row)
-
-
-def _put_directory_row(transaction: Transaction, volume_id: int, bucket_id: int, row: DeletedDirectoryRow) -> None:
+    work, object_id, birth = transaction.work, directory.object_id, object_txn(directory.object_id)
     transaction.figures.move_to_garbage(bucket_id, 0, names=1, rows=1)
-    work, object_id = transaction.work, row.directory.object_id
-    work.table(DELETED_DIRECTORY_TABLE).put(garbage_key(volume_id, bucket_id, row.death, object_id), row)
-    note_death(work, bucket_id, row.directory, row.death)
-    birth = object_txn(object_id)
+    work.table(DELETED_DIRECTORY_TABLE).put(garbage_key(volume_id, bucket_id, death.txn, object_id), row)
+    note_death(work, bucket_id, directory, death.txn)
     live = transaction.snapshots.of(work, bucket_id).live_txns
-    transaction.space.add(bucket_id, holders(birth, row.death, live), DIRECTORY_CELL)
-    entry = (bucket_id, object_id, birth, row.death, row.snapshots_before_death)
-    transaction.entries.add(DeletedKind.DIRECTORY, [entry])
+    transaction.space.add(bucket_id, holders(birth, death.txn, live), DIRECTORY_CELL)
+    transaction.entries.add(DeletedKind.DIRECTORY, [(bucket_id, object_id, birth, *death)])
+    if not is_expanded:
+        transaction.space.unexpanded_changed(work, bucket_id, death.txn, 1)
+    return row
 
 
 def note_rename(transaction: Transaction, bucket: BucketRow, object_id: int, rename_txn: int, db_key: bytes) -> None:
@@ -186,9 +167,8 @@ def note_rename(transaction: Transaction, bucket: BucketRow, object_id: int, ren
     birth = object_txn(object_id)
     if birth > newest or rename_txn > newest:
         return
-    death = Death(transaction.txn, snapshots.ever)
-    row = RenameRow(object_id, birth, death.txn, death.snapshots_before, db_key.decode())
+    death = death_now(transaction, bucket.object_id)
     key = garbage_key(bucket.volume_id, bucket.object_id, death.txn, object_id)
-    work.table(SNAPSHOT_RENAMED_TABLE).put(key, row)
+    work.table(SNAPSHOT_RENAMED_TABLE).put(key, RenameRow(object_id, birth, *death, db_key.decode()))
     transaction.space.add(bucket.object_id, holders(birth, death.txn, snapshots.live_txns), RENAME_CELL)
     transaction.entries.add(DeletedKind.RENAME_ENTRY, [(bucket.object_id, object_id, birth, *death)])

@@ -4,7 +4,7 @@ one row."""
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from schemas.error_codes import ErrorCode
 from schemas.records import (
@@ -28,20 +28,13 @@ from services.runtime.loop.service import Work
 from services.storage.store import prefix_end
 from services.storage.tables import TableDefinition
 
-
-class DirectoryPlace(NamedTuple):
-    """The key of a directory's row, its parent and name, and the number of directories created for it."""
-
-    db_key: bytes
-    parent_id: int
-    name: str
-    made_directories: int
+V = TypeVar("V")
 
 
-class Place(NamedTuple):
-    """The table and key of a key's row, its parent and name, and the number of directories created for it."""
+class Place(NamedTuple, Generic[V]):
+    """The table and key of a row, its parent and name, and the number of directories created for it."""
 
-    table: TableDefinition[KeyRow]
+    table: TableDefinition[V]
     db_key: bytes
     parent_id: int
     name: str
@@ -58,13 +51,7 @@ def _components(path: str) -> list[str]:
     return path.split("/") if path else []
 
 
-def _parent_and_name(path: str) -> tuple[str, str]:
-    """Return the path of the directory and the name in it. For ``/name`` the directory is ``/``, which never exists."""
-    directory, slash, name = path.rpartition("/")
-    return directory or slash, name
-
-
-def place_for_file(transaction: Transaction, bucket: BucketRow, path: str) -> Place:
+def place_for_file(transaction: Transaction, bucket: BucketRow, path: str) -> Place[KeyRow]:
     """Return the place for a file of this path. Create missing directories above it."""
     directory, _, name = path.rpartition("/")
     parent_id, made = _make_directories(transaction, bucket, directory, ErrorCode.NOT_A_FILE)
@@ -74,14 +61,14 @@ def place_for_file(transaction: Transaction, bucket: BucketRow, path: str) -> Pl
     return Place(FILE_TABLE, key, parent_id, name, made)
 
 
-def place_for_directory(transaction: Transaction, bucket: BucketRow, path: str) -> DirectoryPlace:
+def place_for_directory(transaction: Transaction, bucket: BucketRow, path: str) -> Place[DirectoryRow]:
     """Return the place for a directory of this path, which must be free. Create missing directories above it."""
     directory, _, name = path.rpartition("/")
     parent_id, made = _make_directories(transaction, bucket, directory, ErrorCode.NOT_A_FILE)
     key, work = row_key(bucket, parent_id, name), transaction.work
     if work.table(DIRECTORY_TABLE).get(key) is not None or work.table(FILE_TABLE).get(key) is not None:
         raise CommandError(ErrorCode.FILE_ALREADY_EXISTS, f"there is a {path} already: name another path (--to)")
-    return DirectoryPlace(key, parent_id, name, made)
+    return Place(DIRECTORY_TABLE, key, parent_id, name, made)
 
 
 def _make_directories(
@@ -125,8 +112,8 @@ def find_directory(transaction: Transaction, bucket: BucketRow, path: str) -> in
 
 def _find_key(transaction: Transaction, bucket: BucketRow, path: str) -> bytes | None:
     """Return the row key for a path; None if its directory is missing, and for the root."""
-    directory, name = _parent_and_name(path)
-    parent_id = find_directory(transaction, bucket, directory)
+    directory, slash, name = path.rpartition("/")
+    parent_id = find_directory(transaction, bucket, directory or slash)  # for "/name" it is "/", which never exists
     return None if parent_id is None or not name else row_key(bucket, parent_id, name)
 
 
@@ -228,15 +215,10 @@ def rename(transaction: Transaction, bucket: BucketRow, source: str, target: str
         raise CommandError(ErrorCode.KEY_ALREADY_EXISTS, f"there is a {target} already")
     old_key = row_key(bucket, row.parent_id, row.name)
     note_rename(transaction, bucket, row.object_id, row.rename_txn, old_key)
-    if isinstance(row, KeyRow):
-        work.table(FILE_TABLE).delete(old_key)
-        moved_file = replace(row, parent_id=parent_id, name=name, update_id=transaction.txn, rename_txn=transaction.txn)
-        work.table(FILE_TABLE).put(new_key, moved_file)
-    else:
-        work.table(DIRECTORY_TABLE).delete(old_key)
+    definition: TableDefinition[Any] = FILE_TABLE if isinstance(row, KeyRow) else DIRECTORY_TABLE
+    work.table(definition).delete(old_key)
+    moved = replace(row, parent_id=parent_id, name=name, update_id=transaction.txn, rename_txn=transaction.txn)
+    work.table(definition).put(new_key, moved)
+    if isinstance(row, DirectoryRow):
         transaction.directories.forget(bucket.object_id, source)
-        moved_directory = replace(
-            row, parent_id=parent_id, name=name, update_id=transaction.txn, rename_txn=transaction.txn
-        )
-        work.table(DIRECTORY_TABLE).put(new_key, moved_directory)
     return row.object_id

@@ -7,8 +7,7 @@ claimed, then the deleted, then the live ones. It goes page by page and stops at
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Any
 
 from schemas.records import BucketIdentity, BucketLayout, BucketRow, ClaimedRow, DeletedKeyRow, KeyRow
@@ -17,7 +16,6 @@ from services.domain.reclaimability import Txn
 from services.domain.table_keys import (
     bucket_id_key,
     bucket_key,
-    flat_key,
     garbage_end,
     garbage_from,
     local_id,
@@ -34,6 +32,7 @@ from services.metadata.state.tables import (
     FILE_TABLE,
     KEY_TABLE,
     RECLAIM_TABLE,
+    namespace_prefix,
 )
 from services.runtime.http.reads import ReadError
 from services.storage.store import prefix_end
@@ -41,44 +40,17 @@ from services.storage.tables import TableDefinition, TablesReader
 
 MAX_ROWS_PER_PAGE = 100_000
 _EVERYTHING = (b"/", b"0")
-Bounds = Callable[[BucketRow, Txn], tuple[bytes, bytes]]
+_PLACES: tuple[TableDefinition[Any], ...] = (RECLAIM_TABLE, DELETED_TABLE, KEY_TABLE, FILE_TABLE)
+_Row = ClaimedRow | DeletedKeyRow | KeyRow
 
 
-def _garbage_bounds(bucket: BucketRow, birth: Txn) -> tuple[bytes, bytes]:
-    """Return the range of garbage keys with a death after the birth."""
+def _bounds(table: TableDefinition[Any], bucket: BucketRow, birth: Txn) -> tuple[bytes, bytes]:
+    """Return the range of a bucket's keys in a table; of garbage keys only those with a death after the birth."""
+    if table in (KEY_TABLE, FILE_TABLE):
+        prefix = namespace_prefix(bucket)
+        return prefix, prefix_end(prefix)
     ids = (bucket.volume_id, bucket.object_id)
     return garbage_from(*ids, birth + 1), garbage_end(*ids)
-
-
-def _flat_bounds(bucket: BucketRow, _: Txn) -> tuple[bytes, bytes]:
-    prefix = flat_key(bucket.volume, bucket.bucket, "")
-    return prefix, prefix_end(prefix)
-
-
-def _tree_bounds(bucket: BucketRow, _: Txn) -> tuple[bytes, bytes]:
-    return _tree_prefix(bucket.volume_id, bucket.object_id)
-
-
-def _tree_prefix(volume_id: int, bucket_id: int) -> tuple[bytes, bytes]:
-    """Return the range of a tree's rows in tables whose keys begin with ids."""
-    prefix = b"/%d/%d/" % (volume_id, bucket_id)
-    return prefix, prefix_end(prefix)
-
-
-_PLACES: tuple[tuple[TableDefinition[Any], Bounds], ...] = (
-    (RECLAIM_TABLE, _garbage_bounds),
-    (DELETED_TABLE, _garbage_bounds),
-    (KEY_TABLE, _flat_bounds),
-    (FILE_TABLE, _tree_bounds),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """A row that owns the block."""
-
-    bucket: BucketIdentity
-    row: ClaimedRow | DeletedKeyRow | KeyRow
 
 
 def explain_block(
@@ -93,9 +65,8 @@ def explain_block(
     state = shard_state(tables)
     if not birth or local_id(shard, birth, 0) != block_id & ~0xFFFF:
         raise ReadError("INVALID_REQUEST", f"{block_id} is not the id of a block of shard {shard}")
-    found, next_start = _search(tables, birth, block_id, bucket, start)
-    path, version = ("", None) if found is None else _explained(tables, found)
-    owner = found.bucket if found else None
+    row, owner, next_start = _search(tables, birth, block_id, bucket, start)
+    path, version = ("", None) if row is None or owner is None else _explained(tables, row, owner)
     return BlockExplanation(
         txn=state.txn,
         chain_version=state.chain_version,
@@ -112,27 +83,26 @@ def explain_block(
 
 def _search(
     tables: TablesReader, birth: Txn, block_id: int, bucket: BucketRow | None, start: str
-) -> tuple[_Found | None, str]:
-    """Search one page. Return the owner, or where the next page begins."""
+) -> tuple[_Row | None, BucketIdentity | None, str]:
+    """Search one page. Return the row that owns the block and its bucket, or where the next page begins."""
     for read, (place, key, row) in enumerate(_rows(tables, birth, bucket, start)):
         if read >= MAX_ROWS_PER_PAGE:
-            return None, f"{place}:{key.hex()}"
+            return None, None, f"{place}:{key.hex()}"
         version = _key_of(row)
         blocks = version.blocks
         if blocks is not None and local_id_txn(blocks.first_local_id) == birth:
             if 0 <= block_id - blocks.first_local_id < blocks.block_count:
-                identity = _identity(tables, key, place)
-                return (None if identity is None else _Found(identity, row)), ""
-            return None, ""  # one txn writes one version, and it does not own this block
-    return None, ""
+                return row, _identity(tables, key, place), ""
+            return None, None, ""  # one txn writes one version, and it does not own this block
+    return None, None, ""
 
 
 def _rows(tables: TablesReader, birth: Txn, bucket: BucketRow | None, start: str) -> Iterator[tuple[int, bytes, Any]]:
     first_place, start_key = _start(start)
-    for place, (table, bounds) in enumerate(_PLACES):
+    for place, table in enumerate(_PLACES):
         if place < first_place:
             continue
-        begin, end = _EVERYTHING if bucket is None else bounds(bucket, birth)
+        begin, end = _EVERYTHING if bucket is None else _bounds(table, bucket, birth)
         if place == first_place:
             begin = max(begin, start_key)
         for key, row in tables.table(table).scan(begin, end):
@@ -151,7 +121,7 @@ def _start(start: str) -> tuple[int, bytes]:
 
 def _identity(tables: TablesReader, key: bytes, place: int) -> BucketIdentity | None:
     """Return the bucket of a row. Keys contain its id, but keys of flat buckets contain its name."""
-    if _PLACES[place][0] is KEY_TABLE:
+    if _PLACES[place] is KEY_TABLE:
         _, volume, bucket, _ = key.split(b"/", 3)
         named = tables.table(BUCKET_TABLE).get(bucket_key(volume.decode(), bucket.decode()))
         bucket_id = named.object_id if named else 0
@@ -160,20 +130,20 @@ def _identity(tables: TablesReader, key: bytes, place: int) -> BucketIdentity | 
     return tables.table(BUCKET_ID_TABLE).get(bucket_id_key(bucket_id))
 
 
-def _key_of(row: ClaimedRow | DeletedKeyRow | KeyRow) -> KeyRow:
+def _key_of(row: _Row) -> KeyRow:
     """Return the version in a row."""
     if isinstance(row, ClaimedRow):
         row = row.version
     return row.key if isinstance(row, DeletedKeyRow) else row
 
 
-def _explained(tables: TablesReader, found: _Found) -> tuple[str, ExplainedVersion]:
+def _explained(tables: TablesReader, row: _Row, bucket: BucketIdentity) -> tuple[str, ExplainedVersion]:
     """Return the path and the version of a row."""
-    live = [row.txn for row in live_snapshots(tables, found.bucket.bucket_id)]
-    row, key = found.row, _key_of(found.row)
+    live = [snapshot.txn for snapshot in live_snapshots(tables, bucket.bucket_id)]
+    key = _key_of(row)
     path, death_above = key.name, 0
-    if found.bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED:
-        path, death_above = _path_of(tables, found.bucket, key)
+    if bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED:
+        path, death_above = _path_of(tables, bucket, key)
     if isinstance(row, ClaimedRow):
         return path, explained_version(key, row.version.death, VersionStage.CLAIMED, live)
     if isinstance(row, DeletedKeyRow):
@@ -187,7 +157,8 @@ def _path_of(tables: TablesReader, bucket: BucketIdentity, key: KeyRow) -> tuple
 
     Directories are stored below their parents, so all directories of the bucket are read to find those above.
     """
-    start, end = _tree_prefix(bucket.volume_id, bucket.bucket_id)
+    start = namespace_prefix(bucket)
+    end = prefix_end(start)
     above = {row.object_id: (row, 0) for _, row in tables.table(DIRECTORY_TABLE).scan(start, end)}
     for _, row in tables.table(DELETED_DIRECTORY_TABLE).scan(start, end):
         above.setdefault(row.directory.object_id, (row.directory, row.death))

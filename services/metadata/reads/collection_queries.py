@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from schemas.answers import CollectionStatus, ShadowHour
-from schemas.records import AccountRow, BucketIdentity, CollectionRow, CollectionState
+from schemas.records import BucketIdentity, CollectionRow, CollectionState
 from services.domain.collection import WHOLE_SHARD, stricter
 from services.domain.durations import HOUR_MS
 from services.domain.space_matrix import NOBODY
 from services.domain.table_keys import bucket_id_key, bucket_id_prefix, bucket_key, cell_key, hour_of_shadow_key
-from services.metadata.reads.queries import get_bucket, shard_backlog, shard_state
+from services.metadata.reads.queries import account_of, get_bucket, shard_backlog, shard_state
 from services.metadata.state.collection_states import NEVER_SET, own_state, read_collection_rows
 from services.metadata.state.space import MAX_UNEXPANDED_COUNT, cell_of, unexpanded_count
 from services.metadata.state.tables import (
-    ACCOUNT_TABLE,
     BUCKET_ID_TABLE,
     BUCKET_TABLE,
     CLAIM_HOUR_TABLE,
@@ -21,8 +20,6 @@ from services.metadata.state.tables import (
 )
 from services.storage.store import prefix_end
 from services.storage.tables import TablesReader
-
-_NO_ACCOUNT = AccountRow(0, 0, 0, 0)
 
 
 def collection_status(
@@ -68,12 +65,11 @@ def collection_status(
 def _left_behind(tables: TablesReader, volume: str, bucket: str) -> dict[int, BucketIdentity]:
     """Return the deleted buckets of a name with waiting or claimed versions. Commands can name them by their ids."""
     found = {}
-    for key, identity in tables.table(BUCKET_ID_TABLE).scan():
+    for _, identity in tables.table(BUCKET_ID_TABLE).scan():
         if identity.is_deleted and (identity.volume, identity.bucket) == (volume, bucket):
-            account = tables.table(ACCOUNT_TABLE).get(key) or _NO_ACCOUNT
             pending = cell_of(tables.table(SPACE_TABLE).get(cell_key(identity.bucket_id, *NOBODY)))
-            is_anything_left = (pending.versions, account.claimed_versions) != (0, 0)
-            if is_anything_left or unexpanded_count(tables, identity.bucket_id, 0, 0, 1):
+            claimed = account_of(tables, identity.bucket_id).claimed_versions
+            if (pending.versions, claimed) != (0, 0) or unexpanded_count(tables, identity.bucket_id, 0, 0, 1):
                 found[identity.bucket_id] = identity
     return found
 
@@ -112,7 +108,7 @@ def _of_bucket(
 ) -> CollectionStatus:
     bucket_id = identity.bucket_id
     pending = cell_of(tables.table(SPACE_TABLE).get(cell_key(bucket_id, *NOBODY)))
-    account = tables.table(ACCOUNT_TABLE).get(bucket_id_key(bucket_id)) or _NO_ACCOUNT
+    account = account_of(tables, bucket_id)
     return CollectionStatus(
         volume=identity.volume,
         bucket=identity.bucket,

@@ -9,9 +9,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from heapq import merge
+from itertools import islice
 
 from schemas.answers import ListedDeletion, Returning
-from schemas.records import BucketLayout, BucketRow, DeletedDirectoryRow, DeletedKeyRow, DeletedKind
+from schemas.records import (
+    BucketLayout,
+    BucketRow,
+    DeletedDirectoryRow,
+    DeletedKeyRow,
+    DeletedKind,
+    DirectoryRow,
+    KeyRow,
+)
 from services.domain.coming_back import Return, return_of_directory, return_of_key
 from services.domain.space_matrix import NOBODY, holders
 from services.domain.table_keys import (
@@ -53,12 +62,8 @@ def list_deleted(
     """
     live = tuple(snapshot.txn for snapshot in live_snapshots(tables, bucket.object_id))
     paths = _Paths(tables, bucket)
-    entries: list[ListedDeletion] = []
-    for row in _rows(tables, bucket, start_after):
-        entries.append(_entry(tables, bucket, row, live, paths, undo_window_ms))
-        if len(entries) >= limit:
-            break
-    return entries
+    rows = islice(_rows(tables, bucket, start_after), limit)
+    return [_entry(tables, bucket, row, live, paths, undo_window_ms) for row in rows]
 
 
 def _rows(tables: TablesReader, bucket: BucketRow, start_after: str) -> Iterator[_Row]:
@@ -81,25 +86,23 @@ def _rows(tables: TablesReader, bucket: BucketRow, start_after: str) -> Iterator
 def _entry(
     tables: TablesReader, bucket: BucketRow, row: _Row, live: tuple[int, ...], paths: _Paths, undo_window_ms: int
 ) -> ListedDeletion:
+    dead: KeyRow | DirectoryRow
     if isinstance(row, DeletedKeyRow):
-        kind, thing, birth = DeletedKind.KEY, row.key, row.key.birth
-        size_bytes, tag = row.key.size_bytes, row.key.tag
+        kind, dead, birth, size_bytes, tag = DeletedKind.KEY, row.key, row.key.birth, row.key.size_bytes, row.key.tag
         returning = _RETURNING[return_of_key(row, bucket.rolled_back_txn, live)]
-        parent_id, name, object_id = thing.parent_id, thing.name, thing.object_id
     else:
-        kind, birth, size_bytes, tag = DeletedKind.DIRECTORY, object_txn(row.directory.object_id), 0, ""
-        parent_id, name, object_id = row.directory.parent_id, row.directory.name, row.directory.object_id
-        parent = tables.table(DELETED_DIRECTORY_TABLE).get(
-            garbage_key(bucket.volume_id, bucket.object_id, row.death, parent_id)
-        )
+        kind, dead, size_bytes, tag = DeletedKind.DIRECTORY, row.directory, 0, ""
+        birth = object_txn(dead.object_id)
+        above = garbage_key(bucket.volume_id, bucket.object_id, row.death, dead.parent_id)
+        parent = tables.table(DELETED_DIRECTORY_TABLE).get(above)
         outcome = return_of_directory(row, live, has_parent_in_garbage=parent is not None)
         returning = Returning.ITSELF if outcome is Return.ITSELF else Returning.ONLY_ITS_FILES
     is_held = holders(birth, row.death, live) != NOBODY
     return ListedDeletion(
         kind=kind,
-        path=paths.of(parent_id, name, row.death),
-        name=name,
-        object_id=object_id,
+        path=paths.of(dead.parent_id, dead.name, row.death),
+        name=dead.name,
+        object_id=dead.object_id,
         birth=birth,
         death=row.death,
         size_bytes=size_bytes,

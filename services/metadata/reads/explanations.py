@@ -37,9 +37,8 @@ from schemas.records import (
 from schemas.space_answers import ExplainedDirectory, ExplainedVersion, PathExplanation, VersionStage
 from services.domain.names import InvalidNameError, check_key_path
 from services.domain.reclaimability import Txn
-from services.domain.space_matrix import NOBODY, holders
+from services.domain.space_matrix import NOBODY, Holders, holders
 from services.domain.table_keys import (
-    bucket_id_key,
     cell_key,
     flat_key,
     garbage_end,
@@ -49,12 +48,11 @@ from services.domain.table_keys import (
     object_txn,
     tree_key,
 )
-from services.metadata.reads.queries import live_snapshots, shard_state, snapshot_count
+from services.metadata.reads.queries import account_of, live_snapshots, shard_state, snapshot_count
 from services.metadata.reads.shown_versions import Checkpoint, ShownVersions, Stretch, opened
 from services.metadata.state.deleted_names import Dead, died_of, died_under
 from services.metadata.state.space import cell_of, unexpanded_count
 from services.metadata.state.tables import (
-    ACCOUNT_TABLE,
     DELETED_DIRECTORY_TABLE,
     DELETED_TABLE,
     DIRECTORY_TABLE,
@@ -82,9 +80,14 @@ _LIVE: Txn = 0
 """Stands for the missing death of a live version."""
 
 
+def _holders(birth: Txn, death: Txn, live: Sequence[Txn]) -> Holders:
+    """Return the first and last live snapshot that holds a version; death 0 if it is live."""
+    return holders(birth, death or live[-1] + 1, live) if live else NOBODY
+
+
 def explained_version(row: KeyRow, death: Txn, stage: VersionStage, live: list[Txn]) -> ExplainedVersion:
     """Return a version with its holders. The stage HELD becomes PENDING when there are none."""
-    first, last = holders(row.birth, death or live[-1] + 1, live) if live else NOBODY
+    first, last = _holders(row.birth, death, live)
     if stage is VersionStage.HELD and not first:
         stage = VersionStage.PENDING
     return ExplainedVersion(
@@ -137,10 +140,6 @@ class _Search:
         return self.bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED
 
     @property
-    def _name(self) -> bytes:
-        return self.name.encode()
-
-    @property
     def name(self) -> str:
         return self.path.rpartition("/")[2] if self.is_tree else self.path
 
@@ -149,9 +148,8 @@ class _Search:
 
     def add_directory(self, row: DirectoryRow, death: Txn, *, is_expanded: bool) -> None:
         birth = object_txn(row.object_id)
-        first, last = holders(birth, death or self.live[-1] + 1, self.live) if self.live else NOBODY
-        found = ExplainedDirectory(row.object_id, birth, death, is_expanded, first, last)
-        self.directories[row.object_id, death] = found
+        held_by = _holders(birth, death, self.live)
+        self.directories[row.object_id, death] = ExplainedDirectory(row.object_id, birth, death, is_expanded, *held_by)
 
     # ---- search in the namespace and in deleted directories
 
@@ -290,7 +288,7 @@ class _Search:
                 birth = _KEY_START.decode_head(raw).birth
                 if holders(birth, death, self.live) != NOBODY:
                     continue
-                if self._name in raw:
+                if self.name.encode() in raw:
                     self._add_deleted(_DELETED_KEY.decode(raw), VersionStage.HELD)
                 left -= 1
                 if not left:
@@ -298,13 +296,12 @@ class _Search:
             end, txns = start, 4 * txns
 
     def _look_into_claimed(self) -> None:
-        account = self.tables.table(ACCOUNT_TABLE).get(bucket_id_key(self.bucket.object_id))
-        left = account.claimed_versions if account else 0
+        left = account_of(self.tables, self.bucket.object_id).claimed_versions
         if not left:
             return
         ids = self.bucket.volume_id, self.bucket.object_id
         for _, raw in self._scanned(RECLAIM_TABLE, garbage_from(*ids, 0), garbage_end(*ids)):
-            if self._name in raw:
+            if self.name.encode() in raw:
                 self._add_deleted(_CLAIMED.decode(raw).version, VersionStage.CLAIMED)
             left -= 1
             if not left:

@@ -61,11 +61,7 @@ def _bucket_at(asked: Asked, volume: str, bucket: str, snapshot_id: str) -> Iter
         with asked.rows() as tables:
             yield tables, get_bucket(tables, volume, bucket)
         return
-    try:
-        checkpoint = asked.store.open_checkpoint(snapshot_id)
-    except (KeyError, ValueError):  # there is no such checkpoint, or the name is invalid
-        raise queries.missing_snapshot(active, snapshot_id) from None
-    with closing_reader(checkpoint) as tables:
+    with closing_reader(queries.open_snapshot(asked.store, snapshot_id)) as tables:
         row = get_bucket(tables, volume, bucket)
         captured = active.table(SNAPSHOT_LIST_TABLE).get(snapshot_id_key(snapshot_id))
         if captured is None or captured.bucket_id != row.object_id:

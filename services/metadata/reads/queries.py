@@ -9,8 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from heapq import merge
 from itertools import islice
-from typing import TypeVar
+from operator import itemgetter
+from typing import Any
 
 from schemas.answers import BucketSpace, ListedEntry, ShardBacklog
 from schemas.error_codes import ErrorCode
@@ -57,12 +59,13 @@ from services.metadata.state.tables import (
     VOLUME_TABLE,
 )
 from services.runtime.http.reads import ReadError
-from services.storage.store import prefix_end
+from services.storage.store import Reader, Store, prefix_end
 from services.storage.tables import TableReader, TablesReader
 
-V = TypeVar("V")
 _CELL_PLACE = re.compile(r"([0-9]{1,19}):([0-9]{1,19})", re.ASCII)
 _FIRST_PAGE_ROWS, _LARGEST_PAGE_ROWS = 8, 1_024
+_BEYOND_UTF8 = b"\xff"
+"""Behind a prefix of text: a key after all keys that begin with it."""
 
 
 def shard_state(tables: TablesReader) -> ShardState:
@@ -72,30 +75,21 @@ def shard_state(tables: TablesReader) -> ShardState:
 
 
 def applied_txn(tables: TablesReader) -> int:
-    """Return the txn up to which the shard's tables are complete."""
+    """Return the txn of the last command: the tables contain its changes."""
     return shard_state(tables).txn
 
 
 def list_volumes(tables: TablesReader, after: str = "", limit: int = 1_000) -> list[VolumeRow]:
     """Return a page of volumes by name."""
-    volumes = []
-    for _, row in tables.table(VOLUME_TABLE).scan(volume_key(after) + b"\0" if after else b"/", b"0"):
-        volumes.append(row)
-        if len(volumes) >= limit:
-            break
-    return volumes
+    start = volume_key(after) + b"\0" if after else b"/"
+    return [row for _, row in islice(tables.table(VOLUME_TABLE).scan(start, b"0"), limit)]
 
 
 def list_buckets(tables: TablesReader, volume: str, after: str = "", limit: int = 1_000) -> list[BucketRow]:
     """Return a page of a volume's buckets by name."""
     prefix = bucket_key(volume, "")
     start = bucket_key(volume, after) + b"\0" if after else prefix
-    buckets = []
-    for _, row in tables.table(BUCKET_TABLE).scan(start, prefix_end(prefix)):
-        buckets.append(row)
-        if len(buckets) >= limit:
-            break
-    return buckets
+    return [row for _, row in islice(tables.table(BUCKET_TABLE).scan(start, prefix_end(prefix)), limit)]
 
 
 def get_bucket(tables: TablesReader, volume: str, bucket: str) -> BucketRow:
@@ -120,6 +114,18 @@ def missing_snapshot(tables: TablesReader, snapshot_id: str) -> CommandError:
     )
 
 
+def open_snapshot(store: Store, snapshot_id: str) -> Reader:
+    """Open the checkpoint of a snapshot; the caller closes it.
+
+    Raises:
+        CommandError: as in ``missing_snapshot``.
+    """
+    try:
+        return store.open_checkpoint(snapshot_id)
+    except (KeyError, ValueError):  # there is no such checkpoint, or the name is invalid
+        raise missing_snapshot(TablesReader(store), snapshot_id) from None
+
+
 def live_snapshots(tables: TablesReader, bucket_id: int) -> list[SnapshotListRow]:
     """Return a bucket's live snapshots, oldest first."""
     prefix = bucket_id_prefix(bucket_id)
@@ -131,16 +137,16 @@ def snapshot_count(tables: TablesReader, bucket_id: int) -> SnapshotCountRow:
     return tables.table(SNAPSHOT_COUNT_TABLE).get(bucket_id_key(bucket_id)) or SnapshotCountRow(0, 0)
 
 
+def account_of(tables: TablesReader, bucket_id: int) -> AccountRow:
+    """Return the claimed and freed bytes and versions of a bucket."""
+    return tables.table(ACCOUNT_TABLE).get(bucket_id_key(bucket_id)) or AccountRow(0, 0, 0, 0)
+
+
 def list_entries(
     tables: TablesReader, bucket: BucketRow, prefix: str = "", after: str = "", limit: int = 1_000
 ) -> list[ListedEntry]:
     """Return a page of keys and directories whose path begins with a prefix, after a path, in the order of ``walk``."""
-    entries: list[ListedEntry] = []
-    for entry in walk(tables, bucket, prefix, after):
-        entries.append(entry)
-        if len(entries) >= limit:
-            break
-    return entries
+    return list(islice(walk(tables, bucket, prefix, after), limit))
 
 
 def walk(tables: TablesReader, bucket: BucketRow, prefix: str = "", after: str = "") -> Iterator[ListedEntry]:
@@ -151,14 +157,10 @@ def walk(tables: TablesReader, bucket: BucketRow, prefix: str = "", after: str =
     start = flat_key(bucket.volume, bucket.bucket, prefix)
     if after:
         start = max(start, flat_key(bucket.volume, bucket.bucket, after) + b"\0")
-    end = prefix_end(flat_key(bucket.volume, bucket.bucket, "")) if not prefix else _text_end(bucket, prefix)
+    all_keys = flat_key(bucket.volume, bucket.bucket, prefix)
+    end = all_keys + _BEYOND_UTF8 if prefix else prefix_end(all_keys)
     for _, row in tables.table(KEY_TABLE).scan(start, end):
-        yield _key_entry(row.name, row)
-
-
-def _text_end(bucket: BucketRow, prefix: str) -> bytes:
-    """Return a key after all keys that begin with a prefix. UTF-8 has no byte 0xff."""
-    return flat_key(bucket.volume, bucket.bucket, prefix) + b"\xff"
+        yield _entry(row.name, row)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +193,7 @@ def _walk_tree(tables: TablesReader, bucket: BucketRow, prefix: str, after: str)
             below = level.after[1:] if is_ancestor else ()
             stack.append(_level(tables, bucket, row.object_id, f"{path}/", prefix, below))
         if path.startswith(prefix) and not is_ancestor:
-            yield _directory_entry(path, row) if isinstance(row, DirectoryRow) else _key_entry(path, row)
+            yield _entry(path, row)
 
 
 def _level(
@@ -201,26 +203,18 @@ def _level(
     all_names = tree_key(bucket.volume_id, bucket.object_id, directory_id, "")
     name, slash, _ = prefix[len(base) :].partition("/")
     start = all_names + name.encode()
-    end = start + (b"\0" if slash else b"\xff") if name or slash else prefix_end(all_names)
+    end = start + (b"\0" if slash else _BEYOND_UTF8) if name or slash else prefix_end(all_names)
     return _Level(_children(tables, max(start, all_names + after[0]) if after else start, end), base, after)
 
 
 def _children(tables: TablesReader, start: bytes, end: bytes) -> Iterator[DirectoryRow | KeyRow]:
-    """Yield files and directories of one directory, merged by name."""
-    directories = _in_pages(tables.table(DIRECTORY_TABLE), start, end)
+    """Return files and directories of one directory, merged by name."""
+    directories: Iterator[tuple[bytes, DirectoryRow | KeyRow]] = _in_pages(tables.table(DIRECTORY_TABLE), start, end)
     files = _in_pages(tables.table(FILE_TABLE), start, end)
-    directory, file = next(directories, None), next(files, None)
-    while directory is not None or file is not None:
-        if file is None or (directory is not None and directory[0] < file[0]):
-            assert directory is not None  # noqa: S101 the loop's condition says so
-            yield directory[1]
-            directory = next(directories, None)
-        else:
-            yield file[1]
-            file = next(files, None)
+    return (row for _, row in merge(directories, files, key=itemgetter(0)))
 
 
-def _in_pages(table: TableReader[V], start: bytes, end: bytes) -> Iterator[tuple[bytes, V]]:
+def _in_pages(table: TableReader[Any], start: bytes, end: bytes) -> Iterator[tuple[bytes, Any]]:
     """Yield the rows of a range, read in pages. A walk is inside several directories at once, and an open database
     iterator in each of them would keep a block of each file in memory."""
     count = _FIRST_PAGE_ROWS
@@ -232,12 +226,9 @@ def _in_pages(table: TableReader[V], start: bytes, end: bytes) -> Iterator[tuple
         start, count = page[-1][0] + b"\0", min(2 * count, _LARGEST_PAGE_ROWS)
 
 
-def _key_entry(path: str, row: KeyRow) -> ListedEntry:
-    return ListedEntry(path, False, row.size_bytes, row.tag, row.object_id, row.modification_time_ms)
-
-
-def _directory_entry(path: str, row: DirectoryRow) -> ListedEntry:
-    return ListedEntry(path, True, 0, "", row.object_id, row.modification_time_ms)
+def _entry(path: str, row: KeyRow | DirectoryRow) -> ListedEntry:
+    size_bytes, tag = (row.size_bytes, row.tag) if isinstance(row, KeyRow) else (0, "")
+    return ListedEntry(path, isinstance(row, DirectoryRow), size_bytes, tag, row.object_id, row.modification_time_ms)
 
 
 def stat(tables: TablesReader, bucket: BucketRow, path: str) -> KeyRow | DirectoryRow:
@@ -272,7 +263,7 @@ def bucket_space(tables: TablesReader, bucket: BucketRow, start_after: str = "",
     prefix = bucket_id_prefix(bucket.object_id)
     cells = [value for _, value in tables.table(SPACE_TABLE).scan(prefix, prefix_end(prefix))]
     after = _holders_of(start_after)
-    account = tables.table(ACCOUNT_TABLE).get(bucket_id_key(bucket.object_id)) or AccountRow(0, 0, 0, 0)
+    account = account_of(tables, bucket.object_id)
     pending = next((cell for cell in cells if not cell.first_holder), None)
     held = [cell for cell in cells if cell.first_holder]
     return BucketSpace(
@@ -310,8 +301,7 @@ def _holders_of(start_after: str) -> tuple[int, int]:
 
 def shard_backlog(tables: TablesReader) -> ShardBacklog:
     """Return sums over all buckets and cells. It reads every cell: do not call it every second."""
-    held_bytes = held_versions = pending_bytes = pending_versions = cells = 0
-    suspended_bytes = suspended_versions = 0
+    held_bytes = held_versions = pending_bytes = pending_versions = suspended_bytes = suspended_versions = cells = 0
     state = shard_state(tables)
     rows = read_collection_rows(tables)
     own = {one: own_state(row) for one, row in rows.items()}

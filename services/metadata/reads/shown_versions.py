@@ -31,7 +31,6 @@ DiedUnder = Callable[[int], Sequence[DeletedKeyRow]]
 """Returns deleted versions of the path's last name in a directory, by death, with all that a snapshot holds. The
 directory is 0 in a flat bucket.
 """
-_death: Callable[[DeletedKeyRow], Txn] = attrgetter("death")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,48 +63,37 @@ class Stretch:
     """Oldest first."""
 
 
+@dataclass(frozen=True, slots=True)
 class ShownVersions:
     """Searches a path in the live snapshots of a bucket."""
 
-    def __init__(
-        self,
-        tables: TablesReader,
-        bucket: BucketRow,
-        path: str,
-        live: Sequence[SnapshotListRow],
-        snapshots_ever: int,
-        died_under: DiedUnder,
-        checkpoint: Checkpoint,
-    ) -> None:
-        """``live`` are the bucket's live snapshots, oldest first."""
-        self._tables = tables
-        self._bucket = bucket
-        self._path = path
-        self._live = live
-        self._ever = snapshots_ever
-        self._txns = [row.txn for row in live]
-        self._ordinals = [row.ordinal for row in live]
-        self._died_under = died_under
-        self._checkpoint = checkpoint
+    tables: TablesReader
+    bucket: BucketRow
+    path: str
+    live: Sequence[SnapshotListRow]
+    """The bucket's live snapshots, oldest first."""
+    snapshots_ever: int
+    died_under: DiedUnder
+    checkpoint: Checkpoint
 
     def stretches(self) -> Iterator[Stretch]:
         """Yield the stretches of the path with an object, newest first."""
         parent: _Parent | None = None
-        left = len(self._live)
+        left = len(self.live)
         """Number of the oldest snapshots that are not covered yet."""
-        look: _Look | None = find(self._tables, self._bucket, self._path)
-        changes_end = self._ever
+        look: _Look | None = find(self.tables, self.bucket, self.path)
+        changes_end = self.snapshots_ever
         """Ordinal of the newest interval before the last look."""
         while True:
             if look is not None:
                 parent = look.parent
                 first = self._first(look, left, changes_end)
                 if look.found is not None and first < left:
-                    yield Stretch(look.found, self._live[first:left])
+                    yield Stretch(look.found, self.live[first:left])
                 left = first
             if not left:
                 return
-            newest = self._live[left - 1]
+            newest = self.live[left - 1]
             look = self._dead(parent, newest.txn)
             if look is None:
                 left, look = self._opened(left)
@@ -113,21 +101,21 @@ class ShownVersions:
 
     def _first(self, look: _Look, left: int, changes_end: int) -> int:
         """Return the index of the oldest snapshot that shows the same as the look at the next newer state."""
-        first = bisect_left(self._txns, look.since, 0, left)
+        first = bisect_left(self.live, look.since, 0, left, key=attrgetter("txn"))
         if look.found is not None or first == left:
             return first
-        for ordinal in range(changes_end, self._live[first].ordinal - 1, -1):
-            if any(is_changed(self._tables, self._bucket, ordinal, key) for key in look.absent):
-                return bisect_right(self._ordinals, ordinal, first, left)
+        for ordinal in range(changes_end, self.live[first].ordinal - 1, -1):
+            if any(is_changed(self.tables, self.bucket, ordinal, key) for key in look.absent):
+                return bisect_right(self.live, ordinal, first, left, key=attrgetter("ordinal"))
         return first
 
     def _dead(self, parent: _Parent | None, txn: Txn) -> _Look | None:
         """Return the deleted version that had this name in a snapshot, from its garbage row; None if there is none."""
         if parent is None or parent.since > txn:
             return None
-        dead = self._died_under(parent.directory_id)
+        dead = self.died_under(parent.directory_id)
         # Usually the first one that died later. A name has one version at a time, except after a rollback.
-        for place in range(bisect_right(dead, txn, key=_death), len(dead)):
+        for place in range(bisect_right(dead, txn, key=attrgetter("death")), len(dead)):
             row = dead[place]
             if row.key.update_id <= txn:
                 return _Look(row.key, max(parent.since, row.key.update_id), (), parent)
@@ -135,9 +123,9 @@ class ShownVersions:
 
     def _opened(self, left: int) -> tuple[int, _Look | None]:
         """Open the newest snapshot that is left. Skip it if it was dropped meanwhile."""
-        with opened(self._checkpoint, self._live[left - 1].snapshot_id) as tables:
+        with opened(self.checkpoint, self.live[left - 1].snapshot_id) as tables:
             if tables is not None:
-                return left, find(tables, self._bucket, self._path)
+                return left, find(tables, self.bucket, self.path)
         return left - 1, None
 
 

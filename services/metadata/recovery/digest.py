@@ -9,19 +9,20 @@ removes them a page at a time.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Protocol
 
 from schemas.stored_rows import row_codec
 from services.domain.errors import InvariantError
+from services.metadata.reads.queries import shard_state
 from services.metadata.state.changed_rows import unneeded_changes
 from services.metadata.state.tables import (
     CHANGED_TABLE,
     CHECKPOINTED,
     SNAPSHOT_LIST_TABLE,
     TABLES,
-    TRANSACTION_INFO_KEY,
-    TRANSACTION_INFO_TABLE,
 )
 from services.storage.digest import RowsDigest, digest_names, digest_rows
 from services.storage.store import BEYOND, Reader
@@ -74,10 +75,9 @@ def digest_shard(store: CheckpointedReader) -> ShardDigest:
         InvariantError: a live snapshot has no checkpoint.
     """
     tables = TablesReader(store)
-    state = tables.table(TRANSACTION_INFO_TABLE).get(TRANSACTION_INFO_KEY)
     return ShardDigest(
-        txn=state.txn if state else 0,
-        tables={table.name: digest_rows(in_oldest_form(table, _rows(store, table.name))) for table in TABLES},
+        txn=shard_state(tables).txn,
+        tables={table.name: digest_rows(_in_oldest_form(table, _rows(store, table.name))) for table in TABLES},
         checkpoints={name: _digest_checkpoint(store, name) for name in live_snapshot_ids(tables)},
     )
 
@@ -95,16 +95,16 @@ def _digest_checkpoint(store: CheckpointedReader, name: str) -> RowsDigest:
             f"snapshot {name} is live but has no checkpoint: rebuild this database from the log (deepclean rebuild), "
             f"or restore a backup"
         ) from error
-    try:
-        kept = sorted((table for table in TABLES if table.name in CHECKPOINTED), key=lambda table: table.name)
-        scans = [(table, checkpoint.scan(table.name, b"", BEYOND)) for table in kept]
-        found = [(table.name, digest_rows(in_oldest_form(table, rows))) for table, rows in scans]
-    finally:
-        checkpoint.close()
+    kept = sorted((table for table in TABLES if table.name in CHECKPOINTED), key=attrgetter("name"))
+    with closing(checkpoint):
+        found = [
+            (table.name, digest_rows(_in_oldest_form(table, checkpoint.scan(table.name, b"", BEYOND))))
+            for table in kept
+        ]
     return RowsDigest(sum(one.rows for _, one in found), digest_names(found))
 
 
-def in_oldest_form(table: TableDefinition[Any], rows: Iterator[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
+def _in_oldest_form(table: TableDefinition[Any], rows: Iterator[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
     """Return stored rows in the oldest version of their schema that keeps all of their values."""
     stored = row_codec(table.record)
     if stored.version == 1:

@@ -12,26 +12,22 @@ When it sends them. At the end, after the database was compared, so that no resu
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
 
 from schemas.codec import DecodeError, codec
 from schemas.topics import BY_NAME, METADATA_COMMANDS, METADATA_PROGRESS, METADATA_REPLIES, SPACE, Topic
 from services.domain.errors import PositionError, RetryableError
 from services.log.clock import SystemClock
-from services.log.port import Log
-from services.metadata.after_write import remove_unneeded
+from services.log.port import Log, LogAround, LogRecord, Source
 from services.metadata.checkpoints.capture_drop import remove_unused_checkpoints
-from services.metadata.recovery.bounded_log import BoundedLog
-from services.metadata.recovery.start_check import StartCheckedLog
+from services.metadata.recovery.start_check import SourceAround, StartCheckedLog
 from services.metadata.service import MetadataService
 from services.metadata.state.tables import TRANSACTION_INFO_KEY, TRANSACTION_INFO_TABLE
 from services.runtime.loop.runner import Runner
-from services.runtime.loop.service import Message, Work
+from services.runtime.loop.service import Work
 from services.runtime.process.settings import MOST_BATCH_MESSAGES
 from services.storage.store import Store
-from services.storage.tables import TableDefinition, TablesReader
 
 POLL_SECONDS = 1.0
 MOST_IDLE_STEPS = 60
@@ -39,43 +35,43 @@ SAYS_TXN: tuple[Topic, ...] = (METADATA_PROGRESS, METADATA_REPLIES, SPACE)
 """Topics whose records have the txn at which they were sent."""
 
 
-def _always() -> bool:
-    return True
-
-
-class ReplayedMetadata:
+class _ReplayedMetadata(MetadataService):
     """The metadata service without the messages that the lost database is known to have sent."""
 
-    name = MetadataService.name
-    inputs = MetadataService.inputs
-    tables: Sequence[TableDefinition[Any]] = MetadataService.tables
-
-    def __init__(self, service: MetadataService, sent_txn: int) -> None:
-        self._service = service
+    def __init__(self, sent_txn: int) -> None:
+        super().__init__()
         self._sent_txn = sent_txn
-
-    def restore(self, tables: TablesReader) -> None:
-        """Load the state that is kept in memory."""
-        self._service.restore(tables)
-
-    def stands_alone(self, message: Message) -> bool:
-        """Return whether a message must be alone in its batch."""
-        return self._service.stands_alone(message)
-
-    def apply(self, message: Message, work: Work) -> None:
-        """Apply one command."""
-        self._service.apply(message, work)
-
-    def tick(self, now_ms: int, work: Work) -> None:
-        """Forward to the service."""
-        self._service.tick(now_ms, work)
 
     def end_batch(self, work: Work) -> None:
         """Finish a unit of work, and discard its messages if they are known to have been sent."""
-        self._service.end_batch(work)
+        super().end_batch(work)
         state = work.table(TRANSACTION_INFO_TABLE).get(TRANSACTION_INFO_KEY)
         if state is None or state.txn <= self._sent_txn:
             work.messages.clear()
+
+
+class _BoundedLog(LogAround):
+    """The command log up to a movable bound: no record beyond it is applied until the rebuild moves it."""
+
+    end = 0
+    """Offset before which reading stops."""
+
+    def open_source(self, topics: Sequence[str], partition: int, next_offsets: Mapping[str, int]) -> Source:
+        """Read up to the bound."""
+        return _BoundedSource(self, self._log.open_source(topics, partition, next_offsets))
+
+
+class _BoundedSource(SourceAround):
+    def __init__(self, log: _BoundedLog, source: Source) -> None:
+        super().__init__(source)
+        self._log = log
+
+    def poll(self, max_records: int, timeout_seconds: float) -> list[LogRecord]:
+        """Return the next records below the bound; keep those beyond it for later."""
+        self._kept = self._kept or self._source.poll(max_records, timeout_seconds)
+        read = [record for record in self._kept[:max_records] if record.offset < self._log.end]
+        self._kept = self._kept[len(read) :]
+        return read
 
 
 class Rebuild:
@@ -102,21 +98,21 @@ class Rebuild:
         """
         self._shard = shard
         self._start = StartCheckedLog(log, shard, store, looked_at_records=MOST_BATCH_MESSAGES)
-        self._log = BoundedLog(self._start if is_checked else log)
+        self._log = _BoundedLog(self._start if is_checked else log)
         self._pause = threading.Event()
         self._trouble = ""
         self._idle_steps = 0
         remove_unused_checkpoints(store)
-        service = MetadataService()
+        service = _ReplayedMetadata(sent_txn)
         self._runner = Runner(
-            ReplayedMetadata(service, sent_txn),
+            service,
             shard,
             store,
             self._log,
             SystemClock(),
             max_batch_messages=max_batch_messages,
-            after_write=partial(remove_unneeded, service, store),
-            must_defer=_always,
+            after_write=partial(service.remove_unneeded, store),
+            must_defer=lambda: True,
         )
         try:
             self._check_beginning()

@@ -7,7 +7,7 @@ cannot notice this, nor can an empty one. But the results of the lost commands a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from schemas.codec import DecodeError, codec
@@ -50,25 +50,9 @@ class Highest:
 class SentNumbers:
     """The highest published numbers, and the log time of the newest message with each of them."""
 
-    highest: Highest = field(default_factory=Highest)
-    txn_ms: int = 0
-    chain_version_ms: int = 0
-
-    def and_of(self, numbers: Highest, appended_ms: int) -> SentNumbers:
-        """Return the numbers with another message included."""
-        before = self.highest
-        return SentNumbers(
-            before.and_of(numbers),
-            _newest_ms(before.txn, self.txn_ms, numbers.txn, appended_ms),
-            _newest_ms(before.chain_version, self.chain_version_ms, numbers.chain_version, appended_ms),
-        )
-
-
-def _newest_ms(highest: int, highest_ms: int, number: int, appended_ms: int) -> int:
-    """Return the time of the newest message with the higher number. Repeats of lower numbers may come much later."""
-    if number == highest:
-        return max(highest_ms, appended_ms)
-    return appended_ms if number > highest else highest_ms
+    highest: Highest
+    txn_ms: int
+    chain_version_ms: int
 
 
 def highest_of(state: ShardState | None) -> Highest:
@@ -120,9 +104,10 @@ def sent_numbers(
     if most_records is not None:
         firsts = {topic: max(first, ends[topic] - most_records) for topic, first in firsts.items()}
     left = {topic for topic, first in firsts.items() if first < ends[topic]}
-    found = SentNumbers()
+    # Each number with the time of its newest message. Repeats of lower numbers may come much later.
+    txn, chain_version = (0, 0), (0, 0)
     if not left:
-        return found
+        return SentNumbers(Highest(), 0, 0)
     source = log.open_source(sorted(left), shard, firsts)
     try:
         while left:
@@ -133,11 +118,13 @@ def sent_numbers(
                     f"seconds; the read is repeated: check that the broker runs"
                 )
             for record in records:
-                found = found.and_of(_numbers_in(record), record.timestamp_ms)
+                numbers = _numbers_in(record)
+                txn = max(txn, (numbers.txn, record.timestamp_ms))
+                chain_version = max(chain_version, (numbers.chain_version, record.timestamp_ms))
             left -= {record.topic for record in records if record.offset + 1 >= ends[record.topic]}
     finally:
         source.close()
-    return found
+    return SentNumbers(Highest(txn[0], chain_version[0]), txn[1], chain_version[1])
 
 
 def _numbers_in(record: LogRecord) -> Highest:

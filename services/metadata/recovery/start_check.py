@@ -16,13 +16,12 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from schemas.records import ShardState
 from schemas.topics import METADATA_COMMANDS
 from services.domain.errors import InvariantError
 from services.log.port import Log, LogAround, LogRecord, Source
 from services.log.reads import records_between
+from services.metadata.reads.queries import shard_state
 from services.metadata.recovery.sent_numbers import Highest, highest_of, sent_numbers
-from services.metadata.state.tables import TRANSACTION_INFO_KEY, TRANSACTION_INFO_TABLE
 from services.runtime.loop.positions import POSITIONS
 from services.storage.store import Store
 from services.storage.tables import TablesReader
@@ -73,19 +72,14 @@ class StartCheckedLog(LogAround):
         self._demands: deque[_Demand] | None = None
         self._sent = Highest()
 
-    @property
-    def is_checked(self) -> bool:
-        """Whether the database has reached all published numbers. Until then it should publish nothing."""
-        return self._demands is not None and not self._demands
-
     def must_defer(self) -> bool:
-        """Return whether output must be deferred until the check."""
-        return not self.is_checked
+        """Return whether output must be deferred: the database has not yet reached all published numbers."""
+        return self._demands is None or bool(self._demands)
 
     def open_source(self, topics: Sequence[str], partition: int, next_offsets: Mapping[str, int]) -> Source:
         """Return a source that makes the check before it returns newer commands."""
         source = self._log.open_source(topics, partition, next_offsets)
-        return source if self.is_checked else _StartSource(self, source)
+        return _StartSource(self, source) if self.must_defer() else source
 
     def handed_out(self, records: Sequence[LogRecord]) -> Sequence[LogRecord]:
         """Return the next records that may be applied before the next check. All earlier ones must be applied.
@@ -117,7 +111,7 @@ class StartCheckedLog(LogAround):
     def _look(self, demands: deque[_Demand]) -> None:
         """Check the oldest demand, after all commands before it are applied."""
         first = demands.popleft()
-        known = highest_of(self._state())
+        known = highest_of(shard_state(TablesReader(self._store)))
         if known.and_of(first.known) == known:
             return
         demands.appendleft(first)
@@ -136,35 +130,17 @@ class StartCheckedLog(LogAround):
                 found = record.offset
         return found
 
-    def _state(self) -> ShardState | None:
-        return TablesReader(self._store).table(TRANSACTION_INFO_TABLE).get(TRANSACTION_INFO_KEY)
-
     def _position(self) -> int:
         row = TablesReader(self._store).table(POSITIONS).get(METADATA_COMMANDS.name.encode())
         return row.next_offset if row else 0
 
 
-class _StartSource:
-    """Makes the check before it returns records beyond the bound."""
+class SourceAround:
+    """A source that wraps another one, and keeps records that may not be applied yet; subclasses poll."""
 
-    def __init__(self, log: StartCheckedLog, source: Source) -> None:
-        self._log = log
+    def __init__(self, source: Source) -> None:
         self._source = source
         self._kept: list[LogRecord] = []
-
-    def poll(self, max_records: int, timeout_seconds: float) -> list[LogRecord]:
-        """Return the next messages. Those returned before must be applied.
-
-        Raises:
-            LostCommandsError: the log has lost its newest commands.
-        """
-        if self._log.is_checked and not self._kept:
-            return self._source.poll(max_records, timeout_seconds)
-        self._log.handed_out(())
-        self._kept = self._kept or self._source.poll(max_records, timeout_seconds)
-        read = list(self._log.handed_out(self._kept[:max_records]) if self._kept else ())
-        self._kept = self._kept[len(read) :]
-        return read
 
     def lag(self) -> dict[str, int]:
         """Return the number of unread messages of each topic."""
@@ -173,3 +149,25 @@ class _StartSource:
     def close(self) -> None:
         """Stop reading."""
         self._source.close()
+
+
+class _StartSource(SourceAround):
+    """Makes the check before it returns records beyond the bound."""
+
+    def __init__(self, log: StartCheckedLog, source: Source) -> None:
+        super().__init__(source)
+        self._log = log
+
+    def poll(self, max_records: int, timeout_seconds: float) -> list[LogRecord]:
+        """Return the next messages. Those returned before must be applied.
+
+        Raises:
+            LostCommandsError: the log has lost its newest commands.
+        """
+        if not self._log.must_defer() and not self._kept:
+            return self._source.poll(max_records, timeout_seconds)
+        self._log.handed_out(())
+        self._kept = self._kept or self._source.poll(max_records, timeout_seconds)
+        read = list(self._log.handed_out(self._kept[:max_records]) if self._kept else ())
+        self._kept = self._kept[len(read) :]
+        return read

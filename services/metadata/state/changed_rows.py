@@ -16,8 +16,8 @@ from itertools import islice
 from typing import Any
 
 from schemas.codec import codec
-from schemas.records import BucketLayout, BucketRow, ChangedRow
-from services.domain.table_keys import bucket_id_key, bucket_id_prefix, changed_key, flat_key
+from schemas.records import BucketRow, ChangedRow
+from services.domain.table_keys import bucket_id_key, bucket_id_prefix, changed_key
 from services.metadata.state.snapshot_lists import SnapshotLists
 from services.metadata.state.tables import (
     BUCKET_TABLE,
@@ -27,6 +27,7 @@ from services.metadata.state.tables import (
     KEY_TABLE,
     SNAPSHOT_COUNT_TABLE,
     SNAPSHOT_LIST_TABLE,
+    namespace_prefix,
 )
 from services.runtime.loop.service import Work
 from services.storage.store import Store, prefix_end
@@ -94,7 +95,7 @@ def changed_rows(tables: TablesReader, bucket: BucketRow, first: int, end: int) 
     A row may come several times, and rows that have changed back are included. No row that differs is missing.
     """
     by_letter = {letter[0]: table for table, letter in _LETTERS}
-    prefix = _prefix(bucket)
+    prefix = namespace_prefix(bucket)
     letter_at = len(changed_key(bucket.object_id, 0))
     scanned = tables.table(CHANGED_TABLE).scan(changed_key(bucket.object_id, first), changed_key(bucket.object_id, end))
     for key, _ in scanned:
@@ -104,15 +105,8 @@ def changed_rows(tables: TablesReader, bucket: BucketRow, first: int, end: int) 
 def is_changed(tables: TablesReader, bucket: BucketRow, ordinal: int, row: ChangedKey) -> bool:
     """Return whether a row changed after the snapshot with an ordinal and before the next, by one point look-up."""
     letter = next(letter for table, letter in _LETTERS if table is row.table)
-    key = changed_key(bucket.object_id, ordinal, letter, row.key[len(_prefix(bucket)) :])
+    key = changed_key(bucket.object_id, ordinal, letter, row.key[len(namespace_prefix(bucket)) :])
     return tables.table(CHANGED_TABLE).get_encoded(key) is not None
-
-
-def _prefix(bucket: BucketRow) -> bytes:
-    """Return the prefix of the keys of a bucket's rows in the namespace."""
-    if bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED:
-        return b"/%d/%d/" % (bucket.volume_id, bucket.object_id)
-    return flat_key(bucket.volume, bucket.bucket, "")
 
 
 def unneeded_changes(tables: TablesReader) -> dict[int, Range]:

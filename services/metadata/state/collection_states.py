@@ -31,12 +31,10 @@ def read_collection_rows(tables: Work | TablesReader) -> dict[int, CollectionRow
     return {bucket_id_of_key(key): row for key, row in rows}
 
 
-def own_state(row: CollectionRow | None, stopped_because: str = "") -> CollectionState:
+def own_state(row: CollectionRow, stopped_because: str = "") -> CollectionState:
     """Return the state of one row alone. ``stopped_because`` means that claims of the shard are stopped: STOPPED."""
     if stopped_because:
         return CollectionState.STOPPED
-    if row is None:
-        return CollectionState.RUNNING
     return stricter(row.state, CollectionState.TRIPPED) if row.trip else row.state
 
 
@@ -59,11 +57,14 @@ class CollectionStates:
             self._rows = read_collection_rows(work)
         return self._rows
 
+    def row(self, work: Work, bucket_id: int) -> CollectionRow:
+        """Return the row of a bucket; ``NEVER_SET`` if it has none."""
+        return self.rows(work).get(bucket_id, NEVER_SET)
+
     def state_of(self, work: Work, bucket_id: int, stopped_because: str) -> CollectionState:
         """Return the state that applies to a bucket: the stricter one of its own and its shard's."""
-        rows = self.rows(work)
-        everything = own_state(rows.get(WHOLE_SHARD), stopped_because)
-        return stricter(everything, own_state(rows.get(bucket_id)))
+        everything = own_state(self.row(work, WHOLE_SHARD), stopped_because)
+        return stricter(everything, own_state(self.row(work, bucket_id)))
 
     def newest_txn(self, work: Work) -> int:
         """Return the txn of the last change; 0 if there never was one."""
@@ -80,24 +81,22 @@ class CollectionStates:
     def send_changed(self, work: Work, txn: int, feature_level: int) -> None:
         """Publish all changes of one command in one message, so that a service gets all of them or none."""
         if self._changed:
-            change = CollectionChanged(_bucket_collections(self._changed), txn, self._previous_txn)
-            _send(work, change, feature_level)
+            _send(work, feature_level, CollectionChanged(_in_order(self._changed), txn, self._previous_txn))
             self._changed.clear()
 
     def send_all(self, work: Work, txn: int, stopped_because: str, feature_level: int) -> None:
         """Publish all states at a txn, for services that missed a change."""
-        rows = self.rows(work)
-        states = {bucket_id: own_state(row) for bucket_id, row in rows.items()}
-        states[WHOLE_SHARD] = own_state(rows.get(WHOLE_SHARD), stopped_because)
+        states = {bucket_id: own_state(row) for bucket_id, row in self.rows(work).items()}
+        states[WHOLE_SHARD] = own_state(self.row(work, WHOLE_SHARD), stopped_because)
         suspended = {one: state for one, state in states.items() if state is not CollectionState.RUNNING}
         if len(suspended) <= MOST_SENT:
-            change = CollectionChanged(_bucket_collections(suspended), txn, self.newest_txn(work), is_whole=True)
-            _send(work, change, feature_level)
+            whole = CollectionChanged(_in_order(suspended), txn, self.newest_txn(work), is_whole=True)
+            _send(work, feature_level, whole)
 
 
-def _send(work: Work, change: CollectionChanged, feature_level: int) -> None:
+def _send(work: Work, feature_level: int, change: CollectionChanged) -> None:
     work.send(METADATA_PROGRESS, MetadataProgress(change.txn, change, feature_level))
 
 
-def _bucket_collections(states: Mapping[int, CollectionState]) -> tuple[BucketCollection, ...]:
+def _in_order(states: Mapping[int, CollectionState]) -> tuple[BucketCollection, ...]:
     return tuple(BucketCollection(bucket_id, state) for bucket_id, state in sorted(states.items()))

@@ -92,7 +92,7 @@ class BucketFigures:
 
         Return None for a deleted bucket.
         """
-        bucket = _bucket_of(work, bucket_id)
+        bucket = live_bucket(work, bucket_id)
         if bucket is None:
             return None
         moved = self._used.of(bucket_id) or (0, 0, 0, 0)
@@ -120,7 +120,7 @@ class BucketFigures:
 
     def _write_used(self, work: Work, bucket_id: int, moved: Amounts) -> None:
         """Update the figures in a bucket's row. A deleted bucket has none."""
-        bucket = _bucket_of(work, bucket_id)
+        bucket = live_bucket(work, bucket_id)
         if bucket is None:
             return
         live_bytes, live_names, deleted_bytes, deleted_names = moved
@@ -135,7 +135,7 @@ class BucketFigures:
         work.table(BUCKET_TABLE).put(bucket_key(bucket.volume, bucket.bucket), figures)
 
 
-def _bucket_of(work: Work, bucket_id: int) -> BucketRow | None:
+def live_bucket(work: Work, bucket_id: int) -> BucketRow | None:
     """Return the row of a bucket; None for a deleted one."""
     identity = work.table(BUCKET_ID_TABLE).get(bucket_id_key(bucket_id))
     if identity is None or identity.is_deleted:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from schemas.records import Barrier, DeletedEntries, DeletedKind, RowNames
 from schemas.topics import DELETED_ENTRIES
@@ -63,14 +63,10 @@ class SentEntries:
 
 def _send_pages(work: Work, pages: dict[_Page, list[Entry]], chain_version: int) -> None:
     """Send the entries between two barriers."""
-    for page, entries in pages.items():
-        for message in _messages(page, entries, chain_version):
+    for (kind, sweep_id, sweep_page, txn, part), entries in pages.items():
+        for start in range(0, len(entries), MAX_ROWS_PER_MESSAGE):
+            *names, befores = zip(*entries[start : start + MAX_ROWS_PER_MESSAGE], strict=True)
+            rows = RowNames(kind, *names)
+            message = DeletedEntries(chain_version, rows, befores, sweep_id, sweep_page, None, txn, part)
             work.send(DELETED_ENTRIES, message)
     pages.clear()
-
-
-def _messages(page: _Page, entries: list[Entry], chain_version: int) -> Iterator[DeletedEntries]:
-    kind, sweep_id, sweep_page, txn, part = page
-    for start in range(0, len(entries), MAX_ROWS_PER_MESSAGE):
-        *names, befores = zip(*entries[start : start + MAX_ROWS_PER_MESSAGE], strict=True)
-        yield DeletedEntries(chain_version, RowNames(kind, *names), befores, sweep_id, sweep_page, None, txn, part)

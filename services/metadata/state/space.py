@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from operator import add
 
-from schemas.records import CountRow, SnapshotSize, SpaceCellValue, SpaceUpdate
+from schemas.records import CountRow, SnapshotListRow, SnapshotSize, SpaceCellValue, SpaceUpdate
 from schemas.topics import SPACE
 from services.domain.space_matrix import (
     EMPTY,
@@ -35,27 +36,16 @@ Counts = tuple[int, int, int, int, int]
 
 def cell_of(value: SpaceCellValue | None) -> SpaceCell:
     """Return the cell of a row; ``EMPTY`` without a row."""
-    if value is None:
-        return EMPTY
-    return SpaceCell(value.bytes, value.versions, value.key_rows, value.directory_rows, value.rename_rows)
+    return EMPTY if value is None else SpaceCell(*_counts(value))
 
 
-def _value(first: int, last: int, cell: SpaceCell) -> SpaceCellValue:
-    return SpaceCellValue(first, last, cell.bytes, cell.versions, cell.key_rows, cell.directory_rows, cell.rename_rows)
+def _counts(cell: SpaceCellValue | SpaceCell) -> Counts:
+    return cell.bytes, cell.versions, cell.key_rows, cell.directory_rows, cell.rename_rows
 
 
-def _counts(value: SpaceCellValue | None) -> Counts:
-    if value is None:
-        return 0, 0, 0, 0, 0
-    return value.bytes, value.versions, value.key_rows, value.directory_rows, value.rename_rows
-
-
-def _put(work: Work, bucket_id: int, holder: Holders, cell: SpaceCell) -> None:
-    key = cell_key(bucket_id, *holder)
-    if cell.is_empty:
-        work.table(SPACE_TABLE).delete(key)
-    else:
-        work.table(SPACE_TABLE).put(key, _value(*holder, cell))
+def _sum(one: Counts, other: Sequence[int]) -> Counts:
+    size_bytes, versions, keys, directories, renames = map(add, one, other)
+    return size_bytes, versions, keys, directories, renames
 
 
 def _cells_from(work: Work, bucket_id: int, first: int) -> dict[Holders, SpaceCell]:
@@ -134,23 +124,25 @@ class SpaceChanges:
 
     def counts(self, work: Work, bucket_id: int, holder: Holders) -> Counts:
         """Return the counts of a cell, with the changes of this batch so far."""
-        written = _counts(work.table(SPACE_TABLE).get(cell_key(bucket_id, *holder)))
+        written = _counts(work.table(SPACE_TABLE).get(cell_key(bucket_id, *holder)) or EMPTY)
         changed = self._rows.of((bucket_id, holder))
-        if changed is None:
-            return written
-        size_bytes, versions, keys, directories, renames = map(sum, zip(written, changed, strict=True))
-        return size_bytes, versions, keys, directories, renames
+        return written if changed is None else _sum(written, changed)
 
     def write(self, work: Work) -> None:
         """Write the changed cells, also those below zero: sums continue until an operator has looked."""
         table = work.table(SPACE_TABLE)
         for (bucket_id, holder), counts in self._rows.items():
-            key = cell_key(bucket_id, *holder)
-            before = table.get(key)
-            values = [old + more for old, more in zip(_counts(before), counts, strict=True)]
-            _put(work, bucket_id, holder, SpaceCell(*values))
-            self._cells.setdefault(bucket_id, {})[holder] = None
+            before = _counts(table.get(cell_key(bucket_id, *holder)) or EMPTY)
+            self._put(work, bucket_id, holder, _sum(before, counts))
         self._rows.clear()
+
+    def _put(self, work: Work, bucket_id: int, holder: Holders, counts: Counts) -> None:
+        table, key = work.table(SPACE_TABLE), cell_key(bucket_id, *holder)
+        if any(counts):
+            table.put(key, SpaceCellValue(*holder, *counts))
+        else:
+            table.delete(key)
+        self._cells.setdefault(bucket_id, {})[holder] = None
 
     def drop(self, work: Work, bucket_id: int, dropped: int, live_before: tuple[int, ...]) -> int:
         """Merge the cells of a dropped snapshot into its neighbours'. Return the number of rows that it alone held.
@@ -170,13 +162,13 @@ class SpaceChanges:
             self.disagrees(bucket_id, (alone.bytes, alone.versions, 0, 0, 0))
             return max(1, alone.rows)
         for holder, cell in merged.items():
-            _put(work, bucket_id, holder, cell)
-            self._cells.setdefault(bucket_id, {})[holder] = None
+            self._put(work, bucket_id, holder, _counts(cell))
         return alone.rows
 
-    def size_changed(self, bucket_id: int, size: SnapshotSize) -> None:
+    def size_changed(self, row: SnapshotListRow) -> None:
         """Note that a snapshot's referenced bytes have changed."""
-        self._sizes.setdefault(bucket_id, {})[size.snapshot_id] = size
+        size = SnapshotSize(row.snapshot_id, row.referenced_bytes, row.referenced_namespace)
+        self._sizes.setdefault(row.bucket_id, {})[row.snapshot_id] = size
 
     def unexpanded_changed(self, work: Work, bucket_id: int, death: int, difference: int) -> None:
         """Change the number of deleted directories of one death that are not expanded yet."""
@@ -214,7 +206,7 @@ class SpaceChanges:
     def _send_bucket(self, work: Work, txn: int, bucket_id: int) -> None:
         table = work.table(SPACE_TABLE)
         values = [
-            table.get(cell_key(bucket_id, *holder)) or _value(*holder, EMPTY)
+            table.get(cell_key(bucket_id, *holder)) or SpaceCellValue(*holder, *_counts(EMPTY))
             for holder in self._cells.get(bucket_id, ())
         ]
         sizes = tuple(self._sizes.get(bucket_id, {}).values())

@@ -12,6 +12,8 @@ hold more than necessary, and would be listed as ``unknown_here``.
 
 from __future__ import annotations
 
+from itertools import islice
+
 from schemas.records import CaptureSnapshot, CountRow
 from services.domain.table_keys import snapshot_id_key
 from services.metadata.state.tables import DROPPED_ID_TABLE, SNAPSHOT_LIST_TABLE, UNCAPTURED_TABLE
@@ -54,11 +56,7 @@ def forget_some(transaction: Transaction) -> None:
     """Forget at most ``FORGOTTEN_AT_ONCE`` ids whose time has expired, the oldest first."""
     work = transaction.work
     end = b"%016x" % max(transaction.log_time_ms - KEPT_MS, 0)
-    over: list[bytes] = []
-    for key, _ in work.table(DROPPED_ID_TABLE).scan(b"", end):
-        over.append(key)
-        if len(over) == FORGOTTEN_AT_ONCE:
-            break
+    over = [key for key, _ in islice(work.table(DROPPED_ID_TABLE).scan(b"", end), FORGOTTEN_AT_ONCE)]
     for key in over:
         snapshot_id = key[_TIME_DIGITS + 1 :].decode()
         work.table(DROPPED_ID_TABLE).delete(key)

@@ -45,6 +45,8 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from schemas import records
+from schemas.records import BucketIdentity, BucketLayout, BucketRow
+from services.domain.table_keys import flat_key, tree_key
 from services.storage.tables import TableDefinition
 
 V = TypeVar("V")
@@ -90,37 +92,25 @@ TRANSACTION_INFO_TABLE = TableDefinition("transactionInfoTable", records.ShardSt
 TRANSACTION_INFO_KEY = b"#TRANSACTIONINFO"
 ORPHAN_SEARCH_KEY = b"#SEARCH"
 
-TABLES: tuple[TableDefinition[Any], ...] = (
-    VOLUME_TABLE,
-    BUCKET_TABLE,
-    BUCKET_ID_TABLE,
-    KEY_TABLE,
-    FILE_TABLE,
-    DIRECTORY_TABLE,
-    DELETED_TABLE,
-    DELETED_DIRECTORY_TABLE,
-    SNAPSHOT_RENAMED_TABLE,
-    DELETED_NAME_TABLE,
-    RECLAIM_TABLE,
-    CHANGED_TABLE,
-    SNAPSHOT_LIST_TABLE,
-    SNAPSHOT_COUNT_TABLE,
-    UNCAPTURED_TABLE,
-    DROPPED_ID_TABLE,
-    ROLLBACK_TABLE,
-    ROLLBACK_NAME_TABLE,
-    ORPHAN_SEARCH_TABLE,
-    SPACE_TABLE,
-    UNEXPANDED_TABLE,
-    ACCOUNT_TABLE,
-    COLLECTION_TABLE,
-    RECLAIM_CLOCK_TABLE,
-    CLAIM_HOUR_TABLE,
-    SHADOW_TABLE,
-    SECRET_TABLE,
-    CLIENT_TABLE,
-    TRANSACTION_INFO_TABLE,
+TABLES: tuple[TableDefinition[Any], ...] = tuple(
+    one for one in [*globals().values()] if isinstance(one, TableDefinition)
 )
+"""All tables that are defined above, in this order."""
 CHECKPOINTED = frozenset(
     table.name for table in (VOLUME_TABLE, BUCKET_TABLE, BUCKET_ID_TABLE, KEY_TABLE, FILE_TABLE, DIRECTORY_TABLE)
 )
+
+
+def namespace_key(bucket: BucketRow, parent_id: int, name: str) -> bytes:
+    """Return the key of a row of the namespace. In a flat bucket the name is the whole path."""
+    if bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED:
+        return tree_key(bucket.volume_id, bucket.object_id, parent_id, name)
+    return flat_key(bucket.volume, bucket.bucket, name)
+
+
+def namespace_prefix(bucket: BucketRow | BucketIdentity) -> bytes:
+    """Return the prefix of the keys of a bucket's rows in keyTable, or in fileTable and directoryTable."""
+    if bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED:
+        bucket_id = bucket.object_id if isinstance(bucket, BucketRow) else bucket.bucket_id
+        return b"/%d/%d/" % (bucket.volume_id, bucket_id)
+    return flat_key(bucket.volume, bucket.bucket, "")

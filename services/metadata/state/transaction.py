@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from operator import attrgetter
 
 from schemas.error_codes import ErrorCode
 from schemas.records import ShardState
@@ -28,7 +29,7 @@ from services.storage.tables import TablesReader
 
 @dataclass(slots=True)
 class ShardCounters:
-    """The shard's counters, kept in memory between batches."""
+    """The shard's counters, kept in memory between batches: the fields of ``ShardState`` in the same order."""
 
     txn: int = 0
     log_time_ms: int = 0
@@ -46,39 +47,14 @@ class ShardCounters:
     @classmethod
     def of(cls, state: ShardState | None) -> ShardCounters:
         """Return the counters of a stored state."""
-        if state is None:
-            return cls()
-        return cls(
-            state.txn,
-            state.log_time_ms,
-            state.epoch,
-            state.chain_version,
-            state.container_id,
-            state.claims_stopped,
-            state.skipped_txns,
-            state.stored_bytes,
-            state.claims_stopped_ms,
-            state.refused_rows,
-            state.feature_level,
-            state.announced_schema_id,
-        )
+        return cls() if state is None else cls(*_COUNTERS(state))
 
     def state(self) -> ShardState:
         """Return the counters as they are stored."""
-        return ShardState(
-            self.txn,
-            self.log_time_ms,
-            self.epoch,
-            self.chain_version,
-            self.container_id,
-            self.claims_stopped,
-            self.skipped_txns,
-            self.stored_bytes,
-            self.claims_stopped_ms,
-            self.refused_rows,
-            self.feature_level,
-            self.announced_schema_id,
-        )
+        return ShardState(*_COUNTERS(self))
+
+
+_COUNTERS = attrgetter(*(field.name for field in fields(ShardCounters)))
 
 
 class Transaction:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import groupby, islice
 
 from schemas.records import BlockRun, BlocksWritten, ScmCommand
@@ -35,14 +34,9 @@ class WrittenBlocks:
 
     def send(self, work: Work) -> None:
         """Send all blocks to SCM."""
-        for written in self._messages():
-            work.send(SCM_COMMANDS, ScmCommand(written))
-        self.clear()
-
-    def _messages(self) -> Iterator[BlocksWritten]:
         for (bucket_id, container_id), group in groupby(self._written, lambda one: (one[1], one[2].container_id)):
             while runs := [blocks for _, _, blocks in islice(group, MAX_VERSIONS_PER_MESSAGE)]:
-                yield BlocksWritten(
+                written = BlocksWritten(
                     bucket_id,
                     container_id,
                     tuple([run.first_local_id for run in runs]),
@@ -50,3 +44,5 @@ class WrittenBlocks:
                     tuple([run.block_size_bytes for run in runs]),
                     tuple([run.size_bytes for run in runs]),
                 )
+                work.send(SCM_COMMANDS, ScmCommand(written))
+        self.clear()

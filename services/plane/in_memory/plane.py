@@ -21,7 +21,6 @@ from services.log.clock import Clock, VirtualClock
 from services.log.memory import MemoryLog
 from services.log.port import Log
 from services.log.signing import SigningLog
-from services.metadata.after_write import remove_unneeded
 from services.metadata.checkpoints.capture_drop import remove_unused_checkpoints
 from services.metadata.recovery.start_check import StartCheckedLog
 from services.metadata.service import MetadataService
@@ -91,7 +90,7 @@ class InMemoryPlane:
             log = SigningLog(log, self.secrets[name])
         if isinstance(service, MetadataService):
             remove_unused_checkpoints(store)
-            after_write = partial(remove_unneeded, service, store)
+            after_write = partial(service.remove_unneeded, store)
             log = StartCheckedLog(log, shard, store)
             must_defer = log.must_defer
         open_runner = partial(

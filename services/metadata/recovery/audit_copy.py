@@ -6,13 +6,10 @@ import contextlib
 import shutil
 from pathlib import Path
 
-from starlette.routing import Route
-
 from schemas.answers import AuditCopy
 from services.metadata.reads.queries import shard_state
 from services.metadata.recovery.digest import live_snapshot_ids
-from services.runtime.copies.audit_copies import audit_routes
-from services.runtime.http.reads import ReadError, Stores, closing_reader
+from services.runtime.http.reads import ReadError, closing_reader
 from services.storage.rocks import RocksStore
 from services.storage.rocks_checkpoints import directory_name
 
@@ -21,11 +18,6 @@ MAX_ATTEMPTS = 5
 
 class _SnapshotDroppedError(Exception):
     """A snapshot was dropped while the copies were made."""
-
-
-def routes(stores: Stores) -> list[Route]:
-    """Return the routes that make and release copies."""
-    return audit_routes(stores, make_copy)
 
 
 def make_copy(store: RocksStore, directory: Path) -> AuditCopy:

@@ -1,0 +1,91 @@
+"""What an upgrade changes in a shard: its feature level, and the schemas of the commands that it may apply.
+
+An operator raises the feature level when an upgrade is final. Allowed schemas are the first one, and those that an
+operator has announced in the shard's log. Whether a command is applied must follow from the log alone: a rebuild that
+knows more schemas than the program that read the command first must not apply what that one has dead-lettered. So the
+announcement is a command itself.
+"""
+
+from __future__ import annotations
+
+from schemas import published
+from schemas.codec import codec, schema_id_of
+from schemas.feature_level import FEATURE_LEVEL, confirmation, unknown_level
+from schemas.records import AnnounceSchema, MetadataCommand, SetFeatureLevel
+from services.domain.errors import InvalidMessageError, InvariantError, RetryableError
+from services.metadata.state.transaction import ShardCounters
+
+_FIRST = codec(MetadataCommand).first_frame
+_IDS = int.from_bytes(_FIRST[1:3], "big")
+"""The upper half of each id of deepclean."""
+
+
+def check_known(counters: ShardCounters) -> None:
+    """Check that this program may go on with a shard: that it can read all commands, none becomes a dead letter.
+
+    Raises:
+        InvariantError: the shard's level is above that of this program.
+        RetryableError: the newest announced schema is not published yet.
+    """
+    if counters.feature_level > FEATURE_LEVEL:
+        raise InvariantError(unknown_level(counters.feature_level))
+    if counters.announced_schema_id:
+        _require(counters.announced_schema_id)
+
+
+def set_feature_level(counters: ShardCounters, command: SetFeatureLevel) -> None:
+    """Raise the level.
+
+    Raises:
+        InvalidMessageError: the command does not confirm the level, or would lower it.
+        InvariantError: this program does not know the level. It stops: a newer one, which rebuilds the shard from its
+            log, would go on differently from here.
+    """
+    if command.confirmation != confirmation(command.level):
+        raise InvalidMessageError(
+            f"feature level {command.level} is not confirmed: the command has to say {confirmation(command.level)!r}"
+        )
+    if command.level < counters.feature_level:
+        raise InvalidMessageError(f"the shard has feature level {counters.feature_level}, which is never lowered")
+    if command.level > FEATURE_LEVEL:
+        raise InvariantError(unknown_level(command.level))
+    counters.feature_level = command.level
+
+
+def check_announced(counters: ShardCounters, message: bytes) -> None:
+    """Check that a command was written by an allowed schema.
+
+    Raises:
+        InvalidMessageError: it was not; the command is dead-lettered.
+    """
+    if message.startswith(_FIRST):
+        return
+    schema_id = schema_id_of(message)
+    if schema_id is not None and schema_id > counters.announced_schema_id:
+        raise InvalidMessageError(
+            f"schema {schema_id} was not announced when the command was sent: run deepclean upgrade prepare of the "
+            f"program that sends it, then send it again"
+        )
+
+
+def announce_schema(counters: ShardCounters, command: AnnounceSchema) -> None:
+    """Allow commands by schemas with ids up to the announced one.
+
+    Raises:
+        InvalidMessageError: no program of deepclean has such a schema.
+        RetryableError: the newest announced schema is not published yet.
+    """
+    if command.schema_id >> 16 != _IDS:
+        raise InvalidMessageError(
+            f"schema {command.schema_id} is not an id of deepclean: see schemas/released/index.txt"
+        )
+    newest = max(counters.announced_schema_id, command.schema_id)
+    _require(newest)
+    counters.announced_schema_id = newest
+
+
+def _require(schema_id: int) -> None:
+    if not codec(MetadataCommand).knows(schema_id) and published.schema_of(schema_id) is None:
+        raise RetryableError(
+            f"schema {schema_id} is announced and not published: run deepclean upgrade prepare of the newer program"
+        )
