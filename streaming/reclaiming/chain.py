@@ -8,8 +8,7 @@ version of every entry of the batch.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
-from typing import TypeVar
+from collections.abc import Iterable
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # not in its __all__
@@ -18,34 +17,15 @@ from schemas.credentials import KafkaCredentials
 from schemas.topics import SNAPSHOT_CHAIN, Topic
 from services.domain.chain_view import ChainView
 from services.domain.errors import RetryableError
+from services.log.patience import patiently
 from streaming.reclaiming.shard_chain import ShardChain
 
 ANSWER_SECONDS = 30.0
 RETURN_SECONDS = 15.0
 """How long a broker may be unavailable. Waiting for its restart costs less than restarting Spark."""
-RETRY_SECONDS = 0.2
 MARKERS_PER_POLL = 1_000
 METADATA_MS = 5_000
 """Interval at which a partition that the broker did not know at first is looked up; well below ``ANSWER_SECONDS``."""
-
-
-T = TypeVar("T")
-
-
-def patiently(ask: Callable[[], T]) -> T:
-    """Return the broker's answer; a question that failed is asked again until ``RETURN_SECONDS`` have passed.
-
-    Raises:
-        RetryableError: as ``ask``, at the last time.
-    """
-    deadline = time.monotonic() + RETURN_SECONDS
-    while True:
-        try:
-            return ask()
-        except RetryableError:
-            if time.monotonic() > deadline:
-                raise
-        time.sleep(RETRY_SECONDS)
 
 
 class ChainReader:
@@ -109,7 +89,7 @@ class ChainReader:
         Raises:
             RetryableError: the broker did not answer.
         """
-        ends = patiently(self._ends)
+        ends = patiently(self._ends, RETURN_SECONDS)
         changed = self._begin_what_was_cut(ends)
         deadline = time.monotonic() + ANSWER_SECONDS
         while any(chain.next_offset < end for chain, end in zip(self.chains, ends, strict=True)):

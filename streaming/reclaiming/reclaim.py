@@ -35,10 +35,11 @@ from schemas.credentials import KafkaCredentials
 from schemas.topics import DEAD_LETTERS, DELETED_ENTRIES, PURGE_DIRECTORIES, PURGE_KEYS, SWEEP_RESULTS
 from services.domain.errors import DeepcleanError, RetryableError
 from services.log.kafka import KafkaLog
+from services.log.patience import patiently
 from services.log.schema_topic import follow_schemas
 from streaming.reclaiming.barriers import BarrierSender
 from streaming.reclaiming.batch_plans import BatchPlans
-from streaming.reclaiming.chain import ChainReader, patiently
+from streaming.reclaiming.chain import RETURN_SECONDS, ChainReader
 from streaming.reclaiming.inputs import recreated
 from streaming.reclaiming.metrics import ReclaimMetrics
 from streaming.reclaiming.outcome import BatchOutcome, PrematureMessage, Stretch
@@ -285,7 +286,7 @@ class ReclaimJob:
 
     def _judge_what_waits(self) -> None:
         """Follow the chain, then judge some of the passed-over messages and the premature messages that are due."""
-        patiently(self._schemas.read)  # each schema was published before the first message of it
+        patiently(self._schemas.read, RETURN_SECONDS)  # each schema was published before the first message of it
         self._plans.learn_published()
         self._follow_chain()
         versions = self._versions()

@@ -15,8 +15,9 @@ from confluent_kafka.admin._listoffsets import ListOffsetsResultInfo
 
 from services.domain.errors import RetryableError
 from services.log.kafka import KafkaLog
+from services.log.patience import patiently
 from streaming.reclaiming import chain
-from streaming.reclaiming.chain import ChainReader, patiently
+from streaming.reclaiming.chain import RETURN_SECONDS, ChainReader
 
 NOWHERE = "127.0.0.1:1"
 
@@ -71,10 +72,9 @@ def test_spark_asks_again_for_ends_that_no_leader_said(monkeypatch: pytest.Monke
     admin = Admin(OFFSET_INVALID, OFFSET_INVALID, 0)
     monkeypatch.setattr(chain, "AdminClient", lambda _: admin)
     reader = ChainReader(NOWHERE, 2)
-    assert patiently(reader._ends) == [0, 0]
+    assert patiently(reader._ends, RETURN_SECONDS) == [0, 0]
     assert admin.offsets == []
-    monkeypatch.setattr(chain, "RETURN_SECONDS", 0.0)
     admin.offsets.append(OFFSET_INVALID)
     with pytest.raises(RetryableError, match="a leader did not answer"):
-        patiently(reader._ends)
+        patiently(reader._ends, 0.0)
     reader.close()

@@ -15,6 +15,7 @@ from schemas.topics import CHANGELOGS, DEAD_LETTERS, METADATA_COMMANDS, SCHEMAS,
 from services.domain.errors import DeepcleanError
 from services.log.clock import SystemClock
 from services.log.kafka import KafkaLog
+from services.log.patience import patiently
 from services.log.port import MAX_CHANGE_MESSAGE_BYTES, MAX_LETTER_MESSAGE_BYTES, MAX_MESSAGE_BYTES
 from services.log.schema_topic import SchemaTopic
 from services.log.signing import Signer, announcement
@@ -72,7 +73,7 @@ def publish_schemas(
             sink.flush()
 
     try:
-        return SchemaTopic(log).publish(TOPICS, announce)
+        return patiently(lambda: SchemaTopic(log).publish(TOPICS, announce), ANSWER_SECONDS)  # it may have just started
     except DeepcleanError as error:
         raise StackError(f"The schemas could not be published: {error}") from error
 

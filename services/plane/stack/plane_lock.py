@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import threading
-import time
 from collections.abc import Callable, Iterator
 from functools import wraps
 from pathlib import Path
@@ -13,6 +11,7 @@ from typing import IO, ParamSpec, TypeVar
 
 from services.domain.errors import RetryableError
 from services.log.kafka import KafkaLog
+from services.log.patience import patiently
 from services.log.schema_topic import follow_schemas
 from services.plane.broker.embedded import EmbeddedBroker
 from services.plane.broker.security import administrator_of
@@ -22,7 +21,6 @@ from services.plane.stack.secrets import plane_security
 
 LOCK_NAME = "plane.lock"
 PATIENCE_SECONDS = 30.0
-ASK_AGAIN_SECONDS = 0.2
 
 P = ParamSpec("P")
 Answer = TypeVar("Answer")
@@ -53,17 +51,10 @@ def acquire_plane_lock(home: Path) -> IO[bytes]:
 def _patiently(ask: Callable[P, Answer]) -> Callable[P, Answer]:
     @wraps(ask)
     def asked(*arguments: P.args, **named: P.kwargs) -> Answer:
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        pause = threading.Event()
-        while True:
-            try:
-                return ask(*arguments, **named)
-            except RetryableError as error:
-                if time.monotonic() > deadline:
-                    raise StackError(
-                        f"{error}, but not for longer than {PATIENCE_SECONDS:g} seconds: start again"
-                    ) from error
-                pause.wait(ASK_AGAIN_SECONDS)
+        try:
+            return patiently(lambda: ask(*arguments, **named), PATIENCE_SECONDS)
+        except RetryableError as error:
+            raise StackError(f"{error}, but not for longer than {PATIENCE_SECONDS:g} seconds: start again") from error
 
     return asked
 
