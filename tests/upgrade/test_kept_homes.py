@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from importlib import resources
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from services.client.kafka_plane import KafkaPlane
 from services.plane.stack.stack import Stack
 from services.plane.upkeep.backups import backups_directory, find_backup, restore_backup
 from tests.integration.test_stack import execute, request
-from tests.upgrade.kept_home import CLAIMED, FLAT, PAUSED, TREE, VERSIONS, unpack
+from tests.upgrade.kept_home import CLAIMED, FLAT, PAUSED, TREE, VERSIONS, unpack, unpack_program
 from tests.upgrade.observed import differences, digest_of_stopped, observed
 from tests.upgrade.test_rolling_upgrade import one_round
 from tests.waiting import eventually
@@ -81,3 +82,11 @@ def test_what_differs_is_found_at_any_depth() -> None:
     assert differences(expected, {"a": [{"b": 2, "c": "x"}], "d": {}}) == ["/a/0/b: 1 became 2"]
     assert differences(expected, {"a": [{"b": 1}]}) == ["/d is missing", "/a/0/c is missing"]
     assert differences(expected, {"a": [], "d": {}}) == ["/a: [{'b': 1, 'c': 'x'}] became []"]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_schemas_of_a_release_are_frozen(version: str, tmp_path: Path) -> None:
+    folder = unpack_program(version, tmp_path / "program") / "schemas" / "released"
+    released = set((folder / "index.txt").read_text("ascii").splitlines())
+    present = set(resources.files("schemas").joinpath("released", "index.txt").read_text("ascii").splitlines())
+    assert released <= present, "write the next version of a schema (python -m tests.schema_releases), and change none"

@@ -149,7 +149,7 @@ class Writer:
                 self._changed.notify_all()
 
 
-@pytest.fixture(params=[*VERSIONS, "this version"])
+@pytest.fixture(params=VERSIONS or ["this version"])
 def stack(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stack]:
     """A plane of an earlier release, or of this version; each command on it is signed."""
     is_release = request.param in VERSIONS
