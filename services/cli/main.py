@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -145,6 +144,8 @@ app = typer.Typer(
 
 def _say_version(is_asked: bool) -> None:
     if is_asked:
+        from importlib.metadata import version  # noqa: PLC0415  each command would wait 15 ms for it
+
         say(f"deepclean {version('deepclean')}")
         raise typer.Exit
 
