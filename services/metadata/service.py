@@ -120,7 +120,8 @@ class MetadataService:
         command: MetadataCommand = message.record
         kind = type(command.body)
         transaction = self._transaction
-        upgrades.check_announced(transaction.counters, message.value)
+        if not message.value.startswith(upgrades.FIRST_FRAME):
+            upgrades.check_announced(transaction.counters, message.value)
         log_time_ms = max(message.timestamp_ms, transaction.counters.log_time_ms)
         if work is not self._batch:
             self._batch = work

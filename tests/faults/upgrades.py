@@ -8,7 +8,6 @@ import pytest
 
 from schemas.topics import METADATA_COMMANDS
 from services.log import schema_topic
-from services.metadata import service
 from services.metadata.state import upgrades
 from services.runtime.loop import changelog
 from tests.faults.fault import Fault
@@ -16,7 +15,7 @@ from tests.faults.fault import Fault
 
 def commands_are_applied_by_any_schema_that_can_be_read(patch: pytest.MonkeyPatch) -> None:
     """A rebuild applied commands that the plane had dead-lettered before their schema was published."""
-    patch.setattr(service, "check_announced", lambda *_: None)
+    patch.setattr(upgrades, "check_announced", lambda *_: None)
 
 
 def announced_schemas_are_not_awaited(patch: pytest.MonkeyPatch) -> None:

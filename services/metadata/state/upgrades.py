@@ -15,8 +15,9 @@ from schemas.records import AnnounceSchema, MetadataCommand, SetFeatureLevel
 from services.domain.errors import InvalidMessageError, InvariantError, RetryableError
 from services.metadata.state.transaction import ShardCounters
 
-_FIRST = codec(MetadataCommand).first_frame
-_IDS = int.from_bytes(_FIRST[1:3], "big")
+FIRST_FRAME = codec(MetadataCommand).first_frame
+"""How a command by the first schema begins."""
+_IDS = int.from_bytes(FIRST_FRAME[1:3], "big")
 """The upper half of each id of deepclean."""
 
 
@@ -53,13 +54,11 @@ def set_feature_level(counters: ShardCounters, command: SetFeatureLevel) -> None
 
 
 def check_announced(counters: ShardCounters, message: bytes) -> None:
-    """Check that a command was written by an allowed schema.
+    """Check that a command that does not begin with ``FIRST_FRAME`` was written by an allowed schema.
 
     Raises:
         InvalidMessageError: it was not; the command is dead-lettered.
     """
-    if message.startswith(_FIRST):
-        return
     schema_id = schema_id_of(message)
     if schema_id is not None and schema_id > counters.announced_schema_id:
         raise InvalidMessageError(
