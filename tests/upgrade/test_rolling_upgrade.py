@@ -149,11 +149,10 @@ class Writer:
                 self._changed.notify_all()
 
 
-@pytest.fixture(params=VERSIONS or ["this version"])
+@pytest.fixture(params=VERSIONS)
 def stack(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stack]:
-    """A plane of an earlier release, or of this version; each command on it is signed."""
-    is_release = request.param in VERSIONS
-    settings = environment(unpack_program(request.param, tmp_path / "earlier")) if is_release else {}
+    """A plane of an earlier release; each command on it is signed."""
+    settings = environment(unpack_program(request.param, tmp_path / "earlier"))
     with Stack(tmp_path / "plane", settings=settings, is_secured=True) as started:
         yield started
 
