@@ -2,7 +2,8 @@
 after a change of a schema.
 
 A record becomes a frozen dataclass with the same fields, order, defaults and docs; an enum becomes a ``StrEnum``. A
-folder of schemas becomes a module, and the package exports the classes of all modules.
+field with a default before one without, as in a record whose last field must stay the last, is given by its name only.
+A folder of schemas becomes a module, and the package exports the classes of all modules.
 """
 
 from __future__ import annotations
@@ -97,8 +98,8 @@ def _imports(names: Iterable[str], home: Mapping[str, str]) -> list[str]:
 
 def _module(folder: str, schemas: Sequence[Schema], home: Mapping[str, str]) -> str:
     others = {name for schema in schemas for name in _named_by(schema) if home[name] != folder}
-    fields = [field for schema in schemas for field in schema.get("fields", ())]
-    of_dataclasses = ["dataclass"] * bool(fields) + ["field"] * any(field.get("is_secret") for field in fields)
+    fields = [field for schema in schemas for field in _fields(schema)]
+    of_dataclasses = ["dataclass"] * bool(fields) + ["field"] * any("field(" in field for field in fields)
     imports = [f"from dataclasses import {', '.join(of_dataclasses)}"] if of_dataclasses else []
     if any(schema["type"] == "enum" for schema in schemas):
         imports.append("from enum import StrEnum")
@@ -117,16 +118,26 @@ def _class(schema: Schema) -> str:
     if schema["type"] == "enum":
         members = "\n".join(f'    {symbol} = "{symbol}"' for symbol in schema["symbols"])
         return f"class {schema['name']}(StrEnum):\n{doc}\n\n{members}"
-    fields = "\n".join(_field(field) for field in schema["fields"])
+    fields = "\n".join(
+        f"{line}\n{_docstring(field['doc'], '    ')}"
+        for line, field in zip(_fields(schema), schema["fields"], strict=True)
+    )
     return f"@dataclass(frozen=True, slots=True)\nclass {schema['name']}:\n{doc}\n\n{fields}"
 
 
-def _field(field: Schema) -> str:
+def _fields(schema: Schema) -> list[str]:
+    """Return the lines that declare the fields of a record; none for an enum."""
+    fields = schema.get("fields", ())
+    last_needed = max((place for place, field in enumerate(fields) if "default" not in field), default=-1)
+    return [_field(field, is_named=place < last_needed) for place, field in enumerate(fields)]
+
+
+def _field(field: Schema, *, is_named: bool) -> str:
     default = _default(field["type"], field["default"]) if "default" in field else ""
-    if field.get("is_secret"):
-        default = f"field(default={default}, repr=False)" if default else "field(repr=False)"
-    default = f" = {default}" if default else ""
-    return f"    {field['name']}: {_hint(field['type'])}{default}\n{_docstring(field['doc'], '    ')}"
+    settings = ["repr=False"] * bool(field.get("is_secret")) + ["kw_only=True"] * bool(is_named and default)
+    if settings:
+        default = f"field({', '.join([f'default={default}'] * bool(default) + settings)})"
+    return f"    {field['name']}: {_hint(field['type'])}{f' = {default}' if default else ''}"
 
 
 def _hint(avro: Any) -> str:

@@ -64,12 +64,10 @@ class BrokerCluster:
 
     def start(self) -> Self:
         """Start the brokers that do not run, and wait until each answers. Raise StackError if one does not."""
-        started = [node for node in self.nodes if not node.is_running]
         try:
-            for node in started:
-                node.launch()
-            for node in started:
-                node.await_answer()
+            launched = [(node, node.launch()) for node in self.nodes if not node.is_running]
+            for node, process in launched:
+                process.await_answer(node.ready_seconds)
         except BaseException:
             self.kill()
             raise

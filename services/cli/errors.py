@@ -11,7 +11,7 @@ from typer.core import TyperGroup
 from schemas.credentials import CredentialsError
 from services.cli.terminal import say
 from services.client.errors import PlaneError, PlaneTimeoutError, UnreachableError
-from services.domain.errors import DeepcleanError
+from services.domain.errors import DeepcleanError, RetryableError
 
 SHOWN_LETTERS = 200
 """Most characters of a refused argument that are printed."""
@@ -25,6 +25,8 @@ def _lines(error: Exception) -> list[str]:
             return [f"{error.code}: {text}"]
         case UnreachableError():
             text = f"UNREACHABLE: {text}"
+        case RetryableError():  # a service would try again; a command leaves that to its user
+            text = f"UNREACHABLE: {text}; run the command again when the plane answers (deepclean status)"
         case PlaneTimeoutError():
             text = f"TIMEOUT: {text}"
         case UnicodeError():  # a shell passes any bytes, but names on a plane are UTF-8

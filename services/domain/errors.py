@@ -8,7 +8,10 @@ class DeepcleanError(Exception):
 
 
 class RetryableError(DeepcleanError):
-    """The same input may succeed soon: a service retries, a Spark job exits to be started again."""
+    """The same input may succeed soon: a service retries, a Spark job exits to be started again, a command says so.
+
+    The message tells what happened, and not that it is tried again, because that is up to who catches it.
+    """
 
 
 class PrematureError(DeepcleanError):

@@ -66,7 +66,7 @@ class KeyDeletionMetrics:
         )
         self.waiting_purges = gauge(
             "deepclean_key_deletion_waiting_purges",
-            "Purge requests that wait for the chain or for room, and are not throttled.",
+            "Purge requests that wait for the chain, for room or for the answer to a claim, and are not throttled.",
         )
         self.purges_in_undo_window = gauge(
             "deepclean_key_deletion_purges_in_undo_window",

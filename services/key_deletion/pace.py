@@ -16,10 +16,16 @@ from services.key_deletion.settings import KeyDeletionSettings
 
 
 class ThrottledBy(StrEnum):
-    """Why purge requests are not judged although there is room."""
+    """Why purge requests are not judged although there are fewer tasks than there may be."""
 
     HOURS = "hours"
     RATE = "rate"
+    ANSWER = "answer"
+    """The bytes of the claim in progress are not known yet. This is no limit of the settings: an answer may be lost."""
+
+
+LIMITS = (ThrottledBy.HOURS, ThrottledBy.RATE)
+"""The limits of the settings. They hold claims back as they should, so alerts leave out what waits for them."""
 
 
 class _Rate:
@@ -45,14 +51,14 @@ class Pace:
         self._claimed_bytes = 0
 
     def throttled_by(self, now_ms: int, claims_in_progress: int = 0) -> ThrottledBy | None:
-        """Return the limit that forbids to start a task now; None when none does."""
+        """Return what forbids to start a task now; None when nothing does."""
         self._bytes.take(self._claimed_bytes, now_ms)
         self._claimed_bytes = 0
         if not self._hours.are_open(now_ms):
             return ThrottledBy.HOURS
-        is_answer_awaited = self._bytes.per_second and claims_in_progress
-        is_early = now_ms < max(self._rows.next_ms, self._bytes.next_ms)
-        return ThrottledBy.RATE if is_answer_awaited or is_early else None
+        if now_ms < max(self._rows.next_ms, self._bytes.next_ms):
+            return ThrottledBy.RATE
+        return ThrottledBy.ANSWER if self._bytes.per_second and claims_in_progress else None
 
     def claimed(self, size_bytes: int) -> None:
         """Count claimed bytes: the next task waits for as long as they take at the rate."""

@@ -39,7 +39,7 @@ from services.domain.row_columns import columns, row_count
 from services.key_deletion.barriers import joined
 from services.key_deletion.garbage_ranges import GarbageRanges
 from services.key_deletion.metrics import KeyDeletionMetrics
-from services.key_deletion.pace import Pace, ThrottledBy
+from services.key_deletion.pace import LIMITS, Pace, ThrottledBy
 from services.key_deletion.purges import WaitingPurges
 from services.key_deletion.settings import KeyDeletionSettings
 from services.key_deletion.sweeps import Sweeps
@@ -187,9 +187,9 @@ class KeyDeletionService(RememberingService):
             self._metrics.sweeps_open.labels(shard).set(len(self._sweeps))
 
     def _report_purges(self, shard: str) -> None:
-        """Set the gauges of purge requests: throttled ones apart from those that wait for the chain or for room."""
+        """Set the gauges of purge requests: those that the settings hold back apart from those that wait otherwise."""
         ready = len(self._purges) - self._purges.in_undo_window
-        self._metrics.waiting_purges.labels(shard).set(0 if self._throttled_by else ready)
+        self._metrics.waiting_purges.labels(shard).set(0 if self._throttled_by in LIMITS else ready)
         self._metrics.purges_in_undo_window.labels(shard).set(self._purges.in_undo_window)
-        for reason in ThrottledBy:
+        for reason in LIMITS:
             self._metrics.purges_throttled.labels(shard, reason.value).set(ready * (reason is self._throttled_by))

@@ -134,7 +134,7 @@ def translate(error: KafkaError, doing: str) -> DeepcleanError:
             f"{doing}: a message is too large ({text}): set max.message.bytes of the topic to {MAX_MESSAGE_BYTES}, "
             f"of dead-letters to {MAX_LETTER_MESSAGE_BYTES}, of snapshots.changelog to {MAX_CHANGE_MESSAGE_BYTES}"
         )
-    return RetryableError(f"{doing}: the broker did not do it ({text}); it is tried again")
+    return RetryableError(f"{doing}: the broker did not do it ({text})")
 
 
 class KafkaLog:
@@ -261,7 +261,7 @@ class KafkaSource:
             self._is_busy = len(messages) >= BUSY_MESSAGES
         if not messages and self._has_lost_brokers.is_set():
             self._has_lost_brokers.clear()
-            raise RetryableError(f"no broker answers on {self._bootstrap_servers}: see that it runs; it is tried again")
+            raise RetryableError(f"no broker answers on {self._bootstrap_servers}: see that it runs")
         try:
             records = [self._record(message) for message in messages]
         except DeepcleanError:
@@ -364,7 +364,7 @@ class KafkaSink:
             raise translate(failures[0], f"sending to {self._bootstrap_servers}")
         raise RetryableError(
             f"the broker on {self._bootstrap_servers} did not acknowledge {waiting} messages within "
-            f"{self._flush_seconds:g} seconds: see that it runs; they are sent again"
+            f"{self._flush_seconds:g} seconds: see that it runs"
         )
 
     def _start_again(self) -> None:

@@ -37,6 +37,19 @@ def test_the_classes_are_what_the_schemas_say() -> None:
     assert made == {file.name: file.read_text("utf-8") for file in generate.MODULES.glob("*.py")}
 
 
+def test_a_field_with_a_default_may_come_before_one_without() -> None:
+    """The last field of a claimed row stays the last one, and what is added to the row has a default."""
+    names = [("first", {}), ("added", {"default": 7}), ("secret", {"default": 8, "is_secret": True}), ("last", {})]
+    fields = [{"name": name, "type": "long", "doc": "A number.", **more} for name, more in names]
+    schema = {"type": "record", "name": "Row", "doc": "A row.", "fields": [*fields, {**fields[1], "name": "end"}]}
+    module: dict[str, Any] = {"__name__": generate.__name__}
+    exec(generate.generated({"space": [schema]})["space.py"], module)  # noqa: S102  made here
+    row = module["Row"](1, 2, added=3)
+    assert dataclasses.astuple(row) == (1, 3, 8, 2, 7)
+    assert repr(row) == "Row(first=1, added=3, last=2, end=7)"
+    assert dataclasses.astuple(module["Row"](1, 2, 5)) == (1, 7, 8, 2, 5)
+
+
 @pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.__name__)
 def test_every_field_is_explained(record: type[Any]) -> None:
     assert all(field["doc"].strip() for field in own_schema(record.__name__)["fields"])

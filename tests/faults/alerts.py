@@ -66,6 +66,20 @@ def only_what_is_freed_can_be_late(patch: pytest.MonkeyPatch) -> None:
     _with_other_rules(patch, "ever[1h]) > deepclean", "ever[1h]) > 1e18 + deepclean")
 
 
+def a_throttle_of_a_moment_silences_an_hour(patch: pytest.MonkeyPatch) -> None:
+    """A rate that had held one purge request back for a moment explained all that waited in the shard for an hour."""
+    _with_other_rules(
+        patch,
+        "avg_over_time(deepclean:claims_throttled:rate[1h]) > 0.5",
+        "max_over_time(deepclean:claims_throttled:rate[1h]) > 0",
+    )
+
+
+def a_throttle_explains_what_is_claimed(patch: pytest.MonkeyPatch) -> None:
+    """Blocks that the store did not delete paged nobody as long as purge hours or a rate held other rows back."""
+    _with_other_rules(patch, "claimed[1h]) > deepclean", "claimed[1h]) > 1e18 + deepclean")
+
+
 def no_such_bound(patch: pytest.MonkeyPatch) -> None:
     """The rules named a bound in another spelling than the client library's: no series, and so no alert, ever."""
     _with_other_rules(patch, 'le="1800.0"', 'le="1800"')
@@ -100,6 +114,8 @@ FAULTS = (
     Fault(a_restart_clears_a_disagreement, caught_by=RULES, message="DeepcleanJudgesDisagree"),
     Fault(one_sample_is_all_the_time, caught_by=RULES, message="DeepcleanOutboxStuck"),
     Fault(only_what_is_freed_can_be_late, caught_by=RULES, message="DeepcleanNotFreed"),
+    Fault(a_throttle_of_a_moment_silences_an_hour, caught_by=RULES, message="DeepcleanNotFreed"),
+    Fault(a_throttle_explains_what_is_claimed, caught_by=RULES, message="DeepcleanNotFreed"),
     Fault(no_such_bound, caught_by=RULES, message="DeepcleanFreedLateFast"),
     Fault(
         holders_count_as_delay,

@@ -19,9 +19,11 @@ from services.client.errors import PlaneError
 from services.client.wire.kafka_commands import KafkaCommands
 from services.domain.errors import InvariantError
 from services.log.kafka import KafkaLog, consumer_configuration, producer_configuration
-from services.plane.broker.embedded import EmbeddedBroker, quiet_admin
+from services.plane.broker.embedded import EmbeddedBroker
+from services.plane.broker.quiet_admin import quiet_admin
 from services.plane.broker.security import BrokerSecurity
 from services.plane.broker.topics import create_plane_topics
+from services.plane.machine.java import find_java
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(240)]
 WAIT_SECONDS = 20.0
@@ -179,8 +181,7 @@ def test_secrets_are_in_files_of_their_owner_alone_and_in_no_log(guarded: Guarde
 def test_a_password_that_was_changed_is_the_only_one_that_opens(guarded: Guarded) -> None:
     before = guarded.security.credentials("mock_scm")
     guarded.security.credentials_file("mock_scm").unlink()
-    assert guarded.broker.java is not None
-    guarded.security.prepare(guarded.broker.java)
+    guarded.security.prepare(find_java())
     with quiet_admin(guarded.address, guarded.security.administrator) as admin:
         guarded.security.admit(admin)
     assert "AUTHENTICATION" in refusal_of(guarded, before.client_settings()).upper()

@@ -9,6 +9,7 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Iterable
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from typer.testing import CliRunner
 from bench import bulk, small
 from bench import compare as comparing
 from bench.__main__ import app
-from bench.alone import Sample, ServiceAlone, parse_metrics, reached
+from bench.alone import POLL_SECONDS, Sample, ServiceAlone, parse_metrics, reached
 from bench.ceilings import put_rate
 from bench.conditions import Benchmark, Conditions
 from bench.figures import (
@@ -34,6 +35,7 @@ from bench.figures import (
 )
 from bench.growth import MOST_SLOPE, MOST_STEP, Growth, growth_figures, sizes_up_to
 from bench.loaded_shard import LoadedShard
+from bench.metadata_commands import COMMANDS_PER_SECOND, KINDS, kind_figures
 from bench.offered import Offered, percentile
 from bench.passing_log import PassingLog
 from bench.process_figures import session_cpu_seconds, session_peak_bytes
@@ -155,6 +157,35 @@ def test_a_moment_between_two_readings_lies_on_a_straight_line() -> None:
     assert reached(samples[1:], 20).at_seconds == 11.0
     with pytest.raises(ValueError, match="never reached"):
         reached(samples, 301)
+
+
+def test_few_commands_that_do_much_are_not_timed_as_if_each_did_little() -> None:
+    """A hundred deletes in bulk between thousands of puts were said to take no longer than a hundred puts."""
+    keys, commands = [10_000] * 5, [10_000, 10_000, 10_000, 100, 10_000]
+    ends = list(accumulate(commands, initial=4))
+    # All kinds apply as many keys a second, after a start that is no work; a reading has part of several kinds.
+    samples = [Sample(0.0, 0, 0.5), Sample(1.0, 0, 1.0), Sample(1.2, 10_004, 1.2), Sample(1.55, 27_504, 1.55)]
+    samples += [Sample(1.9, 35_104, 1.9), Sample(2.0, 40_104, 2.0)]
+    figures = {figure.name.rpartition("/")[2]: figure for figure in kind_figures(samples, ends, keys, None)}
+    for name, figure in figures.items():
+        per_cpu_second = figure.details[f"{figure.unit.removesuffix('/s')}_per_cpu_second"]
+        assert [figure.value, per_cpu_second] == pytest.approx([50_000, 50_000], rel=0.01), name
+    assert figures["bulk-deletes"].details["commands"] == 100
+    assert {name: figure.details["samples"] for name, figure in figures.items()} == {
+        "puts": 0,
+        "deletes": 0,
+        "bulk-deletes": 0,
+        "tree-puts": 1,
+    }
+
+
+def test_in_the_small_bench_bulk_deletes_take_as_long_as_several_readings_lie_apart(tmp_path: Path) -> None:
+    small_run = Conditions(tmp_path, small.SECONDS)
+    (kind,) = (kind for kind in KINDS if kind.name == "bulk-deletes")
+    keys = small_run.count(COMMANDS_PER_SECOND, kind.least_keys)
+    assert keys / (2 * kind.target.bound if kind.target else 0) >= 5 * POLL_SECONDS
+    (puts,) = (one for one in KINDS if one.name == "puts for what follows")
+    assert puts.least_keys == kind.least_keys, "each key that is deleted was put"
 
 
 def test_metrics_are_read_by_name_with_labels() -> None:

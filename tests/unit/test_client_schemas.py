@@ -27,7 +27,7 @@ class SilentConsumer:
 
 
 def without_an_answer(*_: object) -> None:
-    raise RetryableError("the broker did not do it; it is tried again")
+    raise RetryableError("the broker did not do it")
 
 
 def new_client() -> KafkaCommands:

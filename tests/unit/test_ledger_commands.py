@@ -7,13 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from confluent_kafka import KafkaError
+from typer.testing import CliRunner, Result
 
-from schemas.codec import codec
+from schemas import published
+from schemas.codec import codec, frame
 from schemas.records import LedgerRows
 from schemas.topics import LEDGER, METADATA_COMMANDS
 from services.cli.main import app
 from services.cli.session import Session
+from services.client.kafka_plane import KafkaPlane, PlaneAddress
+from services.log.kafka import KafkaLog, translate
 from tests.unit.test_space_commands import CommandLine
 
 
@@ -114,3 +118,38 @@ def _output_of_verify(line: CommandLine, status: int) -> str:
     result = CliRunner().invoke(app, ["verify"], obj=Session(Path(), line.client))
     assert result.exit_code == status, result.output
     return result.stdout
+
+
+@pytest.mark.parametrize("words", [["ledger", "list"], ["ledger", "show", "4711"], ["verify"]])
+def test_a_broker_that_does_not_answer_is_one_sentence_that_promises_nothing(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A service would try again, and a command does not: the user has to."""
+
+    def without_an_answer(*_: object) -> int:
+        raise translate(KafkaError(KafkaError._TIMED_OUT), "asking for the ends of a topic")
+
+    monkeypatch.setattr(KafkaLog, "_listed_offset", without_an_answer)
+    with KafkaPlane(PlaneAddress("127.0.0.1:1", 1, "", "", "")) as plane:
+        result = CliRunner().invoke(app, words, obj=Session(tmp_path, plane))
+    _is_a_sentence_on_no_answer(result)
+
+
+def test_so_is_one_that_has_the_schema_of_a_record(line: CommandLine) -> None:
+    """Records by later schemas are read by what the topic of schemas says, and only then is it asked for."""
+    line.client.plane.log.append(LEDGER.name, 0, frame(0x6463F00F) + b"\x00")
+
+    def without_an_answer() -> None:
+        raise translate(KafkaError(KafkaError._TIMED_OUT), "asking for the ends of deepclean.schemas")
+
+    published.read_from(without_an_answer)
+    result = CliRunner().invoke(app, ["ledger", "list"], obj=Session(Path(), line.client))
+    _is_a_sentence_on_no_answer(result)
+
+
+def _is_a_sentence_on_no_answer(result: Result) -> None:
+    assert result.exit_code == 1
+    assert len(result.stderr.splitlines()) == 1
+    assert result.stderr.startswith("UNREACHABLE: asking for the ends of")
+    assert "run the command again when the plane answers (deepclean status)" in result.stderr
+    assert "tried again" not in result.stderr

@@ -115,10 +115,13 @@ class TestRateInBytes:
 
     def test_one_claim_is_in_progress_at_a_time(self) -> None:
         settings = KeyDeletionSettings(max_task_rows=1, max_bytes_per_second=50)
-        harness = Counted(settings, at(0)).harness
+        counted = Counted(settings, at(0))
+        harness = counted.harness
         (first,) = bodies(harness.give(purge(*rows(1, 2))), ClaimRows)
         assert not bodies(harness.wait(1), ClaimRows)
+        assert (counted("waiting_purges"), counted("purges_throttled", reason="rate")) == (1, 0), "it may be lost"
         assert not bodies(harness.give(claimed(first)), ClaimRows)
+        assert (counted("waiting_purges"), counted("purges_throttled", reason="rate")) == (0, 1)
         assert not bodies(harness.wait(1_999), ClaimRows)
         (second,) = bodies(harness.wait(1), ClaimRows)
         assert named(second) == rows(2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -31,11 +32,14 @@ from services.cli.main import app
 from services.client.errors import UnreachableError
 from services.client.kafka_plane import KafkaPlane
 from services.plane.machine.errors import StackError
-from services.plane.stack.settings import HTTP_PROCESSES
+from services.plane.stack.plane_file import running_plane
+from services.plane.stack.settings import HTTP_PROCESSES, METADATA
 from services.plane.stack.stack import Stack
+from services.plane.upkeep.backups import backups_directory, find_backup, make_backup, restore_backup
 from tests.integration.test_stack import execute, request
 from tests.upgrade.kept_home import VERSIONS, unpack_program
 from tests.upgrade.later_version import environment, make_later_version
+from tests.upgrade.rows_in_between import RowsInBetween
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(900)]
 ROUND_SECONDS = 120
@@ -172,23 +176,50 @@ def run_later(later: Path, program: str, *arguments: str) -> None:
     subprocess.run(command, env={**os.environ, **environment(later, ROOT)}, check=True, timeout=ROUND_SECONDS)
 
 
+def restore_snapshots(stack: Stack) -> None:
+    """Put the database of the service snapshots back to the backup, by this version, and start the earlier release."""
+    child = stack.children["snapshots"]
+    child.ask_to_stop()
+    child.stop()
+    shutil.rmtree(stack.home / "data" / "snapshots")
+    backups = backups_directory(stack.home)
+    restore_backup(stack.home, backups, find_backup(backups), ["snapshots"])
+    child.start()
+    child.await_ready(stack.require_running)
+
+
 def test_parts_are_upgraded_in_any_order_and_taken_back(stack: Stack, later: Path) -> None:
-    """Of any two parts each is the first one once: up in one order, back, and up again in the reverse order."""
+    """Of any two parts each is the first one once: up in one order, back, and up again in the reverse order.
+
+    What the earlier release leaves is finished and freed by the later version, and the other way round. The database
+    of snapshots from before the upgrade becomes current again by a changelog with rows of the later version.
+    """
     with Writer(stack) as writer:
         writer.await_round()
         with pytest.raises(StackError, match=r"is not published.*run deepclean upgrade prepare"):
             restart(stack, "mock_scm", later)
         restart(stack, "mock_scm", None)
+        make_backup(running_plane(stack.home), backups_directory(stack.home), has_digest=False)
         run_later(later, PREPARE, str(stack.home))
+        of_earlier = RowsInBetween(stack, "of-earlier")
         for name in HTTP_PROCESSES:
             restart(stack, name, later)
+            if name == METADATA:
+                of_earlier.finish_claims()
             writer.await_round()
+        of_later = RowsInBetween(stack, "of-later")
         for name in HTTP_PROCESSES:
             restart(stack, name, None)
+            if name == METADATA:
+                of_later.finish_claims()
+        writer.await_round()
+        restore_snapshots(stack)
+        of_later.free()
         writer.await_round()
         for name in reversed(HTTP_PROCESSES):
             restart(stack, name, later)
             writer.await_round()
+        of_earlier.free()
         run_later(later, LATER_CLIENT, str(stack.home), "later-client")
         writer.await_round()
     with stack.client() as plane:

@@ -115,7 +115,7 @@ def sent_numbers(
             if not records:
                 raise RetryableError(
                     f"{', '.join(sorted(left))}, partition {shard}: no records were read within {POLL_SECONDS:g} "
-                    f"seconds; the read is repeated: check that the broker runs"
+                    f"seconds: check that the broker runs"
                 )
             for record in records:
                 numbers = _numbers_in(record)

@@ -8,37 +8,30 @@ on its directory at any time, on the same port and with all records.
 from __future__ import annotations
 
 import base64
-import contextlib
 import fcntl
-import logging
 import re
 import shutil
 import subprocess
-import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from importlib import resources
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
-
-from schemas.credentials import KafkaCredentials, write_secret
+from schemas.credentials import write_secret
+from services.plane.broker.broker_logs import IN_USE, BrokerLogs
+from services.plane.broker.launched import LaunchedBroker
 from services.plane.broker.security import BrokerSecurity, administrator_of
-from services.plane.machine.errors import DISK_FULL, FORBIDDEN, READ_ONLY, StackError, disk_error
+from services.plane.machine.errors import StackError, disk_error
 from services.plane.machine.home import jars_directory
 from services.plane.machine.jars import classpath
 from services.plane.machine.java import CLASS_ARCHIVE, JavaRuntime, find_java, shared_classes
 from services.plane.machine.ports import HOST, free_ports, why_taken
-from services.plane.machine.processes import last_text, status_text
 
 FREE_BYTES_WANTED = 64 * 1024 * 1024
 FORMAT_SECONDS = 60
-ATTEMPT_SECONDS = 0.2
-LAST_LINES_BYTES = 256 * 1024
 
 
 @dataclass(eq=False)
@@ -64,11 +57,10 @@ class EmbeddedBroker:
 
     def __post_init__(self) -> None:
         self.directory = self.directory.absolute()
-        self.log_file = self.directory / "broker.log"
-        self._output_file = self.directory / "broker.out"
+        self._logs = BrokerLogs(self.directory)
         self._properties_file = self.directory / "server.properties"
         self._records = self.directory / "records"
-        self._process: subprocess.Popen[bytes] | None = None
+        self._launched: LaunchedBroker | None = None
 
     @property
     def bootstrap_servers(self) -> str:
@@ -78,65 +70,76 @@ class EmbeddedBroker:
         return f"{HOST}:{self.port}"
 
     @property
+    def log_file(self) -> Path:
+        """The log that Kafka writes."""
+        return self._logs.log_file
+
+    @property
     def process_id(self) -> int | None:
         """The process id while the broker runs, else None."""
-        return self._process.pid if self._process is not None and self.is_running else None
+        return self._launched.process.pid if self._launched is not None and self._launched.is_running else None
 
     @property
     def is_running(self) -> bool:
         """Whether the process runs. ``start`` has waited until the broker answers."""
-        return self._process is not None and self._process.poll() is None
+        return self._launched is not None and self._launched.is_running
 
     def start(self) -> Self:
         """Start the broker and wait until it answers a client. Raise StackError if it does not answer in time."""
-        if not self.is_running:
-            self.launch()
-            self.await_answer()
+        if self.is_running:
+            return self
+        launched = self.launch()
+        try:
+            launched.await_answer(self.ready_seconds)
+        except BaseException:
+            self.kill()
+            raise
         return self
 
-    def launch(self) -> None:
+    def launch(self) -> LaunchedBroker:
         """Start without waiting for an answer: a node of a cluster answers only when a majority of the nodes runs."""
-        self.java = self.java or find_java()
-        jars = classpath(self.jars or jars_directory(), "kafka")
+        java, jars = self.java or find_java(), classpath(self.jars or jars_directory(), "kafka")
         try:
             if self.security is not None:
-                self.security.prepare(self.java)
+                self.security.prepare(java)
             self._prepare()
-            self._format(jars)
-            with self._output_file.open("wb") as output:
-                self._process = subprocess.Popen(
-                    self._command(jars, "kafka.Kafka", f"-Xmx{self.heap}", "-XX:+UseSerialGC", *self._classes()),
-                    cwd=self.directory,
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                    # Ctrl-C in the terminal must not reach the broker: the plane stops the broker last.
-                    start_new_session=True,
-                )
+            self._format(java, jars)
+            administrator = administrator_of(self.security)
+            process = self._started_process(java, jars)
         except OSError as error:
             raise disk_error(self.directory, error) from error
+        self._launched = LaunchedBroker(process, self.number, self.port, self._logs, administrator)
+        return self._launched
+
+    def _started_process(self, java: JavaRuntime, jars: str) -> subprocess.Popen[bytes]:
+        with self._logs.output_file.open("wb") as output:
+            return subprocess.Popen(
+                self._command(java, jars, "kafka.Kafka", f"-Xmx{self.heap}", "-XX:+UseSerialGC", *self._classes()),
+                cwd=self.directory,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                # Ctrl-C in the terminal must not reach the broker: the plane stops the broker last.
+                start_new_session=True,
+            )
 
     def stop(self) -> None:
         """Send SIGTERM, wait, and kill the broker if it does not end in time. Do nothing if it does not run."""
-        if self._process is None:
-            return
-        self._process.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(self.stop_seconds)
-        self.kill()
+        if self._launched is not None:
+            self._launched.stop(self.stop_seconds)
+            self._launched = None
 
     def kill(self) -> None:
         """Kill the broker, as a crash would. Written records still exist at the next start."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
+        if self._launched is not None:
+            self._launched.kill()
+            self._launched = None
 
     def why_it_ended(self) -> StackError:
         """Return the error that the logs give for an unexpected end."""
-        status = None if self._process is None else self._process.poll()
-        ended = "is not running" if status is None else f"ended with status {status_text(status)}"
-        return self._failure(ended, self._last_lines())
+        if self._launched is None:
+            return self._logs.failure("is not running", self.port, self._logs.last_lines())
+        return self._launched.why_it_ended()
 
     def __enter__(self) -> Self:
         return self.start()
@@ -164,8 +167,7 @@ class EmbeddedBroker:
                 f"Port {self.port} on {HOST} is in use: stop the program that holds it, or choose another port."
             ) from taken
         write_secret(self._properties_file, self._properties())
-        if self.log_file.is_file():  # so that the log only describes this start
-            self.log_file.replace(self.directory / "broker.previous.log")
+        self._logs.keep_previous()
 
     def _properties(self) -> str:
         """Return the content of ``server.properties``."""
@@ -200,7 +202,7 @@ class EmbeddedBroker:
             try:
                 fcntl.lockf(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
-                raise StackError(_IN_USE.format(directory=self.directory)) from error
+                raise StackError(IN_USE.format(directory=self.directory)) from error
 
     def _last_port(self) -> int:
         if not self._properties_file.is_file():
@@ -208,13 +210,13 @@ class EmbeddedBroker:
         listener = re.search(r"^listeners=\w+://[^:]+:(\d+)", self._properties_file.read_text(), re.MULTILINE)
         return int(listener[1]) if listener else 0
 
-    def _format(self, jars: str) -> None:
+    def _format(self, java: JavaRuntime, jars: str) -> None:
         """Give a new directory its cluster id; leave a formatted directory unchanged."""
         if (self._records / "meta.properties").is_file():
             return
         options = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
         *command, properties = self._command(
-            jars, "kafka.tools.StorageTool", *options, *shared_classes(self._class_archive)
+            java, jars, "kafka.tools.StorageTool", *options, *shared_classes(self._class_archive)
         )
         command += ["format", "--ignore-formatted", "-t", self._new_cluster_id(), "-c", properties]
         try:
@@ -227,16 +229,15 @@ class EmbeddedBroker:
                 f"see what keeps this machine busy, then start again."
             ) from error
         if run.returncode != 0:
-            self._output_file.write_text(run.stdout + run.stderr)
-            raise self._failure("could not format its storage", run.stdout + run.stderr)
+            self._logs.output_file.write_text(run.stdout + run.stderr)
+            raise self._logs.failure("could not format its storage", self.port, run.stdout + run.stderr)
 
-    def _command(self, jars: str, main_class: str, *options: str) -> list[str]:
-        assert self.java is not None  # noqa: S101  launch() has set it
+    def _command(self, java: JavaRuntime, jars: str, main_class: str, *options: str) -> list[str]:
         log_settings = resources.files("services.plane.broker").joinpath("log4j2.xml")
         copy = self.directory / "log4j2.xml"
         copy.write_text(log_settings.read_text())
         return [
-            str(self.java.executable),
+            str(java.executable),
             *options,
             "-Djava.awt.headless=true",
             f"-Dlog4j2.configurationFile={copy.as_uri()}",
@@ -251,76 +252,6 @@ class EmbeddedBroker:
     def _classes(self) -> list[str]:
         archive = self._class_archive
         return [f"-XX:ArchiveClassesAtExit={archive}"] if self.writes_class_archive else shared_classes(archive)
-
-    def await_answer(self) -> None:
-        """Wait until the broker answers a request for metadata. Raise StackError if it ends or the time is over."""
-        assert self._process is not None  # noqa: S101  launch() has set it
-        deadline = time.monotonic() + self.ready_seconds
-        try:
-            with quiet_admin(self.bootstrap_servers, administrator_of(self.security)) as admin:
-                while time.monotonic() < deadline:
-                    with contextlib.suppress(KafkaException):
-                        if self.number in admin.list_topics(timeout=ATTEMPT_SECONDS).brokers:
-                            return
-                    status = self._process.poll()
-                    if status is not None:
-                        what = f"stopped at its start with status {status_text(status)}"
-                        raise self._failure(what, self._last_lines())
-            raise StackError(
-                f"The broker did not answer on {self.bootstrap_servers} within {self.ready_seconds:g} seconds: "
-                f"read {self.log_file}, or start again when the machine is less busy."
-            )
-        except BaseException:
-            self.kill()
-            raise
-
-    def _last_lines(self) -> str:
-        """Return the last lines of both logs."""
-        return "\n".join(last_text(file, LAST_LINES_BYTES) for file in (self.log_file, self._output_file))
-
-    def _failure(self, what: str, printed: str) -> StackError:
-        """Return the error for a failure: with the remedy if the printed text is known, else with the file to read."""
-        for pattern, sentence in _KNOWN_FAILURES:
-            if re.search(pattern, printed):
-                return StackError(sentence.format(directory=self.directory, port=self.port))
-        complaint = re.search(r"^.*\b(?:FATAL|ERROR|Exception|Error)\b.*$", printed, re.MULTILINE)
-        said = f" ({complaint[0].strip()[:300]})" if complaint else ""
-        where = self.log_file if self.log_file.is_file() else self._output_file
-        return StackError(f"The broker {what}{said}: read {where}, mend what it names and start again.")
-
-
-_IN_USE = "Another broker is running on {directory}: stop that one (deepclean down) or choose another directory."
-_KNOWN_FAILURES = (
-    (
-        r"Address already in use|BindException",
-        "Port {port} was taken while the broker started: stop the program that holds it, or choose another port.",
-    ),
-    (r"No space left on device|Disk quota exceeded", DISK_FULL),
-    (r"Read-only file system", READ_ONLY),
-    (r"Failed to acquire lock on file", _IN_USE),
-    (
-        r"Could not reserve enough space|Cannot allocate memory|OutOfMemoryError",
-        "There is not enough memory to start the broker: end other programs, or give it a smaller heap.",
-    ),
-    (r"AccessDeniedException|Permission denied", FORBIDDEN),
-)
-
-
-_silent = logging.getLogger("deepclean.broker.connections")
-_silent.propagate = False
-_silent.addHandler(logging.NullHandler())
-
-
-def quiet_admin(bootstrap_servers: str, credentials: KafkaCredentials | None = None) -> AdminClient:
-    """Return an admin client that reconnects quickly and does not log refused connections, normal during a start."""
-    settings: dict[str, Any] = {
-        **(credentials.client_settings() if credentials else {}),
-        "bootstrap.servers": bootstrap_servers,
-        "reconnect.backoff.ms": 50,
-        "reconnect.backoff.max.ms": 100,
-        "socket.connection.setup.timeout.ms": 2000,
-    }
-    return AdminClient(settings, logger=_silent)
 
 
 def new_cluster_id() -> str:

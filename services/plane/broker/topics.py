@@ -19,7 +19,7 @@ from services.log.patience import patiently
 from services.log.port import MAX_CHANGE_MESSAGE_BYTES, MAX_LETTER_MESSAGE_BYTES, MAX_MESSAGE_BYTES
 from services.log.schema_topic import SchemaTopic
 from services.log.signing import Signer, announcement
-from services.plane.broker.embedded import quiet_admin
+from services.plane.broker.quiet_admin import quiet_admin
 from services.plane.machine.errors import StackError
 
 ANSWER_SECONDS = 30.0

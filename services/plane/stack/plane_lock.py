@@ -54,7 +54,7 @@ def _patiently(ask: Callable[P, Answer]) -> Callable[P, Answer]:
         try:
             return patiently(lambda: ask(*arguments, **named), PATIENCE_SECONDS)
         except RetryableError as error:
-            raise StackError(f"{error}, but not for longer than {PATIENCE_SECONDS:g} seconds: start again") from error
+            raise StackError(f"{error}, for {PATIENCE_SECONDS:g} seconds: start again") from error
 
     return asked
 

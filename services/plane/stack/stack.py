@@ -19,7 +19,8 @@ from typing import IO, NoReturn, Self
 
 from schemas.http_token import bearer
 from services.client.kafka_plane import ANSWER_SECONDS, KafkaPlane, PlaneAddress
-from services.plane.broker.embedded import EmbeddedBroker, quiet_admin
+from services.plane.broker.embedded import EmbeddedBroker
+from services.plane.broker.quiet_admin import quiet_admin
 from services.plane.broker.security import BrokerSecurity, administrator_of
 from services.plane.broker.topics import create_plane_topics
 from services.plane.machine.errors import StackError
