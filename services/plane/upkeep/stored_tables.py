@@ -18,6 +18,7 @@ from services.storage.tables import TableDefinition
 
 COUNTED_ROWS = 10_000
 """Most rows that the summary of a table counts; of a larger table it has an estimate."""
+MOST_NAMES = 40
 UNREADABLE = "unreadable"
 """Only field of a row that cannot be decoded; its value is the reason."""
 
@@ -94,10 +95,12 @@ class StoredTables:
 
 
 def nearest(wanted: str, names: Iterable[str]) -> str:
-    """Return which names an unknown one may mean."""
-    by_lower = {name.lower(): name for name in names}
-    near = [by_lower[one] for one in get_close_matches(wanted.lower(), by_lower, 3, 0.5)]
-    return f"choose {' or '.join(near)}" if near else f"choose one of {', '.join(sorted(names))}"
+    """Return which names an unknown one may mean, or which there are."""
+    by_lower = {name.lower(): name for name in sorted(names)}
+    if near := get_close_matches(wanted.lower(), by_lower, 3, 0.5):
+        return f"choose {' or '.join(by_lower[one] for one in near)}"
+    shown = [*islice(by_lower.values(), MOST_NAMES), *["…"][: max(0, len(by_lower) - MOST_NAMES)]]
+    return f"there are {', '.join(shown) or 'none'}"
 
 
 def _key(text: str) -> bytes:

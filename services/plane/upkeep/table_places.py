@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import unquote
 
 from services.plane.stack.settings import METADATA, SERVICES
 from services.plane.upkeep.key_formats import key_formats
@@ -15,7 +16,7 @@ from services.plane.upkeep.stored_tables import StoredTables, nearest
 from services.runtime.loop.runner import RUNTIME_TABLES
 from services.snapshots.state.tables import SNAPSHOT_INFO_TABLE
 from services.storage.rocks_backups import CHECKPOINTS, DATABASE
-from services.storage.rocks_checkpoints import AGAIN, REMOVED, TRIMMED, directory_name
+from services.storage.rocks_checkpoints import AGAIN, REMOVED, TRIMMED
 from services.storage.rocks_files import list_families, reading_files
 from services.storage.tables import TablesReader
 
@@ -86,16 +87,16 @@ def _database(home: Path, service: str, shard: int) -> Path:
 
 def _checkpoint(home: Path, shard: int, wanted: str) -> Path:
     """Return the directory of a snapshot checkpoint, by the snapshot's id, name, or VOLUME/BUCKET/NAME."""
+    directories = (database_directory(home, METADATA, shard) / CHECKPOINTS).glob("[!.]*")
+    there = {unquote(one.name.partition(AGAIN)[0]): one for one in directories if not (one / REMOVED).exists()}
+    if wanted in there:
+        return there[wanted]
     with reading_tables(TablesPlace(_database(home, SNAPSHOTS, shard), SNAPSHOTS)) as tables:
         rows = [row for _, row in TablesReader(tables.reader).table(SNAPSHOT_INFO_TABLE).scan()]
-    named = {row.snapshot_id: f"{row.volume}/{row.bucket}/{row.name}" for row in rows}
-    ids = [one for one, name in named.items() if wanted in (name, name.rpartition("/")[2])] or [wanted]
-    if len(ids) > 1:
-        raise TableReadError(
-            f"{wanted} is the name of several snapshots: choose {' or '.join(named[one] for one in ids)}"
-        )
-    parent, name = database_directory(home, METADATA, shard) / CHECKPOINTS, directory_name(ids[0])
-    for found in parent.glob("*"):
-        if found.name.partition(AGAIN)[0] == name and not (found / REMOVED).exists():
-            return found
-    raise TableReadError(f"shard {shard} has no checkpoint of a snapshot {wanted}: {nearest(wanted, named.values())}")
+    named = {f"{row.volume}/{row.bucket}/{row.name}": row.snapshot_id for row in rows if row.snapshot_id in there}
+    names = [name for name in named if wanted in (name, name.rpartition("/")[2])]
+    if len(names) > 1:
+        raise TableReadError(f"{wanted} is the name of several snapshots: choose {' or '.join(names)}")
+    if not names:
+        raise TableReadError(f"shard {shard} has no checkpoint of a snapshot {wanted}: {nearest(wanted, named)}")
+    return there[named[names[0]]]
