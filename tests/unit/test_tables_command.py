@@ -44,9 +44,9 @@ from services.cli.main import app
 from services.metadata.state.tables import CHECKPOINTED, DIRECTORY_TABLE, FILE_TABLE, KEY_TABLE
 from services.plane.stack.settings import SERVICES
 from services.plane.upkeep.key_formats import key_formats
-from services.plane.upkeep.readable_tables import KeyRange
+from services.plane.upkeep.readable_tables import UNREADABLE, KeyRange
 from services.plane.upkeep.shard_databases import database_directory, layout_of, new_database
-from services.plane.upkeep.stored_tables import COUNTED_ROWS, UNREADABLE
+from services.plane.upkeep.stored_tables import COUNTED_ROWS
 from services.plane.upkeep.table_places import TablesPlace, reading_tables
 from services.storage.rocks import RocksStore
 from services.storage.rocks_files import reading_files

@@ -10,8 +10,7 @@ from typing import Any
 
 import typer
 
-from services.plane.upkeep.readable_tables import ReadableRow, TableReadError
-from services.plane.upkeep.stored_tables import UNREADABLE, nearest
+from services.plane.upkeep.readable_tables import UNREADABLE, ReadableRow, TableReadError, nearest
 
 KEY = "@key"
 OF_ROWS: dict[str, Callable[[ReadableRow], Any]] = {

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from services.cli.operate.row_filters import KEY, conditions, field_path, plain_text, values_at
+from services.cli.operate.row_filters import conditions, field_path, plain_text, values_at
 from services.cli.output import (
     bytes_text,
     counted,
@@ -22,7 +22,7 @@ from services.cli.output import (
     time_text,
 )
 from services.cli.session import JsonOption, made_session
-from services.cli.terminal import say
+from services.cli.terminal import printable, say
 from services.plane.stack.settings import SERVICES
 from services.plane.upkeep.readable_tables import KeyRange, ReadableRow, ReadableTables, TableReadError, TableSummary
 from services.plane.upkeep.table_places import TablesPlace, place_in_directory, places_in_home, reading_tables
@@ -30,7 +30,7 @@ from services.plane.upkeep.table_places import TablesPlace, place_in_directory, 
 app = typer.Typer(no_args_is_help=True, help="Show the rows of any table of a plane's databases, read-only.")
 FIRST_TIME_MS = 10**11
 """Smaller numbers of milliseconds are durations, no times since 1970."""
-ROWS_OF_A_TABLE = 500
+ROWS_ALIGNED = 500
 
 TableArgument = Annotated[str, typer.Argument(metavar="TABLE", help="Name of the table, as list prints it.")]
 DbOption = Annotated[
@@ -209,12 +209,22 @@ def _selected(row: ReadableRow, paths: Mapping[str, str]) -> Mapping[str, Any]:
 
 
 def _print_columns(rows: Iterator[ReadableRow], paths: Mapping[str, str]) -> None:
-    """Print fields in columns, and the column heads again after some hundred rows."""
-    columns = ["KEY", *map(str.upper, paths)]
-    while part := list(islice(rows, ROWS_OF_A_TABLE)):
-        cells = [[", ".join(map(plain_text, values_at(row, path))) for path in (KEY, *paths.values())] for row in part]
-        numbers = [name for name, *texts in zip(columns, *cells, strict=True) if all(map(_is_number, texts))]
-        print_table(columns, cells, numbers=numbers)
+    """Print fields in columns, numbers right-aligned. Some rows are read, aligned and printed together."""
+    heads = ["KEY", *map(str.upper, paths)]
+    widths, lines = [len(head) for head in heads], [heads]
+    while part := [_cells(row, paths) for row in islice(rows, ROWS_ALIGNED)]:
+        columns = list(zip(*part, strict=True))
+        widths = [max(width, *map(len, column)) for width, column in zip(widths, columns, strict=True)]
+        pads = [str.rjust if all(map(_is_number, column)) else str.ljust for column in columns]
+        for cells in [*lines, *part]:
+            say("  ".join(pad(cell, width) for pad, cell, width in zip(pads, cells, widths, strict=True)).rstrip())
+        lines = []
+    for heads in lines:
+        say("  ".join(heads))
+
+
+def _cells(row: ReadableRow, paths: Mapping[str, str]) -> list[str]:
+    return [row.key, *(printable(", ".join(map(plain_text, values_at(row, path)))) for path in paths.values())]
 
 
 def _is_number(text: str) -> bool:

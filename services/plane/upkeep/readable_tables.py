@@ -6,12 +6,18 @@ another implementation, and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cached_property
+from itertools import islice
 from typing import Any, Protocol
 
 from services.domain.errors import DeepcleanError
+
+MOST_NAMES = 40
+UNREADABLE = "unreadable"
+"""Only field of a row that cannot be decoded; its value is the reason."""
 
 
 class TableReadError(DeepcleanError):
@@ -78,3 +84,12 @@ class ReadableTables(Protocol):
 
     def scan(self, table: str, keys: KeyRange) -> Iterator[ReadableRow]:
         """Yield the rows of a range in the order of their keys."""
+
+
+def nearest(wanted: str, names: Iterable[str]) -> str:
+    """Return which names an unknown one may mean, or which there are."""
+    by_lower = {name.lower(): name for name in sorted(names)}
+    if near := get_close_matches(wanted.lower(), by_lower, 3, 0.5):
+        return f"choose {' or '.join(by_lower[one] for one in near)}"
+    shown = [*islice(by_lower.values(), MOST_NAMES), *["…"][: max(0, len(by_lower) - MOST_NAMES)]]
+    return f"there are {', '.join(shown) or 'none'}"

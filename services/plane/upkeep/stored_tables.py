@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -11,16 +10,20 @@ from typing import Any
 from schemas.codec import DecodeError
 from schemas.stored_rows import row_codec
 from services.plane.upkeep.readable_rows import field_paths, key_bytes, key_text, readable
-from services.plane.upkeep.readable_tables import KeyRange, ReadableRow, TableReadError, TableSummary
+from services.plane.upkeep.readable_tables import (
+    UNREADABLE,
+    KeyRange,
+    ReadableRow,
+    TableReadError,
+    TableSummary,
+    nearest,
+)
 from services.storage.rocks_files import FilesView
 from services.storage.store import BEYOND, prefix_end
 from services.storage.tables import TableDefinition
 
 COUNTED_ROWS = 10_000
 """Most rows that the summary of a table counts; of a larger table it has an estimate."""
-MOST_NAMES = 40
-UNREADABLE = "unreadable"
-"""Only field of a row that cannot be decoded; its value is the reason."""
 
 
 class StoredTables:
@@ -92,15 +95,6 @@ class StoredTables:
         if found is None:
             raise TableReadError(f"{self.reader.path} has no table {table}: {nearest(table, self._definitions)}")
         return found
-
-
-def nearest(wanted: str, names: Iterable[str]) -> str:
-    """Return which names an unknown one may mean, or which there are."""
-    by_lower = {name.lower(): name for name in sorted(names)}
-    if near := get_close_matches(wanted.lower(), by_lower, 3, 0.5):
-        return f"choose {' or '.join(by_lower[one] for one in near)}"
-    shown = [*islice(by_lower.values(), MOST_NAMES), *["…"][: max(0, len(by_lower) - MOST_NAMES)]]
-    return f"there are {', '.join(shown) or 'none'}"
 
 
 def _key(text: str) -> bytes:

@@ -10,9 +10,9 @@ from urllib.parse import unquote
 
 from services.plane.stack.settings import METADATA, SERVICES
 from services.plane.upkeep.key_formats import key_formats
-from services.plane.upkeep.readable_tables import TableReadError
+from services.plane.upkeep.readable_tables import TableReadError, nearest
 from services.plane.upkeep.shard_databases import database_directory, has_database, layout_of
-from services.plane.upkeep.stored_tables import StoredTables, nearest
+from services.plane.upkeep.stored_tables import StoredTables
 from services.runtime.loop.runner import RUNTIME_TABLES
 from services.snapshots.state.tables import SNAPSHOT_INFO_TABLE
 from services.storage.rocks_backups import CHECKPOINTS, DATABASE
