@@ -241,7 +241,7 @@ def test_rows_are_filtered_and_their_fields_chosen(tables: Command) -> None:
 def test_a_scan_that_ends_at_its_limit_says_how_to_continue(home: Path) -> None:
     words = ["tables", "scan", "keyTable", "--keys-only", "--limit", "1"]
     result = CliRunner().invoke(app, ["--home", str(home), *words])
-    assert (result.stdout, result.stderr) == ("/1/a\n", "There are more rows: continue with --from /1/b\n")
+    assert (result.stdout, result.stderr) == ("/1/a\n", "The limit is reached: continue with --from /1/b\n")
 
 
 @pytest.mark.parametrize("snapshot", ["monday", "sales/reports/monday", SNAPSHOT_ID])
@@ -370,6 +370,11 @@ def test_a_row_that_cannot_be_decoded_says_why_and_is_never_left_out(tmp_path: P
         {UNREADABLE: "a CountRow has version 99, this program knows 1: start the newer one"},
         {"count": 5},
         {UNREADABLE: "a CountRow begins with 0, which is no version of its schema"},
+    ]
+    shown = Command(tmp_path).run("scan", "countTable", "--fields", "@version,count", "--where", "@version!=1")
+    assert shown.splitlines()[1:] == [
+        "a          99  a CountRow has version 99, this program knows 1: start the newer one",
+        "c           0  a CountRow begins with 0, which is no version of its schema",
     ]
 
 

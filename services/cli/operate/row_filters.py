@@ -96,8 +96,13 @@ def field_path(name: str, fields: Sequence[str]) -> str:
 
 
 def values_at(row: ReadableRow, path: str) -> Iterator[Any]:
-    """Yield the values of a row at a path: several if a list is on the way, none if a record there is missing."""
-    return iter([OF_ROWS[path](row)]) if path in OF_ROWS else _values(row.value, path)
+    """Yield the values of a row at a path: several if a list is on the way, none if a record there is missing.
+
+    Of a row that cannot be decoded it is the reason.
+    """
+    if path in OF_ROWS:
+        return iter([OF_ROWS[path](row)])
+    return _values(row.value, UNREADABLE if UNREADABLE in row.value else path)
 
 
 def _values(value: Any, path: str) -> Iterator[Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from itertools import islice
@@ -101,7 +101,10 @@ def count(
     """Count the rows of a table, or of a range of its keys, by reading them."""
     keys = KeyRange(prefix, start, end)
     with _opened(context, db, service, shard, snapshot, table) as tables:
-        rows = sum(1 for _ in _matching(tables, table, keys, where)) if where else tables.count(table, keys)
+        if where:
+            rows = sum(1 for _ in _matching(tables.scan(table, keys), where, tables.fields(table)))
+        else:
+            rows = tables.count(table, keys)
     if as_json:
         print_json_line({"table": table, "rows": rows})
     else:
@@ -139,7 +142,7 @@ def scan(
     fields: Annotated[
         str,
         typer.Option(
-            "--fields", metavar="A,B", help="Only these fields, in columns, as size_bytes,blocks.block_count."
+            "--fields", metavar="A,B", help="Only these fields, in columns; also @version and @bytes of the stored row."
         ),
     ] = "",
     limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of rows.")] = None,
@@ -154,8 +157,8 @@ def scan(
     names = [name.strip() for name in fields.split(",") if name.strip()]
     with _opened(context, db, service, shard, snapshot, table) as tables:
         paths = {name: field_path(name, tables.fields(table)) for name in names}
-        found = _matching(tables, table, KeyRange(prefix, start, end), where)
-        rows = islice(found, limit)
+        scanned = tables.scan(table, KeyRange(prefix, start, end))
+        rows = islice(_matching(scanned, where, tables.fields(table)), limit)
         if as_json:
             for row in rows:
                 value = {} if is_keys_only else {"value": _selected(row, paths) if paths else row.value}
@@ -169,9 +172,9 @@ def scan(
             for number, row in enumerate(rows):
                 say(*[""] * bool(number))
                 _print_row(row)
-        following = None if limit is None else next(found, None)
+        following = None if limit is None else next(scanned, None)
     if following is not None:
-        say(f"There are more rows: continue with --from {quote(following.key)}", err=True)
+        say(f"The limit is reached: continue with --from {quote(following.key)}", err=True)
 
 
 def _places(
@@ -197,10 +200,10 @@ def _opened(
         yield tables
 
 
-def _matching(tables: ReadableTables, table: str, keys: KeyRange, where: list[str] | None) -> Iterator[ReadableRow]:
-    """Return the rows of a range that meet all conditions."""
-    wanted = conditions(where or (), tables.fields(table))
-    return (row for row in tables.scan(table, keys) if all(one.holds(row) for one in wanted))
+def _matching(rows: Iterator[ReadableRow], where: list[str] | None, fields: Sequence[str]) -> Iterator[ReadableRow]:
+    """Return the rows that meet all conditions."""
+    wanted = conditions(where or (), fields)
+    return (row for row in rows if all(one.holds(row) for one in wanted))
 
 
 def _selected(row: ReadableRow, paths: Mapping[str, str]) -> Mapping[str, Any]:
