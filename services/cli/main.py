@@ -58,6 +58,7 @@ SUB_COMMANDS = (
         "operate.recovery:digest",
         "Print the digest of a shard of metadata: of its tables and of every live snapshot's checkpoint.",
     ),
+    SubCommand("tables", "operate.tables:app", "Show the rows of any table of a plane's databases, read-only."),
     SubCommand(
         "trim-log",
         "operate.trim_log:trim_log",

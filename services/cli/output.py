@@ -31,6 +31,11 @@ def _json_escape(letter: str) -> str:
     return "".join(f"\\u{units[start : start + 4]}" for start in range(0, len(units), 4))
 
 
+def print_json_line(value: Any) -> None:
+    """Print a value of plain types as JSON in one line, for results that are streamed."""
+    typer.echo(with_escapes(json.dumps(value, ensure_ascii=False), _json_escape))
+
+
 def print_result(record: Any, sentence: str, *, as_json: bool) -> None:
     """Print the result of a command: a sentence, or a record as JSON."""
     if as_json:

@@ -1,13 +1,13 @@
 """The column families of one shard's directory_deletion.
 
-=============== =========================== =========================================================
-table           key                         value
-=============== =========================== =========================================================
-treeTable       /bucketId/death/objectId    a deleted directory in progress
-chainTable      see ``StoredChain``         the chain: its version, its buckets, its live snapshots
-collectionTable #KNOWN                      the known collection states: all buckets whose state is not RUNNING
-countTable      done                        the work done since the last barrier
-=============== =========================== =========================================================
+=============== ======================== ===================================================================
+table           key                      value
+=============== ======================== ===================================================================
+treeTable       /bucketId/death/objectId a deleted directory in progress
+chainTable      /bucketId/txn and others the chain, see ``StoredChain``
+collectionTable #KNOWN                   the known collection states: all buckets whose state is not RUNNING
+countTable      done                     the work done since the last barrier
+=============== ======================== ===================================================================
 
 Death and objectId are 16 hex digits.
 """

@@ -1,18 +1,18 @@
 """The column families of one shard's key_deletion.
 
-================= ======================= ==============================================================
-table             key                     value
-================= ======================= ==============================================================
-taskTable         task                    a batch of rows in progress
-waitingTable      number, in order        a purge request that may not be judged yet, or has no room
-chainTable        see ``StoredChain``     the chain: its version, its buckets, its live snapshots
-garbageRangeTable snapshot id             a live snapshot's garbage range; it is clean when it has no sweep
-sweepTable        /bucketId/snapshot id/n the sweep of a garbage range: n is the number of one in progress, 0 for
-                                          the queued one; the id is empty for the range of the active namespace
-barrierTable      topic/barrier id        a barrier that waits for its counterpart from the other topic
-collectionTable   #KNOWN                  the known collection states: all buckets whose state is not RUNNING
-countTable        name                    the numbers given out, and the work done since the last barrier
-================= ======================= ==============================================================
+================= ======================== =======================================================================
+table             key                      value
+================= ======================== =======================================================================
+taskTable         task                     a batch of rows in progress
+waitingTable      number, in order         a purge request that may not be judged yet, or has no room
+chainTable        /bucketId/txn and others the chain, see ``StoredChain``
+garbageRangeTable snapshot id              a live snapshot's garbage range; it is clean when it has no sweep
+sweepTable        /bucketId/snapshot id/n  the sweep of a garbage range: n is the number of one in progress, 0 for
+                                           the queued one; the id is empty for the range of the active namespace
+barrierTable      topic/barrier id         a barrier that waits for its counterpart from the other topic
+collectionTable   #KNOWN                   the known collection states: all buckets whose state is not RUNNING
+countTable        name                     the numbers given out, and the work done since the last barrier
+================= ======================== =======================================================================
 
 Numbers are 16 hex digits, so that the order of keys is the order of numbers.
 """

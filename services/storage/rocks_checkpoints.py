@@ -57,8 +57,8 @@ def directory_name(name: str) -> str:
 
 
 @dataclass(slots=True)
-class _Handle:
-    """One open checkpoint."""
+class Handle:
+    """One open checkpoint, or another database that is open read-only."""
 
     path: Path
     database: Rdict
@@ -67,19 +67,44 @@ class _Handle:
     is_removed: bool = False
 
     def close(self) -> None:
+        """Close the database."""
         for family in self.families.values():
             family.close()
         self.families.clear()
         self.database.close()
 
 
+def open_read_only(
+    path: Path,
+    wanted: Iterable[TableDefinition[Any]],
+    options: RocksOptions,
+    cache: Cache,
+    named: Path | None = None,
+) -> Handle:
+    """Open those of the wanted families that a database has, read-only; errors call the database ``named``.
+
+    Raises:
+        StoreError: it cannot be opened, or a newer program has written it.
+    """
+    named = named or path
+    with explaining(named, "opened"):
+        there = set(Rdict.list_cf(str(path), options.checkpoint()))
+        definitions = {table.name: table for table in wanted}
+        kept = {name: definitions.get(name) for name in (*definitions, FORMAT_FAMILY) if name in there}
+        families = {name: options.read_only_family(table, cache) for name, table in kept.items()}
+        database = Rdict(str(path), options.checkpoint(), families, AccessType.read_only(False))
+        handle = Handle(path, database, {name: database.get_column_family(name) for name in kept})
+        check_format(RocksView(path, handle.families).scan(FORMAT_FAMILY, b"", BEYOND), named)
+        return handle
+
+
 class CheckpointView(RocksView):
     """A view of a checkpoint; it keeps the checkpoint's handle open until it is closed."""
 
-    def __init__(self, checkpoints: Checkpoints, handle: _Handle) -> None:
+    def __init__(self, checkpoints: Checkpoints, handle: Handle) -> None:
         super().__init__(handle.path, handle.families)
         self._checkpoints = checkpoints
-        self._handle: _Handle | None = handle
+        self._handle: Handle | None = handle
 
     def close(self) -> None:
         """Close the view; further calls do nothing."""
@@ -103,7 +128,7 @@ class Checkpoints:
     cache: Cache
     inside: Callable[[], None] = lambda: None
     """Called while a checkpoint is being made."""
-    _handles: OrderedDict[str, _Handle] = field(default_factory=OrderedDict)
+    _handles: OrderedDict[str, Handle] = field(default_factory=OrderedDict)
     """Open checkpoints, by directory name."""
     _made_again: dict[str, str] = field(default_factory=dict)
     """Directory names of recreated checkpoints, by the usual name, which a removed checkpoint still has."""
@@ -216,20 +241,13 @@ class Checkpoints:
                     if not file.name.startswith(OPENERS_FILES):
                         os.link(file, directory / file.name)
 
-    def _open(self, path: Path) -> _Handle:
+    def _open(self, path: Path) -> Handle:
         with explaining(path, "opened"):
-            options = self.options.checkpoint()
-            there = set(Rdict.list_cf(str(path), options))
-            definitions = {table.name: table for table in self.definitions}
-            kept = {name: definitions.get(name) for name in (*definitions, FORMAT_FAMILY) if name in there}
-            families = {name: self.options.read_only_family(table, self.cache) for name, table in kept.items()}
-            database = Rdict(str(path), options, families, AccessType.read_only(False))
-            handle = _Handle(path, database, {name: database.get_column_family(name) for name in kept})
-            check_format(RocksView(path, handle.families).scan(FORMAT_FAMILY, b"", BEYOND), path)
+            handle = open_read_only(path, self.definitions, self.options, self.cache)
             self._trim(handle)
             return handle
 
-    def _trim(self, handle: _Handle) -> None:
+    def _trim(self, handle: Handle) -> None:
         """Unlink the table files that belong only to families that this checkpoint need not keep."""
         marker = handle.path / TRIMMED
         if marker.exists():
@@ -265,7 +283,7 @@ class Checkpoints:
                 return False  # removed meanwhile
         return True
 
-    def release(self, handle: _Handle) -> None:
+    def release(self, handle: Handle) -> None:
         """Record that a reader has closed its view; remove the checkpoint if that was the last one of a removed one."""
         with self._lock:
             handle.readers -= 1
@@ -294,7 +312,7 @@ class Checkpoints:
             self._made_again.pop(directory_name(name), None)
         self._delete_removed(leaving=MOST_LEFT)
 
-    def _mark_removed(self, handle: _Handle) -> None:
+    def _mark_removed(self, handle: Handle) -> None:
         """Mark it on disk before another of that name is made: else a start could take this one for the new one."""
         with explaining(handle.path, "removed"):
             (handle.path / REMOVED).touch()

@@ -24,7 +24,7 @@ def a_removed_checkpoint_counts_as_there(patch: pytest.MonkeyPatch) -> None:
 def only_memory_knows_what_is_removed(patch: pytest.MonkeyPatch) -> None:
     """A checkpoint that was removed while it was read was there again after a crash."""
 
-    def in_memory(_: Checkpoints, handle: rocks_checkpoints._Handle) -> None:
+    def in_memory(_: Checkpoints, handle: rocks_checkpoints.Handle) -> None:
         handle.is_removed = True
 
     patch.setattr(Checkpoints, "_mark_removed", in_memory)

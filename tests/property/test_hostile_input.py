@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import tracemalloc
-import typing
-from enum import StrEnum
-from types import UnionType
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from schemas import records
 from schemas.codec import DecodeError, codec, frame
 from schemas.records import (
     Barrier,
@@ -57,6 +53,7 @@ from services.runtime.loop.runner import Runner
 from services.runtime.loop.service import Message, Work
 from services.storage.memory import MemoryStore
 from services.storage.tables import TableDefinition, TablesReader
+from tests.example_records import example
 from tests.hostile_values import hostile
 
 INPUTS = [topic for topic in TOPICS if topic.consumers != (CLIENTS,) and topic is not SNAPSHOT_CHAIN]
@@ -332,7 +329,7 @@ BOMB_NUMBERS = (2**62, 2**63 - 1, 2**40, 2**31, -1, -(2**31), -(2**62), -(2**63)
 def test_bytes_that_claim_to_be_much_take_no_more_memory_than_they_are(topic: Topic) -> None:
     """A count or a length at every place of a message, larger than the message or negative."""
     decoder: Any = codec(topic.record)
-    whole = decoder.encode(_example(topic.record))
+    whole = decoder.encode(example(topic.record))
     tracemalloc.start()
     try:
         for number in BOMB_NUMBERS:
@@ -350,21 +347,3 @@ def test_bytes_that_claim_to_be_much_take_no_more_memory_than_they_are(topic: To
                     assert peak < MAX_BYTES_PER_INPUT_BYTE * len(bomb) + 200_000, (number, place, peak)
     finally:
         tracemalloc.stop()
-
-
-def _example(record: type[Any]) -> Any:
-    """A small record with something in its arrays."""
-
-    def value(hint: Any) -> Any:
-        if isinstance(hint, UnionType):
-            return value(next(branch for branch in typing.get_args(hint) if branch is not type(None)))
-        if typing.get_origin(hint) is tuple:
-            return (value(typing.get_args(hint)[0]),) * 2
-        simple: dict[Any, Any] = {int: 3, str: "name", bytes: b"bytes", bool: True}
-        if hint in simple:
-            return simple[hint]
-        if issubclass(hint, StrEnum):
-            return next(iter(hint))
-        return hint(**{name: value(kind) for name, kind in typing.get_type_hints(hint, vars(records)).items()})
-
-    return value(record)

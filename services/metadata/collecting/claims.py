@@ -303,9 +303,14 @@ def facts_and_numbers(row: bytes) -> tuple[bytes, tuple[int, ...]]:
         DecodeError: the bytes are not a claimed row.
     """
     head = _CLAIMED_HEAD.decode_head(row)
-    if len(head.numbers) != _NUMBERS.size:
-        raise DecodeError(f"a claimed row has {len(head.numbers)} bytes of numbers, not {_NUMBERS.size}")
-    return head.facts, _NUMBERS.unpack(head.numbers)
+    return head.facts, unpacked_numbers(head.numbers)
+
+
+def unpacked_numbers(numbers: bytes) -> tuple[int, ...]:
+    """Return a claimed version's birth, size and ``BlockRun`` fields. Raise DecodeError for other bytes."""
+    if len(numbers) != _NUMBERS.size:
+        raise DecodeError(f"a claimed row has {len(numbers)} bytes of numbers, not {_NUMBERS.size}")
+    return _NUMBERS.unpack(numbers)
 
 
 def claim_txn(claimed: ClaimedRow) -> int:

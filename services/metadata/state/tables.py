@@ -1,40 +1,40 @@
 """The column families of one shard's metadata, with Ozone's names where Ozone has them.
 
-==================== ========================================= =============================================
-table                key                                       value
-==================== ========================================= =============================================
-volumeTable          /volume                                   a volume
-bucketTable          /volume/bucket                            a bucket and its used figures
-bucketIdTable        /bucketId                                 a bucket's names, kept for ever
-keyTable             /volume/bucket/key                        live key of a flat bucket
-fileTable            /volumeId/bucketId/parentId/name          live key of a tree
-directoryTable       /volumeId/bucketId/parentId/name          live directory of a tree
-deletedTable         /volumeId/bucketId/death/objectId         version that left the namespace
-deletedDirectoryTable /volumeId/bucketId/death/objectId        directory that left the namespace
-snapshotRenamedTable /volumeId/bucketId/death/objectId         where an object was before a rename
-deletedNameTable     /bucketId/n/parentId/name 0 death/objectId death of a directory or held version, by name
-                     /bucketId/o/objectId 0 death/objectId     the same by object, for renamed objects
-reclaimTable         /volumeId/bucketId/death/objectId         version that is claimed, until SCM confirmed it
-changedTable         /bucketId/ordinal/table/key               rows that changed after a snapshot and before the next
-snapshotListTable    /bucketId/ordinal                         live snapshots
-                     #snapshot id                              the same row as it was when captured, or dropped
-snapshotCountTable   /bucketId                                 number of snapshots a bucket ever had, and its newest
-uncapturedTable      snapshot id                               txn of its drop, when it was dropped before its capture
-droppedIdTable       log time/snapshot id                      txn of a drop: the id is forgotten some time after it
-rollbackTable        /bucketId/rollbackId                      every rollback of a bucket, and its progress
-rollbackNameTable    /bucketId/objectId                        target of an object in a rollback in progress
-orphanSearchTable    #SEARCH                                   the search for owners of orphaned blocks, if any
-spaceTable           /bucketId/first/last                      bytes and rows by first and last holder
-unexpandedTable      /bucketId/a/death and /bucketId/d/~death  deleted directories that are not expanded yet
-accountTable         /bucketId                                 claimed and freed bytes
-collectionTable      /bucketId                                 collection state of a bucket; 0 for all of the shard
-reclaimClockTable    /bucketId                                 when rows of a bucket became reclaimable
-claimHourTable       /bucketId                                 claims of a bucket in its present hour
-shadowTable          /bucketId/hour                            versions counted in an hour in shadow mode
-s3SecretTable        user or service                           the secret that signs its commands
-clientTable          client id                                 last number and answer of a client
-transactionInfoTable #TRANSACTIONINFO                          the shard's counters
-==================== ========================================= =============================================
+===================== ============================================ =====================================================
+table                 key                                          value
+===================== ============================================ =====================================================
+volumeTable           /volume                                      a volume
+bucketTable           /volume/bucket                               a bucket and its used figures
+bucketIdTable         /bucketId                                    a bucket's names, kept for ever
+keyTable              /volume/bucket/key                           live key of a flat bucket
+fileTable             /volumeId/bucketId/parentId/name             live key of a tree
+directoryTable        /volumeId/bucketId/parentId/name             live directory of a tree
+deletedTable          /volumeId/bucketId/death/objectId            version that left the namespace
+deletedDirectoryTable /volumeId/bucketId/death/objectId            directory that left the namespace
+snapshotRenamedTable  /volumeId/bucketId/death/objectId            where an object was before a rename
+deletedNameTable      /bucketId/n/parentId/name NUL death/objectId death of a directory or held version, by name
+                      /bucketId/o/objectId/death/objectId          the same by object, for renamed objects
+reclaimTable          /volumeId/bucketId/death/objectId            version that is claimed, until SCM confirmed it
+changedTable          /bucketId/ordinal/table/key                  rows that changed between a snapshot and the next
+snapshotListTable     /bucketId/ordinal                            live snapshots
+                      #snapshot id                                 the same row as it was when captured, or dropped
+snapshotCountTable    /bucketId                                    number of snapshots a bucket ever had, and its newest
+uncapturedTable       snapshot id                                  txn of its drop, when dropped before its capture
+droppedIdTable        log time/snapshot id                         txn of a drop: the id is forgotten some time after it
+rollbackTable         /bucketId/rollbackId                         every rollback of a bucket, and its progress
+rollbackNameTable     /bucketId/objectId                           target of an object in a rollback in progress
+orphanSearchTable     #SEARCH                                      the search for owners of orphaned blocks, if any
+spaceTable            /bucketId/first/last                         bytes and rows by first and last holder
+unexpandedTable       /bucketId/a/death and /bucketId/d/~death     deleted directories that are not expanded yet
+accountTable          /bucketId                                    claimed and freed bytes
+collectionTable       /bucketId                                    collection state of a bucket; 0 for all of the shard
+reclaimClockTable     /bucketId                                    when rows of a bucket became reclaimable
+claimHourTable        /bucketId                                    claims of a bucket in its present hour
+shadowTable           /bucketId/hour                               versions counted in an hour in shadow mode
+s3SecretTable         user or service                              the secret that signs its commands
+clientTable           client id                                    last number and answer of a client
+transactionInfoTable  #TRANSACTIONINFO                             the shard's counters
+===================== ============================================ =====================================================
 
 Death is 16 hex digits. Snapshot checkpoints contain the tables of the namespace; all other tables exist only in the
 database.

@@ -39,7 +39,7 @@ def input_topics(service: str) -> list[str]:
     return [topic.name for topic in _SERVICES[service].inputs]
 
 
-def _layout(service: str) -> tuple[tuple[TableDefinition[Any], ...], frozenset[str]]:
+def layout_of(service: str) -> tuple[tuple[TableDefinition[Any], ...], frozenset[str]]:
     """Return the tables of a service's database, and the names of those that its checkpoints keep."""
     checkpointed = CHECKPOINTED if service == METADATA else frozenset()
     return (*_SERVICES[service].tables, *RUNTIME_TABLES), checkpointed
@@ -59,12 +59,12 @@ def open_database(directory: Path, service: str) -> RocksStore:
 
 def new_database(directory: Path, service: str) -> RocksStore:
     """Open a shard's database; create it if it is missing."""
-    return RocksStore(directory / DATABASE, *_layout(service))
+    return RocksStore(directory / DATABASE, *layout_of(service))
 
 
 def open_copy(directory: Path, service: str) -> RocksCopy:
     """Open a copy of a shard's database, read-only."""
-    return RocksCopy(directory, *_layout(service))
+    return RocksCopy(directory, *layout_of(service))
 
 
 def positions_of(reader: Reader, service: str) -> dict[str, PositionRow]:

@@ -4,6 +4,16 @@ One synced batch holds the state changes, the messages that they cause and the p
 crash keeps all of it or nothing. Publishing comes after the write and may repeat; every message names its object and
 event, so that a duplicate changes nothing. The positions in the service's own database count; Kafka's serve lag metrics
 only.
+
+The tables that every service has:
+
+========= =============== =========================================================
+table     key             value
+========= =============== =========================================================
+outbox    number, 8 bytes messages of a unit of work that are not acknowledged yet
+positions topic           the position in an input
+changelog changelog       the position in the changelog, if the service keeps one
+========= =============== =========================================================
 """
 
 from __future__ import annotations

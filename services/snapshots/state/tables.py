@@ -1,31 +1,33 @@
 """The column families of one shard's snapshots.
 
-==================== ================== =====================================================================
-table                key                value
-==================== ================== =====================================================================
-snapshotInfoTable    /volume/bucket/name a snapshot; create_txn 0 while it is being created
-pendingTable         snapshot id        an unfinished create, drop or undo
-deepCleanTable       snapshot id        the newest deep-clean flags that key_deletion has sent
-snapshotSizeTable    snapshot id        the referenced size, as metadata counts it
-spaceTable           /bucketId/first/last  bytes and rows by first and last holder, as metadata counts them
-spaceProgressTable   /bucketId          a bucket's newest update without its cells; /0: txn up to which all have arrived
-settleTable          barrier id         a request to settle
-returnedBarrierTable barrier id/origin  a barrier of the current round that has returned
-chainTable           see ``StoredChain`` the chain: its version, its buckets, its live snapshots
-collectionTable      #KNOWN             the known collection states: all buckets whose state is not RUNNING
-retentionTable       /volume/bucket     a retention policy, and the state of its runs
-tagTable             /volume/bucket/tag a tag, which protects a snapshot
-consumerTable        /volume/bucket/consumer  a consumer and its position
-expiryTable          number, 16 hex/client id  a request to expire whose snapshots are not removed yet
-rollbackTable        /volume/bucket     a rollback in progress
-droppedSnapshotTable /volume/bucket/name the last dropped snapshot of a name
-s3SecretTable        user or service    the secret with which it signs commands
-deadLetterTable      2^63-1 - number, 16 hex  a dead letter without its bytes, newest first, and its resolution
-letterTable          as deadLetterTable the letter itself, until it is resolved
-deadLetterPlaceTable service/topic/partition/offset/SHA-256  number of the letter about that message
-deadLetterCountTable service            number of open letters of the service
-clientTable          client id          last number and answer of a client
-==================== ================== =====================================================================
+==================== ====================================== =========================================================
+table                key                                    value
+==================== ====================================== =========================================================
+snapshotInfoTable    /volume/bucket/name                    a snapshot; create_txn 0 while it is being created
+pendingTable         snapshot id                            an unfinished create, drop or undo
+deepCleanTable       snapshot id                            the newest deep-clean flags of key_deletion
+snapshotSizeTable    snapshot id                            the referenced size, as metadata counts it
+spaceTable           /bucketId/first/last                   bytes and rows by first and last holder, from metadata
+spaceProgressTable   /bucketId                              a bucket's newest update, without its cells
+settleTable          barrier id                             a request to settle
+returnedBarrierTable barrier id/origin                      a barrier of the current round that has returned
+chainTable           /bucketId/txn and others               the chain, see ``StoredChain``
+collectionTable      #KNOWN                                 the known collection states that are not RUNNING
+retentionTable       /volume/bucket                         a retention policy, and the state of its runs
+tagTable             /volume/bucket/tag                     a tag, which protects a snapshot
+consumerTable        /volume/bucket/consumer                a consumer and its position
+expiryTable          number/client id                       a request to expire whose snapshots are not removed yet
+rollbackTable        /volume/bucket                         a rollback in progress
+droppedSnapshotTable /volume/bucket/name                    the last dropped snapshot of a name
+s3SecretTable        user or service                        the secret with which it signs commands
+deadLetterTable      2^63-1 - number                        a dead letter without its bytes; newest first
+letterTable          2^63-1 - number                        the letter itself, until it is resolved
+deadLetterPlaceTable service/topic/partition/offset/SHA-256 number of the letter about that message
+deadLetterCountTable service                                number of open letters of the service
+clientTable          client id                              last number and answer of a client
+==================== ====================================== =========================================================
+
+Numbers are 16 hex digits. The row /0 of spaceProgressTable has the txn up to which all updates have arrived.
 """
 
 from __future__ import annotations
