@@ -69,7 +69,7 @@ class Stack:
         self.home = home.absolute()
         self._security = plane_security(self.home, is_wanted=is_secured)
         self.shards = shards or kept_shards(self.home)
-        rename = {"DEEPCLEAN_SNAPSHOTS_IS_RENAME_ALLOWED": "true" if is_rename_allowed else "false"}
+        rename = {"DEEPCLEAN_SNAPSHOTS_IS_RENAME_ALLOWED": "true"} if is_rename_allowed else {}
         self._settings = {**rename, **(settings or {})}
         self._base_port = base_port
         self._lock: IO[bytes] | None = None
