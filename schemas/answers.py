@@ -19,6 +19,7 @@ from schemas.records import (
     DeletedKind,
     DirectoryRow,
     KeyRow,
+    OpenKeyRow,
     RetentionPolicy,
     SpaceCellValue,
 )
@@ -42,6 +43,28 @@ class StatAnswer:
 
     key: KeyRow | None = None
     directory: DirectoryRow | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ListedOpenKey:
+    """A key, or a part of an upload, that a client is writing."""
+
+    row: OpenKeyRow
+    is_taken_away: bool
+    """Whether the version that was synced is no longer the live one at its place: it was deleted, overwritten, renamed
+    or rolled back. Such an open key can only be abandoned."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListedToken:
+    """A delegation token without its secret; the times are log times."""
+
+    token_id: str
+    owner: str
+    renewer: str
+    issue_time_ms: int
+    expiry_time_ms: int
+    max_time_ms: int
 
 
 class Returning(StrEnum):

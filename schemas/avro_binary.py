@@ -270,10 +270,11 @@ class Record(Kind):
         for number, name in enumerate(self.names):
             kinds[number].write(getattr(value, name), out)
 
-    def write_fields(self, fields: dict[str, Any], first: int, out: BytesWriter) -> None:
-        """Append the fields of a record, given by name, from the field with index ``first`` on."""
-        for number in range(first, len(self.names)):
-            self.kinds[number].write(fields[self.names[number]], out)
+    def write_fields(self, fields: dict[str, Any], out: BytesWriter) -> None:
+        """Append the fields of a record, given by name."""
+        kinds = self.kinds
+        for number, name in enumerate(self.names):
+            kinds[number].write(fields[name], out)
 
 
 class Union(Kind):
@@ -322,13 +323,5 @@ def write_all(kind: Kind, value: Any) -> bytes:
 def write_fields(kind: Record, fields: dict[str, Any]) -> bytes:
     """Return an encoded record, given its fields by name."""
     out = BytesWriter()
-    kind.write_fields(fields, 0, out)
-    return out.getvalue()
-
-
-def write_around(kind: Record, first: bytes, rest: dict[str, Any]) -> bytes:
-    """Return an encoded record, given its first field encoded and the others by name."""
-    out = BytesWriter()
-    out.write(first)
-    kind.write_fields(rest, 1, out)
+    kind.write_fields(fields, out)
     return out.getvalue()

@@ -8,7 +8,9 @@ as they are (docs/decisions/0039).
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from enum import StrEnum
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 import fastavro
@@ -16,6 +18,7 @@ from fastavro.schema import parse_schema
 
 from schemas import avro_binary, published, records
 from schemas.avro_binary import Array, Boolean, Bytes, DecodeError, Enumeration, Int, Kind, Long, Record, String, Union
+from schemas.oldest_frames import BODY, oldest_writers
 from schemas.schema_files import NAMESPACE, own_schema, released_versions, resolved_schema
 
 __all__ = ["DecodeError"]  # for those who decode
@@ -55,25 +58,44 @@ class Codec(Generic[R]):
         """The five bytes before each body in a message; none for a record that is not released."""
         self.first_frame = frame(versions[0].schema_id) if versions else b""
         """The same of the first version of the schema."""
+        oldest = oldest_writers(versions)
+        self._frames = {_class_of(name): frame(schema_id) for name, schema_id in oldest.items()}
+        self._same = {
+            frame(one.schema_id): frozenset(_class_of(name) for name, first in oldest.items() if first <= one.schema_id)
+            for one in versions[:-1]
+            if oldest
+        }
+        """For the frame of each older version the bodies that it writes as the newest does."""
 
     def encode(self, record: R) -> bytes:
         """Return the Avro binary of a record, written with the newest schema."""
         return avro_binary.write_all(self._kind, record)
 
     def encode_message(self, record: R) -> bytes:
-        """Return a message: the frame, and the body of a record."""
-        return self.frame + avro_binary.write_all(self._kind, record)
+        """Return a message: the frame, and the body of a record.
+
+        The frame names the oldest version that writes the same bytes, so that a message which uses nothing new is read
+        by programs that know nothing newer.
+        """
+        body = avro_binary.write_all(self._kind, record)
+        if not self._frames:
+            return self.frame + body
+        return self._frames[type(getattr(record, BODY))] + body
 
     def encode_fields(self, fields: Fields) -> bytes:
         """Avro binary of a record given as all its fields: where a record would only be made to be encoded."""
         return avro_binary.write_fields(self._kind, fields)
 
-    def encode_around(self, first: bytes, rest: Fields) -> bytes:
-        """Avro binary of a record whose first field is encoded already; ``rest`` are the others by name.
+    def encoder_of(self, *names: str) -> Callable[[Fields], bytes]:
+        """Return an encoder of fields that follow one another, given by name.
 
-        In Avro a record is its fields, one after the other: what was read is passed on as it is.
+        In Avro a record is its fields, one after the other: what was read is passed on as it is, with others behind it.
         """
-        return avro_binary.write_around(self._kind, first, rest)
+        places = [self._kind.names.index(name) for name in names]
+        kinds = [self._kind.kinds[place] for place in places]
+        if places != list(range(places[0], places[0] + len(places))):
+            raise TypeError(f"{names} are not fields of {self.record_class.__name__} one after the other")
+        return partial(avro_binary.write_fields, Record(self.record_class, list(names), kinds))
 
     def encode_before_last(self, fields: Fields) -> bytes:
         """Avro binary of a record up to its last field, which is encoded already and goes behind it.
@@ -122,6 +144,15 @@ class Codec(Generic[R]):
         """
         if self.frame and message.startswith(self.frame):
             return self.decode(message, FRAME_BYTES)
+        if (same := self._same.get(message[:FRAME_BYTES])) is not None:
+            try:
+                record: Any = self.decode(message, FRAME_BYTES)
+            except DecodeError:
+                pass  # a body that has changed
+            else:
+                if type(record.body) in same:
+                    decoded: R = record
+                    return decoded
         return self.decode(self.rewritten(message[FRAME_BYTES:], self._writer(message)))
 
     def knows(self, schema_id: int) -> bool:

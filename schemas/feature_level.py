@@ -7,8 +7,16 @@ each part can be started again with the older program.
 
 from __future__ import annotations
 
-FEATURE_LEVEL = 1
-"""The newest level that this program knows."""
+from schemas.schema_files import own_schema
+
+FEATURE_LEVEL = 2
+"""The newest level that this program knows. 2: open keys, uploads in parts, puts with a condition."""
+
+
+def level_of(record_class: type[object]) -> int:
+    """Return the level from which on messages of a kind may be written."""
+    level: int = own_schema(record_class.__name__).get("feature_level", 1)
+    return level
 
 
 def confirmation(level: int) -> str:

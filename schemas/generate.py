@@ -152,6 +152,8 @@ def _hint(avro: Any) -> str:
 def _default(avro: Any, value: Any) -> str:
     if isinstance(avro, str) and avro.startswith(NAMESPACE):
         return f"{avro.removeprefix(NAMESPACE)}.{value}"
+    if isinstance(value, list):
+        return repr(tuple(value))
     return json.dumps(value) if isinstance(value, str) else repr(value)
 
 

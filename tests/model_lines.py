@@ -6,25 +6,29 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from services.workloads.judge.namespace_model import NamespaceModel, OperationRefusedError, Version
-from services.workloads.workload import Observe, Operation
+from services.workloads.judge.model_bucket import OperationRefusedError, Version
+from services.workloads.judge.namespace_model import NamespaceModel
+from services.workloads.workload import Observe, Operation, writes_in_steps
 
 
 def lines_of(operations: Iterable[tuple[int, Operation]]) -> list[Any]:
     """All lines of a workload, as they are read back."""
-    model = NamespaceModel()
-    lines = [line for number, operation in operations for line in operation_lines(model, number, operation)]
+    model, operations = NamespaceModel(), list(operations)
+    shows_steps = writes_in_steps(operations)
+    lines = [line for one in operations for line in operation_lines(model, *one, shows_steps=shows_steps)]
     return list(json.loads(json.dumps(lines)))
 
 
-def operation_lines(model: NamespaceModel, number: int, operation: Operation) -> list[dict[str, object]]:
+def operation_lines(
+    model: NamespaceModel, number: int, operation: Operation, *, shows_steps: bool = False
+) -> list[dict[str, object]]:
     """Apply an operation and return its lines."""
     try:
         answer = model.apply(number, operation)
     except OperationRefusedError as refusal:
         return [{"op": number, "error": refusal.code}]
     if isinstance(operation, Observe):
-        return [observe(model, number, operation.label)]
+        return [observe(model, number, operation.label, shows_steps=shows_steps)]
     return [{"op": number, **answer}] if answer else []
 
 
@@ -34,13 +38,16 @@ def reclaimed_versions(model: NamespaceModel) -> list[Version]:
     return [one for one in model.versions.values() if one.size_bytes and one.number not in held]
 
 
-def observe(model: NamespaceModel, number: int, label: str) -> dict[str, object]:
+def observe(model: NamespaceModel, number: int, label: str, *, shows_steps: bool = False) -> dict[str, object]:
     """What a settled plane shows."""
+    buckets = {place: _observe_bucket(model, *place) for place in model._buckets}
+    if shows_steps:
+        buckets = {place: seen | model.used(*place) | model.observe_steps(*place) for place, seen in buckets.items()}
     return {
         "op": number,
         "label": label,
-        "buckets": {f"{volume}/{bucket}": _observe_bucket(model, volume, bucket) for volume, bucket in model._buckets},
-        "reclaimed": [version.tag for version in reclaimed_versions(model)],
+        "buckets": {f"{volume}/{bucket}": seen for (volume, bucket), seen in buckets.items()},
+        "reclaimed": model.reclaimed(),
     }
 
 
@@ -48,8 +55,7 @@ def _observe_bucket(model: NamespaceModel, volume: str, name: str) -> dict[str, 
     bucket = model._buckets[volume, name]
     views = {"active": bucket.view(), **bucket.snapshots}
     chain = list(bucket.snapshots)
-    exclusive = model.exclusive_bytes(volume, name)
-    held = {version for view in views.values() for version in view.keys.values()}
+    exclusive, referenced = model.exclusive_bytes(volume, name), model.referenced_bytes(volume, name)
     return {
         "layout": "FSO" if bucket.has_directories else "OBS",
         "chain": chain,
@@ -57,7 +63,7 @@ def _observe_bucket(model: NamespaceModel, volume: str, name: str) -> dict[str, 
             snapshot: {
                 "previous": previous,
                 "exclusive_bytes": exclusive[snapshot],
-                "referenced_bytes": bucket.snapshots[snapshot].referenced_bytes,
+                "referenced_bytes": referenced[snapshot],
                 "deep_cleaned_keys": True,
                 "deep_cleaned_directories": True,
             }
@@ -70,5 +76,5 @@ def _observe_bucket(model: NamespaceModel, volume: str, name: str) -> dict[str, 
         "directories": (
             {view_name: list(view.directories) for view_name, view in views.items()} if bucket.has_directories else {}
         ),
-        "unreclaimed_bytes": sum(version.size_bytes for version in held),
+        "unreclaimed_bytes": model.stored_bytes(volume, name),
     }

@@ -7,6 +7,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from schemas.records.shared import (
+    Acl,
+    AclObject,
     Barrier,
     BlockRun,
     BucketLayout,
@@ -16,6 +18,38 @@ from schemas.records.shared import (
     RowNames,
     SecretRole,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class AbandonKey:
+    """Close an open key without a commit. Blocks that no sync has made part of a version are freed."""
+
+    volume: str
+    """Name of the volume."""
+    bucket: str
+    """Name of the bucket."""
+    key: str
+    """Path of the key in the bucket."""
+    session: int
+    """Id of the open key, from the answer to OpenKey."""
+    parent_id: int = 0
+    """objectID of the directory in which the key was opened, as the listing of open keys has it, if the path no
+    longer leads there; 0: the path leads there.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class AbortUpload:
+    """End an upload and free its parts."""
+
+    volume: str
+    """Name of the volume."""
+    bucket: str
+    """Name of the bucket."""
+    key: str
+    """Path of the key in the bucket."""
+    upload_id: str
+    """Id of the upload."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +79,38 @@ class AcceptLostTail:
 
 
 @dataclass(frozen=True, slots=True)
+class AddAcl:
+    """Add rights to the entry of the same name and scope, or a new entry."""
+
+    object: AclObject
+    """Kind of the object."""
+    volume: str
+    """Name of the volume."""
+    bucket: str
+    """Name of the bucket; empty for a volume. A link has a list of its own."""
+    path: str
+    """Path of the key or directory, or the prefix, which ends with a slash; empty for a volume or bucket."""
+    acl: Acl
+    """The entry."""
+
+
+@dataclass(frozen=True, slots=True)
+class AllocateBlocks:
+    """Allocate further blocks for an open key."""
+
+    volume: str
+    """Name of the volume."""
+    bucket: str
+    """Name of the bucket."""
+    key: str
+    """Path of the key in the bucket."""
+    session: int
+    """Id of the open key, from the answer to OpenKey."""
+    size_bytes: int
+    """Bytes for which blocks are allocated."""
+
+
+@dataclass(frozen=True, slots=True)
 class AnnounceSchema:
     """Allow commands by newer schemas from here on. A command by a schema that was not announced before it is
     dead-lettered, now and in each rebuild. Sent by an operator just before the schemas are published.
@@ -52,6 +118,32 @@ class AnnounceSchema:
 
     schema_id: int
     """Id of the newest schema of commands."""
+
+
+@dataclass(frozen=True, slots=True)
+class AssignTenantAdmin:
+    """Make an access id an administrator of its tenant, or end that."""
+
+    access_id: str
+    """The access id."""
+    is_admin: bool
+    """Whether its user may assign users to the tenant and revoke them."""
+    is_delegated_admin: bool
+    """Whether its user may make others administrators of the tenant, too; only with is_admin."""
+
+
+@dataclass(frozen=True, slots=True)
+class AssignUserToTenant:
+    """Give a user an access id of a tenant, and this a secret."""
+
+    tenant: str
+    """Name of the tenant."""
+    user: str
+    """Name of the user, the access id's principal."""
+    access_id: str
+    """The access id, by convention the tenant, a dollar sign and the user."""
+    secret: bytes = field(repr=False)
+    """Key of the signatures, 16 to 128 bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +158,14 @@ class BreakerLimits:
     """Bytes that may be claimed in each hour, however small the share is."""
     floor_versions: int
     """Versions that may be claimed in each hour, however small the share is."""
+
+
+@dataclass(frozen=True, slots=True)
+class CancelDelegationToken:
+    """End a token. Sent by its owner, its renewer or an administrator."""
+
+    token_id: str
+    """Id of the token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +205,26 @@ class ClaimRows:
 
 
 @dataclass(frozen=True, slots=True)
+class CommitKey:
+    """Make what was written of an open key the present version of the key, or of the part of its upload, and close
+    it.
+    """
+
+    volume: str
+    """Name of the volume."""
+    bucket: str
+    """Name of the bucket."""
+    key: str
+    """Path of the key in the bucket."""
+    session: int
+    """Id of the open key, from the answer to OpenKey."""
+    size_bytes: int
+    """Size of the version, at least that of the last sync."""
+    is_recovery: bool = False
+    """Whether a client that has recovered the lease closes the key."""
+
+
+@dataclass(frozen=True, slots=True)
 class KeysDeleted:
     """Result of DeleteKeys. Indexes count the keys of the command, from 0."""
 
@@ -117,6 +237,24 @@ class KeysDeleted:
 
 
 @dataclass(frozen=True, slots=True)
+class CompleteUpload:
+    """Join parts of an upload to the present version of its key. Other parts are freed."""
+
+    volume: str
+    """Name of the volume."""
+    bucket: str
+    """Name of the bucket."""
+    key: str
+    """Path of the key in the bucket."""
+    upload_id: str
+    """Id of the upload."""
+    part_numbers: tuple[int, ...]
+    """Numbers of the parts, ascending."""
+    tag: str = ""
+    """The client's label for the version."""
+
+
+@dataclass(frozen=True, slots=True)
 class CreateBucket:
     """Create a bucket."""
 
@@ -126,6 +264,34 @@ class CreateBucket:
     """Name of the bucket."""
     layout: BucketLayout
     """Layout of the bucket."""
+
+
+@dataclass(frozen=True, slots=True)
+class CreateBucketLink:
+    """Create a bucket that is a link to another bucket of the same shard, which may not exist yet. Commands and
+    reads of the link are those of the other bucket.
+    """
+
+    volume: str
+    """Name of the volume."""
+    bucket: str
+    """Name of the bucket."""
+    source_volume: str
+    """Volume of the other bucket."""
+    source_bucket: str
+    """Name of the other bucket."""
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTenant:
+    """Create a tenant and its volume. Sent by administrators."""
+
+    tenant: str
+    """Name of the tenant."""
+    volume: str
+    """Name of the volume, which must not exist."""
+    owner: str
+    """Owner of the volume."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +355,14 @@ class DeleteKeys:
 
 
 @dataclass(frozen=True, slots=True)
+class DeleteTenant:
+    """Delete a tenant without access ids. Its volume stays. Sent by administrators."""
+
+    tenant: str
+    """Name of the tenant."""
+
+
+@dataclass(frozen=True, slots=True)
 class DeleteVolume:
     """Delete an empty volume."""
 
@@ -221,6 +395,24 @@ class ExpandDirectory:
 
 
 @dataclass(frozen=True, slots=True)
+class ExpireWrites:
+    """Close open keys and abort uploads that nobody has continued for some time, one page of a table. Sent by
+    key_deletion.
+    """
+
+    table: int
+    """0 openKeyTable, 1 openFileTable, 2 multipartInfoTable."""
+    start_key: bytes
+    """First key of the page; empty: the first of the table."""
+    max_rows: int
+    """Maximum rows that the page reads."""
+    open_key_age_ms: int
+    """Open keys whose last command is at least this old are closed."""
+    upload_age_ms: int
+    """Uploads that were initiated at least this long ago are aborted."""
+
+
+@dataclass(frozen=True, slots=True)
 class FinishRows:
     """Remove claimed rows whose blocks SCM has confirmed. Sent by key_deletion."""
 
@@ -231,11 +423,33 @@ class FinishRows:
 
 
 @dataclass(frozen=True, slots=True)
+class GetDelegationToken:
+    """Make a token that acts as the user who sends this."""
+
+    renewer: str
+    """User who may renew the token."""
+    secret: bytes = field(repr=False)
+    """Key of the signatures, 16 to 128 bytes."""
+
+
+@dataclass(frozen=True, slots=True)
 class GrantContainer:
     """Use a new container for the blocks of later puts. Sent by mock_scm."""
 
     container_id: int
     """Id of the container; ignored unless it is above the present one."""
+
+
+@dataclass(frozen=True, slots=True)
+class InitiateUpload:
+    """Begin an upload in parts. Each part is opened, written and committed like a key."""
+
+    volume: str
+    """Name of the volume."""
+    bucket: str
+    """Name of the bucket."""
+    key: str
+    """Path of the key in the bucket."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,6 +462,34 @@ class MakeDirectory:
     """Name of the bucket."""
     directory: str
     """Path of the directory."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenKey:
+    """Open a key for writing and allocate its first blocks. Nobody sees the key, and no snapshot holds its blocks,
+    until it is synced or committed.
+    """
+
+    volume: str
+    """Name of the volume."""
+    bucket: str
+    """Name of the bucket."""
+    key: str
+    """Path of the key in the bucket."""
+    size_bytes: int
+    """Bytes for which blocks are allocated."""
+    tag: str = ""
+    """The client's label for the version."""
+    block_size_bytes: int = 268435456
+    """Size of a full block."""
+    expected_generation: int = 0
+    """update_id that the key must have; -1: there must be no such key; 0: no condition."""
+    is_append: bool = False
+    """Whether the client writes behind the end of the present version of the key, which must exist."""
+    upload_id: str = ""
+    """Upload of which this is a part; empty for a key."""
+    part_number: int = 0
+    """Number of the part, 1 to 10,000; 0 for a key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,6 +516,56 @@ class PutKey:
     """The client's label for this version, kept with it and shown in listings. It is not a snapshot tag."""
     block_size_bytes: int = 268435456
     """Size of a full block."""
+
+
+@dataclass(frozen=True, slots=True)
+class PutKeyIf:
+    """Commit a version of a key if the key is as expected."""
+
+    volume: str
+    """Name of the volume."""
+    bucket: str
+    """Name of the bucket."""
+    key: str
+    """Path of the key in the bucket."""
+    size_bytes: int
+    """Size of the version; a version of 0 bytes has no blocks."""
+    expected_generation: int
+    """update_id that the key must have; -1: there must be no such key."""
+    tag: str = ""
+    """The client's label for this version."""
+    block_size_bytes: int = 268435456
+    """Size of a full block."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecoverLease:
+    """End the right of the present writer of a synced key to write. The answer names the open key, which the sender
+    commits.
+    """
+
+    volume: str
+    """Name of the volume."""
+    bucket: str
+    """Name of the bucket."""
+    key: str
+    """Path of the key in the bucket."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveAcl:
+    """Take rights away from the entry of the same name and scope; an entry without rights is removed."""
+
+    object: AclObject
+    """Kind of the object."""
+    volume: str
+    """Name of the volume."""
+    bucket: str
+    """Name of the bucket; empty for a volume. A link has a list of its own."""
+    path: str
+    """Path of the key or directory, or the prefix, which ends with a slash; empty for a volume or bucket."""
+    acl: Acl
+    """The entry with the rights to take away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,6 +609,14 @@ class RenameKey:
 
 
 @dataclass(frozen=True, slots=True)
+class RenewDelegationToken:
+    """Let a token be valid for another day. Sent by its renewer."""
+
+    token_id: str
+    """Id of the token."""
+
+
+@dataclass(frozen=True, slots=True)
 class RequeueOrphans:
     """Give a garbage row to each run of blocks that an audit found orphaned, so that the run is judged, claimed and
     deleted like any other; all runs or none. Sent by audit.
@@ -354,6 +654,22 @@ class ResetBreaker:
 
 
 @dataclass(frozen=True, slots=True)
+class RevokeS3Secret:
+    """Remove the secret of an access id, which can get another one."""
+
+    access_id: str
+    """The access id."""
+
+
+@dataclass(frozen=True, slots=True)
+class RevokeUserFromTenant:
+    """Remove an access id and its secret."""
+
+    access_id: str
+    """The access id."""
+
+
+@dataclass(frozen=True, slots=True)
 class RollbackPage:
     """Carry out one page of a rollback; the first one sets the fence. Sent by snapshots."""
 
@@ -367,6 +683,22 @@ class RollbackPage:
     """Number of the page, from 1."""
     max_entries: int
     """Maximum rows that the page reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class SetAcl:
+    """Replace all entries."""
+
+    object: AclObject
+    """Kind of the object."""
+    volume: str
+    """Name of the volume."""
+    bucket: str
+    """Name of the bucket; empty for a volume. A link has a list of its own."""
+    path: str
+    """Path of the key or directory, or the prefix, which ends with a slash; empty for a volume or bucket."""
+    acls: tuple[Acl, ...]
+    """The new entries; none: the object has no list any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -403,6 +735,52 @@ class SetFeatureLevel:
     """"feature level N is final", where N is the level. A command with another text is dead-lettered, because no
     older program can run the shard afterwards.
     """
+
+
+@dataclass(frozen=True, slots=True)
+class SetGroups:
+    """Set the groups of a user. Sent by administrators."""
+
+    name: str
+    """Name of the user, who has a secret."""
+    groups: tuple[str, ...]
+    """All groups of the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class SetOwner:
+    """Give a volume or a bucket another owner."""
+
+    volume: str
+    """Name of the volume."""
+    bucket: str
+    """Name of the bucket; empty: the owner of the volume."""
+    owner: str
+    """The new owner; empty: a bucket belongs to the volume's owner, and a volume to administrators only."""
+
+
+@dataclass(frozen=True, slots=True)
+class SetQuota:
+    """Set the quotas of a bucket or a volume."""
+
+    volume: str
+    """Name of the volume."""
+    bucket: str
+    """Name of the bucket; empty: the quotas of the volume, for administrators only."""
+    quota_bytes: int
+    """As in the row of the bucket or volume."""
+    quota_namespace: int
+    """As in the row of the bucket or volume."""
+
+
+@dataclass(frozen=True, slots=True)
+class SetS3Secret:
+    """Change the secret of an access id. The previous one stays valid until the next change."""
+
+    access_id: str
+    """The access id."""
+    secret: bytes = field(repr=False)
+    """Key of the signatures, 16 to 128 bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -462,6 +840,22 @@ class SweepPage:
 
 
 @dataclass(frozen=True, slots=True)
+class SyncKey:
+    """Make what was written of an open key visible as the present version of the key. The key stays open (hsync)."""
+
+    volume: str
+    """Name of the volume."""
+    bucket: str
+    """Name of the bucket."""
+    key: str
+    """Path of the key in the bucket."""
+    session: int
+    """Id of the open key, from the answer to OpenKey."""
+    size_bytes: int
+    """Size of the version from here on, at least that of the sync before."""
+
+
+@dataclass(frozen=True, slots=True)
 class Undelete:
     """Undo the deletion of a version or directory that is not claimed yet. The object keeps its blocks."""
 
@@ -510,6 +904,14 @@ class Committed:
     """Blocks of the version that a put committed; null when there are none."""
     keys: KeysDeleted | None = None
     """Result of DeleteKeys; null for other commands."""
+    session: int = 0
+    """Id of the key that a command has opened; 0 for other commands."""
+    runs: tuple[BlockRun, ...] = ()
+    """Blocks that the command has allocated for an open key, or all those of a version that was joined from parts."""
+    upload_id: str = ""
+    """Id of the upload that the command has initiated; empty for other commands."""
+    token_id: str = ""
+    """Id of the delegation token that the command has made; empty for other commands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -555,6 +957,34 @@ class MetadataCommand:
         | DeleteKeys
         | SetFeatureLevel
         | AnnounceSchema
+        | PutKeyIf
+        | OpenKey
+        | AllocateBlocks
+        | SyncKey
+        | CommitKey
+        | RecoverLease
+        | AbandonKey
+        | InitiateUpload
+        | CompleteUpload
+        | AbortUpload
+        | ExpireWrites
+        | SetQuota
+        | CreateBucketLink
+        | SetOwner
+        | AddAcl
+        | RemoveAcl
+        | SetAcl
+        | SetGroups
+        | CreateTenant
+        | DeleteTenant
+        | AssignUserToTenant
+        | RevokeUserFromTenant
+        | AssignTenantAdmin
+        | SetS3Secret
+        | RevokeS3Secret
+        | GetDelegationToken
+        | RenewDelegationToken
+        | CancelDelegationToken
     )
     """The command."""
     sender: str = ""

@@ -84,6 +84,8 @@ class TaskRow:
     """The groups, while deleting."""
     first_judge_version: int = 0
     """Oldest chain version with which streaming judged one of the rows; 0 when it is not known."""
+    reported_local_id: int = 0
+    """From the answer to the claim: SCM deletes the groups once its inventory is complete up to it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,23 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from schemas.records.commands import BreakerLimits, RequeueOrphans
-from schemas.records.shared import BlockRun, BreakerCause, BucketLayout, CollectionState, SecretRole
+from schemas.records.shared import Acl, BlockRun, BreakerCause, BucketLayout, CollectionState, SecretRole
+
+
+@dataclass(frozen=True, slots=True)
+class AccessIdRow:
+    """tenantAccessIdTable: an access id."""
+
+    access_id: str
+    """The access id."""
+    tenant: str
+    """Its tenant."""
+    user: str
+    """The user who has it, its principal."""
+    is_admin: bool
+    """As in AssignTenantAdmin."""
+    is_delegated_admin: bool
+    """As in AssignTenantAdmin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +38,14 @@ class AccountRow:
     """Bytes whose deletion SCM has confirmed, ever."""
     freed_versions: int
     """Versions whose deletion SCM has confirmed, ever."""
+
+
+@dataclass(frozen=True, slots=True)
+class AclRow:
+    """aclTable, prefixTable: the access list of an object."""
+
+    acls: tuple[Acl, ...]
+    """At least one entry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +111,9 @@ class BucketRow:
     update_id: int
     """txn of the last change."""
     used_bytes: int
-    """Bytes of live versions, including those below deleted directories that are not expanded."""
+    """Bytes of the blocks of live versions, including those below deleted directories that are not expanded, and of
+    parts of uploads.
+    """
     used_namespace: int
     """Live keys and directories, counted like used_bytes."""
     snapshot_used_bytes: int
@@ -98,6 +124,18 @@ class BucketRow:
     """Snapshot to which the bucket is being rolled back; empty when no rollback is in progress."""
     rolled_back_txn: int = 0
     """txn at which the last rollback of the bucket ended; 0 when there was none."""
+    quota_bytes: int = -1
+    """Most bytes, live ones and deleted ones that are not freed yet; -1: no limit."""
+    quota_namespace: int = -1
+    """Most keys and directories, counted like quota_bytes; -1: no limit."""
+    source_volume: str = ""
+    """Volume of the bucket to which this one is a link; empty for a bucket of its own."""
+    source_bucket: str = ""
+    """Name of the bucket to which this one is a link; empty for a bucket of its own."""
+    upload_bytes: int = 0
+    """Bytes of parts of uploads: used_bytes contains them, no snapshot does."""
+    owner: str = ""
+    """User who owns the bucket; empty: the owner of the volume."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +206,26 @@ class CountRow:
 
 
 @dataclass(frozen=True, slots=True)
+class DelegationTokenRow:
+    """dTokenTable: a delegation token."""
+
+    token_id: str
+    """Id of the token: the shard and the txn of its creation."""
+    owner: str
+    """User as whom it acts."""
+    renewer: str
+    """User who may renew it."""
+    secret: bytes = field(repr=False)
+    """Key of the signatures."""
+    issue_time_ms: int
+    """Log time of its creation."""
+    expiry_time_ms: int
+    """Log time from which on it is not accepted, unless it is renewed."""
+    max_time_ms: int
+    """Log time behind which it cannot be renewed."""
+
+
+@dataclass(frozen=True, slots=True)
 class DirectoryRow:
     """directoryTable: a directory."""
 
@@ -213,6 +271,10 @@ class KeyRow:
     """Log time of the key's creation."""
     modification_time_ms: int
     """Log time of the version."""
+    is_composed: bool = False
+    """Whether the version has more runs of blocks, in keyPartTable, or ends before its blocks do. False: its blocks
+    are those of this row, all of them. Must stay the last field: a deletion reads it at the end of the encoded row.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,6 +321,18 @@ class KeyNames:
 
 
 @dataclass(frozen=True, slots=True)
+class KeyPartRow:
+    """keyPartTable: a run of blocks of a live version behind its first one."""
+
+    object_id: int
+    """objectID of the run: the garbage row gets it when the version dies."""
+    birth: int
+    """txn at which the run became part of a version: snapshots captured since then hold it."""
+    blocks: BlockRun
+    """The blocks."""
+
+
+@dataclass(frozen=True, slots=True)
 class KeyStart:
     """The first fields of a KeyHead: enough for the figures and for sweeps."""
 
@@ -268,6 +342,36 @@ class KeyStart:
     """txn that committed the version."""
     size_bytes: int
     """Size of the version."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRun:
+    """Allocated blocks of an open key."""
+
+    object_id: int
+    """objectID of the run."""
+    blocks: BlockRun
+    """The blocks; their size is that of whole blocks."""
+
+
+@dataclass(frozen=True, slots=True)
+class SyncedVersion:
+    """The live version to which an open key adds blocks, as its last sync has left it. If the live version is
+    another one by now, the open key can only be abandoned.
+    """
+
+    object_id: int
+    """objectID of the key."""
+    birth: int
+    """Birth of the version."""
+    size_bytes: int
+    """Size of the version."""
+    run_count: int
+    """Number of its runs of blocks."""
+    last_local_id: int
+    """Local id of the first block of its last run; 0 when it has no blocks."""
+    room_bytes: int
+    """Bytes that still fit into its last block; 0 when the last block was written by another client."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,6 +390,16 @@ class OrphanSearchRow:
     """Table and key of a row that owns one of the blocks, written during the search; empty: none."""
     log_time_ms: int
     """Log time of the last page."""
+
+
+@dataclass(frozen=True, slots=True)
+class PrincipalAccessIdRow:
+    """principalToAccessIdsTable: one access id of a user."""
+
+    access_id: str
+    """The access id."""
+    tenant: str
+    """Its tenant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,6 +478,10 @@ class SecretRow:
     """Key of the signatures."""
     previous_secret: bytes = field(repr=False)
     """The previous key, which is still valid; empty when there is none."""
+    groups: tuple[str, ...] = ()
+    """Groups of a user, for access lists."""
+    principal: str = ""
+    """User as whom an access id acts; empty for users and services."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -414,6 +532,8 @@ class ShardState:
     """Feature level of the shard."""
     announced_schema_id: int = 0
     """Newest schema of commands that an operator has announced; 0 while none but the first is allowed."""
+    reported_local_id: int = 0
+    """Local id of the last late report to SCM: of blocks that were allocated by an earlier command. 0: none yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -450,6 +570,54 @@ class SnapshotListRow:
     """Chain version of the capture."""
     dropped_chain_version: int
     """Chain version of the drop; 0 while the snapshot is live."""
+    grown_bytes: int = 0
+    """Bytes by which blocks that the snapshot shows have grown since: it holds them, and does not show them."""
+
+
+@dataclass(frozen=True, slots=True)
+class TenantRow:
+    """tenantStateTable: a tenant."""
+
+    tenant: str
+    """Name of the tenant."""
+    volume: str
+    """Name of its volume."""
+    access_ids: int
+    """Number of its access ids."""
+    creation_time_ms: int
+    """Log time of its creation."""
+
+
+@dataclass(frozen=True, slots=True)
+class UploadRow:
+    """multipartInfoTable: an upload in parts."""
+
+    upload_id: str
+    """Id of the upload."""
+    volume_id: int
+    """objectID of the volume."""
+    bucket_id: int
+    """objectID of the bucket."""
+    key: str
+    """Path of the key."""
+    parent_id: int
+    """objectID of the directory when the upload was initiated; 0 in a flat bucket."""
+    name: str
+    """Name in the directory; the whole path in a flat bucket."""
+    creation_time_ms: int
+    """Log time at which the upload was initiated."""
+
+
+@dataclass(frozen=True, slots=True)
+class UserVolumeRow:
+    """userTable: one volume of a user. Ozone has one row for each user; rows of one volume each keep a command's
+    work bounded.
+    """
+
+    user: str
+    """User who owns the volume."""
+    volume: str
+    """Name of the volume."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -466,6 +634,12 @@ class VolumeRow:
     """Log time of the volume's creation."""
     update_id: int
     """txn of the last change."""
+    quota_bytes: int = -1
+    """Most bytes that the quotas of its buckets may add up to; -1: no limit."""
+    quota_namespace: int = -1
+    """Most buckets; -1: no limit."""
+    tenant: str = ""
+    """Tenant to whom the volume belongs; empty: none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -538,6 +712,68 @@ class DeletedKeyRow:
     """Hour of log time, counted from 1970, in which shadow mode counted the version as one that would have been
     claimed; 0 when it did not.
     """
+    part_of: int = 0
+    """0 for a version. Otherwise the row holds blocks only: a further run of the version of this objectID that died
+    at the same txn, or, if it is the objectID of the row itself, blocks that never belonged to a version.
+    """
+    part_ids: tuple[int, ...] = ()
+    """objectIDs of the rows that hold the version's further runs, in the order of the content."""
+    unread_bytes: int = 0
+    """Bytes at the end of the last block behind the end of the version: written by an append that was rolled back."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartRow:
+    """multipartPartsTable: the present version of a part of an upload."""
+
+    part_number: int
+    """Number of the part."""
+    size_bytes: int
+    """Size of the part."""
+    tag: str
+    """The client's label for the part."""
+    runs: tuple[OpenRun, ...]
+    """Blocks of the part, in the order of the content."""
+    modification_time_ms: int
+    """Log time of the commit of the part."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenKeyRow:
+    """openKeyTable, openFileTable: a key, or a part of an upload, that a client is writing."""
+
+    session: int
+    """Id of the open key: the txn that opened it."""
+    volume_id: int
+    """objectID of the volume."""
+    bucket_id: int
+    """objectID of the bucket."""
+    key: str
+    """Path of the key when it was opened."""
+    parent_id: int
+    """objectID of the directory; the bucket's for a key in the root; 0 in a flat bucket."""
+    name: str
+    """Name in the directory; the whole path in a flat bucket."""
+    tag: str
+    """The client's label for the version."""
+    block_size_bytes: int
+    """Size of a full block."""
+    runs: tuple[OpenRun, ...]
+    """Blocks that were allocated and do not belong to a version yet, in the order of the content."""
+    creation_time_ms: int
+    """Log time at which the key was opened."""
+    update_time_ms: int
+    """Log time of the last command of the client that writes."""
+    expected_generation: int = 0
+    """As in OpenKey."""
+    synced: SyncedVersion | None = None
+    """The version that the client has synced, or appends to; null when there is none yet."""
+    is_recovered: bool = False
+    """Whether the lease was recovered: only the commit of the recovery is accepted."""
+    upload_id: str = ""
+    """Upload of which this is a part; empty for a key."""
+    part_number: int = 0
+    """Number of the part; 0 for a key."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,6 +97,8 @@ class RowsClaimed:
     """Rows that no snapshot holds and that may not be claimed at present. They stay in the garbage tables, and are
     swept when claims resume.
     """
+    reported_local_id: int = 0
+    """Local id of the last late report to SCM before the claim."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +166,18 @@ class SweepPageSent:
 
 
 @dataclass(frozen=True, slots=True)
+class WritesExpired:
+    """Answer to ExpireWrites."""
+
+    table: int
+    """From the command."""
+    next_key: bytes
+    """First key of the next page; empty: the table is finished."""
+    expired: int
+    """Rows that were closed or aborted."""
+
+
+@dataclass(frozen=True, slots=True)
 class CollectionChanged:
     """Collection states of buckets or of the whole shard have changed, or all states are sent again."""
 
@@ -202,6 +216,7 @@ class MetadataProgress:
         | RollbackPageDone
         | Barrier
         | CollectionChanged
+        | WritesExpired
     )
     """The result."""
     feature_level: int = 1

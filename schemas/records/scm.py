@@ -41,6 +41,10 @@ class BlocksWritten:
     """For each version, the size of every block but the last."""
     sizes_bytes: tuple[int, ...]
     """For each version, the size of all its blocks together."""
+    marks: tuple[int, ...] = ()
+    """For each version, the local id up to which the inventory is complete with it. Empty: that of its last block.
+    Blocks that an earlier command has allocated have a mark of the command that reports them.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,10 @@ class DeleteBlocks:
     """Number of this try, from 1; returned in the answer."""
     groups: BlockGroups
     """The groups; each is deleted as a whole or not at all."""
+    until_local_id: int = 0
+    """Local id up to which the inventory must be complete before the groups are deleted, if it is above those of all
+    their blocks.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,47 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
+class AclIdentity(StrEnum):
+    """Whom an entry of an access list names: a user, the members of a group, everybody with a secret, or everybody
+    without one.
+    """
+
+    USER = "USER"
+    GROUP = "GROUP"
+    WORLD = "WORLD"
+    ANONYMOUS = "ANONYMOUS"
+
+
+class AclRight(StrEnum):
+    """A right that an entry of an access list gives. ALL gives each other one, NONE takes all of the entry away."""
+
+    READ = "READ"
+    WRITE = "WRITE"
+    CREATE = "CREATE"
+    LIST = "LIST"
+    DELETE = "DELETE"
+    READ_ACL = "READ_ACL"
+    WRITE_ACL = "WRITE_ACL"
+    ALL = "ALL"
+    NONE = "NONE"
+
+
+class AclScope(StrEnum):
+    """Whether an entry of an access list is for the object alone, or is inherited by what is created below it."""
+
+    ACCESS = "ACCESS"
+    DEFAULT = "DEFAULT"
+
+
+class AclObject(StrEnum):
+    """Kind of an object that has an access list; a directory of a tree is a KEY."""
+
+    VOLUME = "VOLUME"
+    BUCKET = "BUCKET"
+    PREFIX = "PREFIX"
+    KEY = "KEY"
+
+
 @dataclass(frozen=True, slots=True)
 class Barrier:
     """A mark that passes through every topic behind all messages sent before it, and counts the work that it meets."""
@@ -162,6 +203,20 @@ class SnapshotStatus(StrEnum):
 
     SNAPSHOT_ACTIVE = "SNAPSHOT_ACTIVE"
     SNAPSHOT_DELETED = "SNAPSHOT_DELETED"
+
+
+@dataclass(frozen=True, slots=True)
+class Acl:
+    """An entry of an access list: the rights that somebody has to an object."""
+
+    identity: AclIdentity
+    """Whom the entry names."""
+    name: str
+    """Name of the user or group; empty for the other identities."""
+    rights: tuple[AclRight, ...]
+    """The rights, each once, in the order of AclRight."""
+    scope: AclScope
+    """Whether the entry is inherited."""
 
 
 @dataclass(frozen=True, slots=True)

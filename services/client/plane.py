@@ -16,17 +16,33 @@ from schemas.answers import (
     DiffJob,
     ListedDeletion,
     ListedEntry,
+    ListedOpenKey,
+    ListedToken,
     RetentionPreview,
     ScmTotals,
     SnapshotConsumer,
     SnapshotTag,
 )
 from schemas.records import (
+    AbandonKey,
+    AbortUpload,
+    AccessIdRow,
+    Acl,
+    AclObject,
+    AddAcl,
+    AllocateBlocks,
+    AssignTenantAdmin,
+    AssignUserToTenant,
     BlockRun,
     BucketRow,
+    CancelDelegationToken,
+    CommitKey,
+    CompleteUpload,
     CreateBucket,
+    CreateBucketLink,
     CreateSnapshot,
     CreateTag,
+    CreateTenant,
     CreateVolume,
     DeadLetterRow,
     DeleteBucket,
@@ -36,33 +52,52 @@ from schemas.records import (
     DeleteKeys,
     DeleteSnapshot,
     DeleteTag,
+    DeleteTenant,
     DeleteVolume,
     DirectoryRow,
     ExpireSnapshots,
+    GetDelegationToken,
+    InitiateUpload,
     KeyRow,
     MakeDirectory,
     MessageHeader,
     MetadataReply,
+    OpenKey,
+    PartRow,
     PutKey,
+    PutKeyIf,
+    RecoverLease,
+    RemoveAcl,
     RenameDirectory,
     RenameKey,
     RenameSnapshot,
+    RenewDelegationToken,
     RequeueOrphans,
     ResetBreaker,
     ResolveDeadLetter,
     RetentionPolicy,
     RetentionRow,
+    RevokeS3Secret,
+    RevokeUserFromTenant,
     RollBackBucket,
+    SetAcl,
     SetBreaker,
     SetCollection,
     SetConsumer,
+    SetGroups,
+    SetOwner,
+    SetQuota,
     SetRetention,
+    SetS3Secret,
     SetSecret,
     Settle,
     SnapshotInfo,
     SnapshotReply,
+    SyncKey,
+    TenantRow,
     Undelete,
     UnsetRetention,
+    UploadRow,
     VolumeRow,
 )
 from schemas.space_answers import (
@@ -84,6 +119,33 @@ NamespaceCommand = (
     | PutKey
     | DeleteKey
     | DeleteKeys
+    | PutKeyIf
+    | CreateBucketLink
+    | SetQuota
+    | SetOwner
+    | AddAcl
+    | RemoveAcl
+    | SetAcl
+    | SetGroups
+    | CreateTenant
+    | DeleteTenant
+    | AssignUserToTenant
+    | RevokeUserFromTenant
+    | AssignTenantAdmin
+    | SetS3Secret
+    | RevokeS3Secret
+    | GetDelegationToken
+    | RenewDelegationToken
+    | CancelDelegationToken
+    | OpenKey
+    | AllocateBlocks
+    | SyncKey
+    | CommitKey
+    | RecoverLease
+    | AbandonKey
+    | InitiateUpload
+    | CompleteUpload
+    | AbortUpload
     | RenameKey
     | MakeDirectory
     | DeleteDirectory
@@ -121,8 +183,28 @@ class MetadataReads(Protocol):
     Refusals raise ``services.client.errors.PlaneError`` with Ozone's code.
     """
 
-    def volumes(self, *, start_after: str = "", limit: int | None = None) -> list[VolumeRow]:
-        """Return the volumes by name: at most ``limit``, or all."""
+    def volumes(self, *, user: str = "", start_after: str = "", limit: int | None = None) -> list[VolumeRow]:
+        """Return the volumes by name, or those that a user owns: at most ``limit``, or all."""
+        ...
+
+    def acl(self, kind: AclObject, volume: str, bucket: str = "", path: str = "") -> list[Acl]:
+        """Return the access list of an object."""
+        ...
+
+    def tenants(self, *, start_after: str = "", limit: int | None = None) -> list[TenantRow]:
+        """Return the tenants by name."""
+        ...
+
+    def access_ids(
+        self, tenant: str = "", user: str = "", *, start_after: str = "", limit: int | None = None
+    ) -> list[AccessIdRow]:
+        """Return all access ids, those of a tenant or those of a user."""
+        ...
+
+    def delegation_tokens(
+        self, owner: str = "", *, start_after: str = "", limit: int | None = None
+    ) -> list[ListedToken]:
+        """Return all delegation tokens, or those of an owner, without their secrets."""
         ...
 
     def buckets(self, volume: str, *, start_after: str = "", limit: int | None = None) -> list[BucketRow]:
@@ -154,6 +236,21 @@ class MetadataReads(Protocol):
 
     def stat(self, volume: str, bucket: str, path: str, *, snapshot_id: str = "") -> KeyRow | DirectoryRow:
         """Return one key or directory."""
+        ...
+
+    def open_keys(
+        self, volume: str, bucket: str, *, start_after: str = "", limit: int | None = None
+    ) -> list[ListedOpenKey]:
+        """Return the keys that clients are writing, behind ``wire.paging.open_key_position``: at most ``limit``, or
+        all."""
+        ...
+
+    def uploads(self, volume: str, bucket: str, *, start_after: str = "", limit: int | None = None) -> list[UploadRow]:
+        """Return the uploads of a bucket by key, behind ``<key>/<upload id>``: at most ``limit``, or all."""
+        ...
+
+    def parts(self, volume: str, bucket: str, key: str, upload_id: str) -> list[PartRow]:
+        """Return the parts of an upload by number. Without one: NO_SUCH_MULTIPART_UPLOAD_ERROR."""
         ...
 
     def space(self, volume: str, bucket: str, *, start_after: str = "", limit: int = 1_000) -> BucketSpace:

@@ -270,7 +270,7 @@ class ChainView:
             if not last_captured < death < next_captured:
                 verdicts.append(None)
             elif birth > previous:
-                verdicts.append(reclaimable if birth < death else None)
+                verdicts.append(reclaimable if birth <= death else None)
             elif birth > before_previous:
                 verdicts.append(exclusive)
             else:

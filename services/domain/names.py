@@ -58,6 +58,11 @@ def check_bucket_name(name: str) -> None:
     _check_resource_name("bucket", name, "INVALID_BUCKET_NAME")
 
 
+def check_tenant_name(name: str) -> None:
+    """Refuse a tenant's name that breaks the rules."""
+    _check_resource_name("tenant", name, "INVALID_TENANT_ID")
+
+
 def check_snapshot_name(name: str) -> None:
     """Refuse a snapshot name that breaks the rules."""
     _check_resource_name("snapshot", name, "INVALID_SNAPSHOT_ERROR")

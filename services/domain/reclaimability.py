@@ -44,7 +44,7 @@ def judge_with_previous(birth: Txn, death: Txn, previous: Txn, before_previous: 
     Raises:
         LifetimeError: the version died before its birth, or the snapshots are not in order before the death.
     """
-    if not 0 < birth < death:
+    if not 0 < birth <= death:
         raise LifetimeError(f"a version born at {birth} cannot die at {death}; keep the row")
     if not 0 <= previous < death:
         raise LifetimeError(f"the snapshot at {previous} is not before the death at {death}; keep the row")

@@ -46,8 +46,9 @@ class NamespaceObject:
     """objectID of its directory, or of the root if it has no directory, as in a flat bucket."""
     name: str
     is_directory: bool
-    version: int
-    """Changes exactly when its contents or attributes change: a key's birth. For a directory it is constant so far."""
+    version: tuple[int, int]
+    """Changes exactly when its contents or attributes change: a key's birth and size, since a key that is synced while
+    it is written keeps its birth and grows. For a directory it is constant so far."""
 
 
 @dataclass(frozen=True, slots=True)

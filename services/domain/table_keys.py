@@ -9,6 +9,10 @@ from __future__ import annotations
 MAX_OBJECTS_PER_COMMAND = 255
 """Maximum new directories and keys of one command: Ozone's object ids have 8 bits for them."""
 MAX_BLOCKS_PER_COMMAND = 65_535
+MAX_RUNS_PER_VERSION = 10_000
+"""Maximum runs of blocks of an open key, or of an upload when it is completed: the rows that one command changes."""
+MAX_PART_NUMBER = 10_000
+"""Highest number of a part, as in S3."""
 MAX_KEYS_PER_COMMAND = 1_000
 """Maximum keys of one DeleteKeys command, as in S3's DeleteObjects, which keeps the answer small."""
 _LOW_62_BITS = (1 << 62) - 1
@@ -50,6 +54,16 @@ def volume_key(volume: str) -> bytes:
     return f"/{volume}".encode()
 
 
+def user_key(user: str, volume: str) -> bytes:
+    """userTable; with an empty volume the prefix of the user's volumes. No name of a volume has a slash."""
+    return f"{user}/{volume}".encode()
+
+
+def principal_key(user: str, access_id: str) -> bytes:
+    """principalToAccessIdsTable; with an empty access id the prefix of the user's. No access id has a slash."""
+    return f"{user}/{access_id}".encode()
+
+
 def bucket_key(volume: str, bucket: str) -> bytes:
     """bucketTable."""
     return f"/{volume}/{bucket}".encode()
@@ -63,6 +77,31 @@ def flat_key(volume: str, bucket: str, key: str) -> bytes:
 def tree_key(volume_id: int, bucket_id: int, parent_id: int, name: str) -> bytes:
     """fileTable and directoryTable; with an empty name the prefix of the parent's children."""
     return f"/{volume_id}/{bucket_id}/{parent_id}/{name}".encode()
+
+
+def key_part_key(volume_id: int, bucket_id: int, object_id: int, position: int) -> bytes:
+    """keyPartTable: a run of blocks of a live key by its place in the content, from 1."""
+    return b"/%d/%d/%d/%08x" % (volume_id, bucket_id, object_id, position)
+
+
+def key_parts_prefix(volume_id: int, bucket_id: int, object_id: int) -> bytes:
+    """Prefix of the rows of one key in keyPartTable."""
+    return b"/%d/%d/%d/" % (volume_id, bucket_id, object_id)
+
+
+def open_key(row_key: bytes, session: int) -> bytes:
+    """openKeyTable and openFileTable: the key's own row key, and the id of the open key."""
+    return b"%b/%d" % (row_key, session)
+
+
+def upload_key(volume: str, bucket: str, key: str, upload_id: str) -> bytes:
+    """multipartInfoTable."""
+    return f"/{volume}/{bucket}/{key}/{upload_id}".encode()
+
+
+def part_key(upload_id: str, part_number: int) -> bytes:
+    """multipartPartsTable: the number in 4 bytes, most significant first; with the number 0 before all parts."""
+    return b"%b/%b" % (upload_id.encode(), part_number.to_bytes(4, "big"))
 
 
 def garbage_key(volume_id: int, bucket_id: int, death: int, object_id: int) -> bytes:
@@ -176,7 +215,7 @@ def rollback_key(bucket_id: int, rollback_id: str) -> bytes:
 
 
 def object_key(bucket_id: int, object_id: int) -> bytes:
-    """rollbackNameTable."""
+    """rollbackNameTable and aclTable."""
     return b"/%d/%016x" % (bucket_id, object_id & _64_BITS)
 
 

@@ -57,6 +57,11 @@ class KeyDeletionMetrics:
             "Sweeps that ended, by outcome; timed_out: went back to a page without an answer.",
             outcome=["clean", "found", "timed_out"],
         )
+        self.writes_expired = count(
+            "deepclean_key_deletion_writes_expired_total",
+            "Open keys that were closed and uploads that were aborted because nobody continued them.",
+            kind=["open_key", "upload"],
+        )
         self.garbage_ranges_flagged = count(
             "deepclean_key_deletion_garbage_ranges_flagged_total", "Garbage ranges reported as deep clean."
         )

@@ -24,6 +24,7 @@ from schemas.records import (
     SnapshotChainRecord,
     SweepPageSent,
     SweepResult,
+    WritesExpired,
 )
 from schemas.topics import (
     METADATA_COMMANDS,
@@ -45,6 +46,7 @@ from services.key_deletion.settings import KeyDeletionSettings
 from services.key_deletion.sweeps import Sweeps
 from services.key_deletion.tables import TABLES
 from services.key_deletion.tasks import Tasks
+from services.key_deletion.write_expiry import WriteExpiry
 from services.runtime.loop.remembering import RememberingService
 from services.runtime.loop.service import Message, Work
 from services.runtime.parts.collection_follower import CollectionFollower
@@ -75,11 +77,13 @@ class KeyDeletionService(RememberingService):
         self._reported_throttled_by: ThrottledBy | None = None
         self._sweeps = Sweeps(settings, metrics, lambda: self._tasks.are_failing)
         self._garbage_ranges = GarbageRanges(self._sweeps, settings, metrics, self._collection)
+        self._write_expiry = WriteExpiry(settings, metrics)
         self._is_reported = False
 
     def read_memory(self, tables: Tables) -> None:
         """Replace the state in memory with the state of the tables."""
-        for part in (self._chain, self._collection, self._purges, self._tasks, self._sweeps, self._garbage_ranges):
+        parts = (self._chain, self._collection, self._purges, self._tasks, self._sweeps, self._garbage_ranges)
+        for part in (*parts, self._write_expiry):
             part.restore(tables)
 
     def carry_out(self, message: Message, work: Work) -> None:
@@ -102,6 +106,7 @@ class KeyDeletionService(RememberingService):
             self._on_scm_reply(record.body, work)
         elif isinstance(record, MetadataProgress):
             require_known_level(record)
+            self._write_expiry.heard(record.feature_level, work)
             self._on_progress(record.body, record.txn, work)
 
     def _on_scm_reply(self, body: BlocksDeleted | Barrier, work: Work) -> None:
@@ -119,6 +124,8 @@ class KeyDeletionService(RememberingService):
             self._tasks.finished(body, work)
         elif isinstance(body, SweepPageSent):
             self._garbage_ranges.swept(self._sweeps.page_sent(body, txn, work), work)
+        elif isinstance(body, WritesExpired):
+            self._write_expiry.page_done(body, work)
         elif isinstance(body, CollectionChanged):
             count_done(work)
             for bucket_id in self._collection.follow(body, work).looser:
@@ -162,6 +169,7 @@ class KeyDeletionService(RememberingService):
                 self._tasks.start(rows, view.version, now_ms, work, first_judge_version)
                 self._pace.started(row_count(rows), now_ms)
         self._garbage_ranges.tick(now_ms, work)
+        self._write_expiry.tick(now_ms, work)
         self._sweeps.tick(now_ms, self._max_sweep_pages(), work)
 
     def _max_sweep_pages(self) -> int:

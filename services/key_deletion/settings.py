@@ -45,6 +45,14 @@ class KeyDeletionSettings:
     """Longest pause before such a sweep."""
     safety_sweep_interval_ms: int = 3_600_000
     """How often all garbage rows of the shard are swept, claimed rows too."""
+    write_expiry_interval_ms: int = 3_600_000
+    """How often open keys and uploads are looked through for those that have expired."""
+    open_key_expiry_ms: int = 7 * 86_400_000
+    """Time since the last command of its writer after which an open key is closed (Ozone: 7 days)."""
+    upload_expiry_ms: int = 30 * 86_400_000
+    """Time since its beginning after which an upload in parts is aborted (Ozone: 30 days)."""
+    max_expiry_page_rows: int = 1_000
+    """Rows of one page of an expiry."""
     undo_window_ms: int = 0
     """Undo window: how long rows wait before they are claimed. Until then they can be undeleted. A settle ends it."""
     max_rows_per_second: int = 0

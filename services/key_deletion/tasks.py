@@ -133,7 +133,8 @@ class Tasks:
             self._metrics.claims_refused.inc()
             logger.error("claim refused, the row is held: kept", row=name, chain_version=row.chain_version)
         if answer.groups.object_ids:
-            self._enter(answer.task, replace(row, state=TaskState.DELETING, rows=(), groups=answer.groups), work)
+            deleting = replace(row, state=TaskState.DELETING, rows=(), groups=answer.groups)
+            self._enter(answer.task, replace(deleting, reported_local_id=answer.reported_local_id), work)
         else:
             self._end(answer.task, work)
         return sum(answer.groups.sizes_bytes)
@@ -208,7 +209,8 @@ class Tasks:
             body = FinishRows(task, row.rows)
         else:
             if row.state == TaskState.DELETING:
-                work.send(SCM_COMMANDS, ScmCommand(DeleteBlocks(task, row.attempt, row.groups)))
+                deletion = DeleteBlocks(task, row.attempt, row.groups, row.reported_local_id)
+                work.send(SCM_COMMANDS, ScmCommand(deletion))
             return
         command = MetadataCommand(work.shard, "", 0, body, sender="key_deletion", wants_reply=False)
         work.send(METADATA_COMMANDS, command)

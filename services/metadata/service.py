@@ -21,8 +21,21 @@ from services.domain.names import MAX_CLIENT_ID_LENGTH, InvalidNameError
 from services.domain.refusals import CommandError, NotDone
 from services.metadata.checkpoints import capture_drop, lost_tail, rollback
 from services.metadata.collecting import breaker, claims, collection_commands, expansion, orphans, sweeps, undelete
-from services.metadata.namespace import access, buckets, keys, tree
-from services.metadata.state import upgrades
+from services.metadata.namespace import (
+    access,
+    acls,
+    buckets,
+    expired_writes,
+    keys,
+    owners,
+    quotas,
+    tenants,
+    tokens,
+    tree,
+    uploads,
+    writing,
+)
+from services.metadata.state import token_rows, upgrades
 from services.metadata.state.changed_rows import UnneededChanges, unneeded_changes
 from services.metadata.state.reclaim_clocks import FreedVersions
 from services.metadata.state.tables import TABLES
@@ -31,25 +44,54 @@ from services.runtime.loop.service import Message, Work
 from services.storage.store import Store
 from services.storage.tables import TablesReader
 
-_CLIENT_HANDLERS: Mapping[type[Any], Callable[[Transaction, Any], Committed | NotDone]] = {
-    records.CreateVolume: buckets.create_volume,
-    records.DeleteVolume: buckets.delete_volume,
-    records.CreateBucket: buckets.create_bucket,
-    records.DeleteBucket: buckets.delete_bucket,
-    records.PutKey: keys.put_key,
-    records.DeleteKey: keys.delete_key,
-    records.DeleteKeys: keys.delete_keys,
-    records.RenameKey: keys.rename_key,
-    records.MakeDirectory: tree.make_directory,
-    records.DeleteDirectory: tree.delete_directory,
-    records.RenameDirectory: tree.rename_directory,
-    records.Undelete: undelete.undelete,
-    records.RequeueOrphans: orphans.requeue_orphans,
-    records.SetSecret: access.set_secret,
-    records.SetCollection: collection_commands.set_collection,
-    records.SetBreaker: breaker.set_breaker,
-    records.ResetBreaker: breaker.reset_breaker,
-}
+_CLIENT_HANDLERS: Mapping[type[Any], Callable[[Transaction, Any], Committed | NotDone]] = upgrades.from_their_levels_on(
+    {
+        records.CreateVolume: buckets.create_volume,
+        records.DeleteVolume: buckets.delete_volume,
+        records.CreateBucket: buckets.create_bucket,
+        records.CreateBucketLink: buckets.create_bucket_link,
+        records.DeleteBucket: buckets.delete_bucket,
+        records.SetQuota: quotas.set_quota,
+        records.SetOwner: owners.set_owner,
+        records.AddAcl: acls.add_acl,
+        records.RemoveAcl: acls.remove_acl,
+        records.SetAcl: acls.set_acl,
+        records.SetGroups: access.set_groups,
+        records.CreateTenant: tenants.create_tenant,
+        records.DeleteTenant: tenants.delete_tenant,
+        records.AssignUserToTenant: tenants.assign_user,
+        records.RevokeUserFromTenant: tenants.revoke_user,
+        records.AssignTenantAdmin: tenants.assign_admin,
+        records.SetS3Secret: tenants.set_s3_secret,
+        records.RevokeS3Secret: tenants.revoke_s3_secret,
+        records.GetDelegationToken: tokens.get_token,
+        records.RenewDelegationToken: tokens.renew_token,
+        records.CancelDelegationToken: tokens.cancel_token,
+        records.PutKey: keys.put_key,
+        records.DeleteKey: keys.delete_key,
+        records.DeleteKeys: keys.delete_keys,
+        records.RenameKey: keys.rename_key,
+        records.MakeDirectory: tree.make_directory,
+        records.DeleteDirectory: tree.delete_directory,
+        records.RenameDirectory: tree.rename_directory,
+        records.PutKeyIf: keys.put_key_if,
+        records.OpenKey: writing.open_a_key,
+        records.AllocateBlocks: writing.allocate_blocks,
+        records.SyncKey: writing.sync_key,
+        records.CommitKey: writing.commit_key,
+        records.RecoverLease: writing.recover_lease,
+        records.AbandonKey: writing.abandon_key,
+        records.InitiateUpload: uploads.initiate_upload,
+        records.CompleteUpload: uploads.complete_upload,
+        records.AbortUpload: uploads.abort_upload,
+        records.Undelete: undelete.undelete,
+        records.RequeueOrphans: orphans.requeue_orphans,
+        records.SetSecret: access.set_secret,
+        records.SetCollection: collection_commands.set_collection,
+        records.SetBreaker: breaker.set_breaker,
+        records.ResetBreaker: breaker.reset_breaker,
+    }
+)
 _NAMED_SENDERS: Mapping[type[Any], str] = {records.RequeueOrphans: "audit"}
 """Commands that are answered like a client's, but are accepted from one sender only."""
 _SERVICE_HANDLERS: Mapping[type[Any], tuple[str, Callable[[Transaction, Any], Any]]] = {
@@ -59,11 +101,22 @@ _SERVICE_HANDLERS: Mapping[type[Any], tuple[str, Callable[[Transaction, Any], An
     records.ClaimRows: ("key_deletion", claims.claim_rows),
     records.FinishRows: ("key_deletion", claims.finish_rows),
     records.SweepPage: ("key_deletion", sweeps.sweep_page),
+    records.ExpireWrites: ("key_deletion", expired_writes.expire_writes),
     records.ExpandDirectory: ("directory_deletion", expansion.expand_directory),
     records.RemoveDirectories: ("directory_deletion", expansion.remove_directories),
 }
+_OF_RIGHTS = (
+    *(records.SetOwner, records.AddAcl, records.RemoveAcl, records.SetAcl, records.SetGroups),
+    *(records.CreateTenant, records.DeleteTenant, records.AssignUserToTenant, records.RevokeUserFromTenant),
+    *(records.AssignTenantAdmin, records.SetS3Secret, records.RevokeS3Secret),
+    *(records.GetDelegationToken, records.RenewDelegationToken, records.CancelDelegationToken),
+)
 _ALWAYS_ANSWERED = frozenset(
-    {records.Undelete, records.SetCollection, records.SetBreaker, records.ResetBreaker, records.RequeueOrphans}
+    {
+        *(records.Undelete, records.SetCollection, records.SetBreaker, records.ResetBreaker, records.RequeueOrphans),
+        records.SetQuota,
+        *_OF_RIGHTS,
+    }
 )
 """Commands that are always answered: a replay of the log needs the answer to know their outcome."""
 _PERSON = ""
@@ -149,6 +202,7 @@ class MetadataService:
         if log_time_ms // HOUR_MS != counters.log_time_ms // HOUR_MS:
             transaction.clients.forget(work, log_time_ms)
             transaction.orphans.forget_idle(work, log_time_ms)
+            token_rows.forget_expired(work, log_time_ms)
             if transaction.collection_states.newest_txn(work):
                 self._send_collection_states(work)
         counters.log_time_ms = log_time_ms
@@ -174,7 +228,7 @@ class MetadataService:
                 return
         outcome = self._carry_out(command, transaction)
         encoded = b""
-        if command.wants_reply or kind in _ALWAYS_ANSWERED:
+        if command.wants_reply or kind in _ALWAYS_ANSWERED or transaction.is_answered:
             encoded = codec(MetadataReply).encode_message(_reply(command, transaction.txn, outcome))
             work.send_encoded(METADATA_REPLIES, encoded)
         if command.number:
@@ -282,7 +336,7 @@ class MetadataService:
             lost_tail.accept(transaction, body)
             self._send_collection_states(transaction.work)
         elif isinstance(body, records.SetFeatureLevel):
-            upgrades.set_feature_level(transaction.counters, body)
+            upgrades.set_feature_level(transaction, body)
         elif isinstance(body, records.AnnounceSchema):
             upgrades.announce_schema(transaction.counters, body)
         else:

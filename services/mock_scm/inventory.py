@@ -68,15 +68,20 @@ def add_written(written: BlocksWritten, container_size_bytes: int, work: Work) -
         InvalidMessageError: the lists have different lengths, or a run or a sum is out of range.
     """
     state = scm_state(work)
-    runs = [run for run in _runs(written) if run[0] > state.mark_local_id]
-    if not runs:
+    marked = [(run, mark) for run, mark in _runs(written) if mark > state.mark_local_id]
+    if not marked:
         return 0, None
+    runs, mark = [run for run, _ in marked], marked[-1][1]
+    size_bytes, block_count = sum(run[3] for run in runs), sum(run[1] for run in runs)
     inventory = work.table(INVENTORY_TABLE)
     for first_local_id, *sizes in runs:
         key = inventory_key(written.container_id, first_local_id)
+        known = inventory.get(key) if written.marks else None
+        if known is not None:  # its last block has grown
+            size_bytes -= known.blocks.size_bytes
+            block_count -= known.blocks.block_count
         row = _encoded_row(written.bucket_id, written.container_id, first_local_id, *sizes)
         inventory.put_encoded(key, row)
-    size_bytes, block_count = sum(run[3] for run in runs), sum(run[1] for run in runs)
     if max(state.inventory_bytes + size_bytes, state.inventory_blocks + block_count) > MAX_NUMBER:
         raise InvalidMessageError("the inventory would hold more than 2^63-1 bytes or blocks: metadata never does")
     before = _container(written.container_id, work)
@@ -91,7 +96,7 @@ def add_written(written: BlocksWritten, container_size_bytes: int, work: Work) -
     newest_container_id = state.container_id + 1 if is_full else state.container_id
     state = replace(
         state,
-        mark_local_id=runs[-1][0] + runs[-1][1] - 1,
+        mark_local_id=mark,
         container_id=newest_container_id,
         inventory_bytes=state.inventory_bytes + size_bytes,
         inventory_blocks=state.inventory_blocks + block_count,
@@ -100,13 +105,19 @@ def add_written(written: BlocksWritten, container_size_bytes: int, work: Work) -
     return size_bytes, newest_container_id if is_full else None
 
 
-def _runs(written: BlocksWritten) -> list[tuple[int, int, int, int]]:
-    """Return for each run the first local id, the number of blocks, the size of each and the size of all."""
+def _runs(written: BlocksWritten) -> list[tuple[tuple[int, int, int, int], int]]:
+    """Return for each run the first local id, the number of blocks, the size of each and the size of all, and the local
+    id up to which the inventory is complete with it.
+    """
     columns = (written.first_local_ids, written.block_counts, written.block_sizes_bytes, written.sizes_bytes)
     if len({len(column) for column in columns}) > 1:
         raise InvalidMessageError("the lists of written blocks are not as long as each other: each version is in all")
     _check_runs((written.container_id,), *columns)
-    return list(zip(*columns, strict=True))
+    runs = list(zip(*columns, strict=True))
+    marks = written.marks or [run[0] + run[1] - 1 for run in runs]
+    if len(marks) != len(runs) or max(marks, default=0) > MAX_NUMBER:
+        raise InvalidMessageError("the marks of written blocks are not one for each run: nothing is added")
+    return list(zip(runs, marks, strict=True))
 
 
 def check_groups(groups: BlockGroups) -> None:

@@ -117,6 +117,7 @@ class MockScmService(RememberingService):
         groups = command.groups
         lasts = (first + count - 1 for first, count in zip(groups.first_local_ids, groups.block_counts, strict=True))
         newest = max(lasts, default=0)
+        newest = max(newest, command.until_local_id)
         if newest <= inventory.scm_state(work).mark_local_id:
             self._delete(command, work)
             return

@@ -21,14 +21,16 @@ CACHE_KIB = 65_536
 _TABLES = """
     PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA temp_store = FILE; PRAGMA locking_mode = EXCLUSIVE;
     CREATE TABLE entries (bucket INT, parent INT, name TEXT, object INT, birth INT, is_directory INT,
-                          since INT, until INT);
+                          generation INT, length INT, since INT, until INT);
     CREATE UNIQUE INDEX entry_here ON entries (parent, name) WHERE until IS NULL;
     CREATE INDEX entry_of_bucket ON entries (bucket);
     CREATE TABLE versions (object INT, birth INT, bucket INT, born INT, died INT, death INT, rollback TEXT,
                            container INT, first_block INT, blocks INT, block_bytes INT, bytes INT,
                            claim INT, previous INT, next INT, finish INT, held_claim INT, holder INT,
-                           back INT DEFAULT 0, entered INT DEFAULT 0, PRIMARY KEY (object, birth)) WITHOUT ROWID;
+                           back INT DEFAULT 0, entered INT DEFAULT 0, length INT, whole INT, whole_birth INT,
+                           position INT DEFAULT 0, PRIMARY KEY (object, birth)) WITHOUT ROWID;
     CREATE INDEX version_of_bucket ON versions (bucket) WHERE finish IS NULL;
+    CREATE INDEX run_of_version ON versions (whole, whole_birth) WHERE whole IS NOT NULL;
     CREATE TABLE asked_again (object INT, birth INT, txn INT, death INT, previous INT, next INT,
                               PRIMARY KEY (object, birth, txn)) WITHOUT ROWID;
     CREATE TABLE trees (object INT, death INT, bucket INT, died INT, is_empty INT, PRIMARY KEY (object, death))
@@ -37,6 +39,9 @@ _TABLES = """
                          second_judge INT);
     CREATE TABLE finishes (txn INTEGER PRIMARY KEY, time_ms INT);
 """
+_LIVE = "died = NULL, death = NULL, rollback = NULL, claim = NULL, previous = NULL, next = NULL"
+_RUNS = "whole = ? AND whole_birth = ? AND whole IS NOT NULL AND died = ?"
+"""Finds the further runs that died with a version, with the values of ``_runs``."""
 _DIRECTORIES_BELOW = """
     CREATE TEMP TABLE tree AS WITH RECURSIVE below (id) AS (
         SELECT ? UNION ALL
@@ -51,10 +56,14 @@ class Entry(NamedTuple):
     object_id: int
     birth: int
     is_directory: bool
+    generation: int = 0
+    """txn of the last change of a file; 0 for a directory."""
+    length: int = 0
+    """Size of a file. Its blocks may be longer."""
 
 
 class Version(NamedTuple):
-    """One committed version of a key."""
+    """One run of blocks of a version of a key: the first one is the version itself, under whose name it is known."""
 
     object_id: int
     birth: int
@@ -76,11 +85,20 @@ class Version(NamedTuple):
     holder_txn: int | None
     back_txn: int
     entered: int
+    length: int
+    whole_id: int | None
+    whole_birth: int | None
+    position: int
 
     @property
     def name(self) -> tuple[int, int]:
         """The object id and the birth, which no other version has."""
         return self.object_id, self.birth
+
+    @property
+    def is_further_run(self) -> bool:
+        """Whether these are further blocks of another version, not a version."""
+        return self.whole_id is not None
 
 
 class Asked(NamedTuple):
@@ -131,7 +149,8 @@ class History:
         self._database.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         self._database.executescript(_TABLES)
         self._database.execute("BEGIN")
-        self._run = self._database.execute
+        self._run = self.execute = self._database.execute
+        self._has_grown = False
 
     def close(self) -> None:
         """Close the database file."""
@@ -142,10 +161,11 @@ class History:
     def find(self, parent_id: int, name: str) -> Entry | None:
         """Return the entry that is at a place now, or None."""
         found = self._run(
-            "SELECT object, birth, is_directory FROM entries WHERE parent = ? AND name = ? AND until IS NULL",
+            "SELECT object, birth, is_directory, generation, length FROM entries "
+            "WHERE parent = ? AND name = ? AND until IS NULL",
             (parent_id, name),
         ).fetchone()
-        return None if found is None else Entry(found[0], found[1], bool(found[2]))
+        return None if found is None else Entry(found[0], found[1], bool(found[2]), found[3], found[4])
 
     def has_children(self, parent_id: int) -> bool:
         """Return whether a directory or bucket has entries now."""
@@ -156,8 +176,8 @@ class History:
     def add(self, bucket_id: int, parent_id: int, name: str, entry: Entry, now: Moment) -> None:
         """Record an entry that is at a place from now on."""
         self._run(
-            "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, NULL)",
-            (bucket_id, parent_id, name, entry.object_id, entry.birth, entry.is_directory, now.offset),
+            "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, NULL)",
+            (bucket_id, parent_id, name, *entry, now.offset),
         )
 
     def leave(self, parent_id: int, name: str, now: Moment) -> None:
@@ -180,6 +200,13 @@ class History:
             "CROSS JOIN entries AS e ON e.parent = tree.id WHERE e.until IS NULL AND e.is_directory = 0)",
             (now.offset, now.txn),
         )
+        if self._has_grown:
+            self._run(
+                "UPDATE versions SET died = ?, death = ? WHERE died IS NULL AND whole IS NOT NULL "
+                "AND (whole, whole_birth) IN (SELECT e.object, e.birth FROM tree "
+                "CROSS JOIN entries AS e ON e.parent = tree.id WHERE e.until IS NULL AND e.is_directory = 0)",
+                (now.offset, now.txn),
+            )
         self._run("UPDATE entries SET until = ? WHERE until IS NULL AND parent IN (SELECT id FROM tree)", (now.offset,))
 
     def tree(self, directory_id: int, death: int) -> Tree | None:
@@ -213,7 +240,8 @@ class History:
         for table in ("target", "gone", "back"):
             self._run(f"DROP TABLE IF EXISTS temp.{table}")
         self._run(
-            "CREATE TEMP TABLE target AS SELECT parent, name, object, birth, is_directory FROM entries "
+            "CREATE TEMP TABLE target AS "
+            "SELECT parent, name, object, birth, is_directory, generation, length FROM entries "
             "WHERE bucket = ? AND since < ? AND (until IS NULL OR until > ?)",
             (bucket_id, snapshot_offset, snapshot_offset),
         )
@@ -221,17 +249,18 @@ class History:
         self._run(
             "CREATE TEMP TABLE gone AS SELECT rowid AS id, object, birth, is_directory FROM entries AS e "
             "WHERE bucket = ? AND until IS NULL AND NOT EXISTS (SELECT 1 FROM target AS t WHERE t.object = e.object "
-            "AND t.birth = e.birth AND t.parent = e.parent AND t.name = e.name)",
+            "AND t.birth = e.birth AND t.parent = e.parent AND t.name = e.name AND t.generation = e.generation)",
             (bucket_id,),
         )
         self._run(
             "CREATE TEMP TABLE back AS SELECT * FROM target AS t WHERE NOT EXISTS (SELECT 1 FROM entries AS e "
             "WHERE e.parent = t.parent AND e.name = t.name AND e.until IS NULL AND e.object = t.object "
-            "AND e.birth = t.birth)"
+            "AND e.birth = t.birth AND e.generation = t.generation)"
         )
         self._run("UPDATE entries SET until = ? WHERE rowid IN (SELECT id FROM gone)", (now.offset,))
         self._run(
-            "INSERT INTO entries SELECT ?, parent, name, object, birth, is_directory, ?, NULL FROM back",
+            "INSERT INTO entries "
+            "SELECT ?, parent, name, object, birth, is_directory, generation, length, ?, NULL FROM back",
             (bucket_id, now.offset),
         )
         self._run(
@@ -245,6 +274,27 @@ class History:
             "AND (object, birth) IN (SELECT object, birth FROM back WHERE is_directory = 0)",
             (now.txn,),
         )
+        if self._has_grown:
+            self._roll_back_growth(snapshot_offset, rollback_id, now)
+
+    def _roll_back_growth(self, snapshot_offset: int, rollback_id: str, now: Moment) -> None:
+        """Take from the versions of the snapshot what they have got since, and from the others all of their blocks."""
+        self._run(
+            "UPDATE versions SET died = ?, death = ?, rollback = ? WHERE died IS NULL AND whole IS NOT NULL "
+            "AND (whole, whole_birth) IN (SELECT object, birth FROM gone WHERE is_directory = 0) AND (born > ? OR "
+            "NOT EXISTS (SELECT 1 FROM target WHERE target.object = whole AND target.birth = whole_birth))",
+            (now.offset, now.txn, rollback_id, snapshot_offset),
+        )
+        self._run(
+            "UPDATE versions SET died = NULL, death = NULL, rollback = NULL, back = ? WHERE born < ? AND died > ? "
+            "AND whole IS NOT NULL AND (whole, whole_birth) IN (SELECT object, birth FROM back WHERE is_directory = 0)",
+            (now.txn, snapshot_offset, snapshot_offset),
+        )
+        self._run(
+            "UPDATE versions SET length = (SELECT length FROM back WHERE back.object = versions.object "
+            "AND back.birth = versions.birth) WHERE (object, birth) IN "
+            "(SELECT object, birth FROM back WHERE is_directory = 0)"
+        )
 
     # Versions
 
@@ -256,46 +306,103 @@ class History:
         if blocks is not None:
             run = (blocks.container_id, blocks.first_local_id, blocks.block_count, blocks.block_size_bytes)
         self._run(
-            "INSERT INTO versions (object, birth, bucket, born, container, first_block, blocks, block_bytes, bytes) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (object_id, birth, bucket_id, now.offset, *run, size_bytes),
+            "INSERT INTO versions (object, birth, bucket, born, container, first_block, blocks, block_bytes, bytes, "
+            "length) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                object_id,
+                birth,
+                bucket_id,
+                now.offset,
+                *run,
+                size_bytes if blocks is None else blocks.size_bytes,
+                size_bytes,
+            ),
+        )
+
+    def add_run(self, name: tuple[int, int], bucket_id: int, object_id: int, blocks: BlockRun, now: Moment) -> None:
+        """Record further blocks that a live version gets now."""
+        self._has_grown = True
+        self.write(bucket_id, object_id, now.txn, blocks.size_bytes, blocks, now)
+        last = self.last_run(*name)
+        position = 1 if last is None else last.position + 1
+        self._change((object_id, now.txn), "whole = ?, whole_birth = ?, position = ?", *name, position)
+
+    def last_run(self, object_id: int, birth: int) -> Version | None:
+        """Return the last run of blocks of a live version: the version itself if it has no further ones."""
+        if self._has_grown:
+            found = self._run(
+                "SELECT * FROM versions WHERE whole = ? AND whole_birth = ? AND whole IS NOT NULL AND died IS NULL "
+                "ORDER BY position DESC LIMIT 1",
+                (object_id, birth),
+            ).fetchone()
+            if found is not None:
+                return _version(found)
+        return self.version(object_id, birth)
+
+    def lengthen(self, name: tuple[int, int], length: int, last_run: Version | None, added_bytes: int) -> None:
+        """Record the new length of a live version, and bytes that were added to its last block."""
+        self._has_grown = True
+        self._change(name, "length = ?", length)
+        if last_run is not None and added_bytes:
+            self._change(last_run.name, "bytes = bytes + ?", added_bytes)
+
+    def are_finished(self, version: Version) -> bool:
+        """Return whether blocks of a dead version are deleted already: its own, or further ones that died with it."""
+        return version.finish_txn is not None or (
+            self._has_grown
+            and self._run(f"SELECT 1 FROM versions WHERE {_RUNS} AND finish IS NOT NULL", _runs(version)).fetchone()  # noqa: S608  ours
+            is not None
         )
 
     def die(self, object_id: int, birth: int, now: Moment) -> None:
-        """Record the death of a version."""
+        """Record the death of a version and of all its blocks."""
         self._change((object_id, birth), "died = ?, death = ?", now.offset, now.txn)
+        if self._has_grown:
+            self._run(
+                "UPDATE versions SET died = ?, death = ? "
+                "WHERE whole = ? AND whole_birth = ? AND whole IS NOT NULL AND died IS NULL",
+                (now.offset, now.txn, object_id, birth),
+            )
 
     def _change(self, name: tuple[int, int], changes: str, *values: int) -> None:
         """Set some columns of a version."""
         self._run(f"UPDATE versions SET {changes} WHERE object = ? AND birth = ?", (*values, *name))  # noqa: S608  ours
 
     def bring_back(self, version: Version, now: Moment) -> None:
-        """Make a dead version live again and drop all earlier claims of it."""
-        no_claim = "rollback = NULL, claim = NULL, previous = NULL, next = NULL"
-        self._change(version.name, f"died = NULL, death = NULL, {no_claim}, back = ?", now.txn)
-        self._run("DELETE FROM asked_again WHERE object = ? AND birth = ?", version.name)
+        """Make a dead version live again, with all that died with it, and drop all earlier claims of it."""
+        self._forget_claims(version)
+        back = f"UPDATE versions SET {_LIVE}, back = ? WHERE "  # noqa: S608  ours
+        if self._has_grown:
+            self._run(back + _RUNS, (now.txn, *_runs(version)))
+        self._run(f"{back} object = ? AND birth = ?", (now.txn, *version.name))
 
     def hand_over(self, version: Version, object_id: int, now: Moment) -> None:
-        """Move a dead version's blocks to a new version born now, and remove the old version."""
-        self._run(
-            "INSERT INTO versions (object, birth, bucket, born, container, first_block, blocks, block_bytes, bytes) "
-            "SELECT ?, ?, bucket, ?, container, first_block, blocks, block_bytes, bytes FROM versions "
-            "WHERE object = ? AND birth = ?",
-            (object_id, now.txn, now.offset, *version.name),
-        )
-        for table in ("versions", "asked_again"):
-            self._run(f"DELETE FROM {table} WHERE object = ? AND birth = ?", version.name)  # noqa: S608  names of ours
+        """Make a dead version, with all that died with it, a new version that is born now. The old one is no more."""
+        self._forget_claims(version)
+        fresh = f"UPDATE versions SET {_LIVE}, held_claim = NULL, holder = NULL, back = 0, entered = 0"  # noqa: S608
+        if self._has_grown:
+            changes = "birth = ?, born = ?, whole = ?, whole_birth = ?"
+            values = (now.txn, now.offset, object_id, now.txn)
+            self._run(f"{fresh}, {changes} WHERE {_RUNS}", (*values, *_runs(version)))
+        changes = "object = ?, birth = ?, born = ?"
+        self._run(f"{fresh}, {changes} WHERE object = ? AND birth = ?", (object_id, now.txn, now.offset, *version.name))
+
+    def _forget_claims(self, version: Version) -> None:
+        self._run("DELETE FROM asked_again WHERE object = ? AND birth = ?", version.name)
+        if self._has_grown:
+            self._run(
+                f"DELETE FROM asked_again WHERE (object, birth) IN (SELECT object, birth FROM versions WHERE {_RUNS})",  # noqa: S608
+                _runs(version),
+            )
 
     def version(self, object_id: int, birth: int) -> Version | None:
         """Return a version, live or dead, or None."""
         found = self._run("SELECT * FROM versions WHERE object = ? AND birth = ?", (object_id, birth)).fetchone()
         return None if found is None else _version(found)
 
-    def kept(self) -> Iterator[tuple[int | None]]:
-        """Return the first block of each live version and of each dead version with blocks left."""
-        return self._run(
-            "SELECT first_block FROM versions WHERE finish IS NULL AND (died IS NULL OR first_block IS NOT NULL)"
-        )
+    def kept(self) -> Iterator[tuple[int, int]]:
+        """Return the first block and the number of blocks of each run that is not deleted."""
+        return self._run("SELECT first_block, blocks FROM versions WHERE finish IS NULL AND first_block IS NOT NULL")
 
     # Claims
 
@@ -359,3 +466,7 @@ class History:
 
 def _version(row: tuple[object, ...]) -> Version:
     return Version(*row)  # type: ignore[arg-type]
+
+
+def _runs(version: Version) -> tuple[int, int, int | None]:
+    return version.object_id, version.birth, version.died

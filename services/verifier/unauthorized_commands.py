@@ -18,6 +18,12 @@ TOPIC = "metadata.commands"
 COLLECTION_COMMANDS = (records.SetCollection, records.SetBreaker, records.ResetBreaker)
 """Commands that only change when rows may be claimed. They do not affect which versions are live or held."""
 _ADMINISTRATORS_ONLY = (records.CreateVolume, records.SetSecret, records.RequeueOrphans)
+_BY_RIGHTS = (
+    *(records.SetGroups, records.CreateTenant, records.DeleteTenant, records.AssignUserToTenant),
+    *(records.RevokeUserFromTenant, records.AssignTenantAdmin, records.SetS3Secret, records.RevokeS3Secret),
+    *(records.GetDelegationToken, records.RenewDelegationToken, records.CancelDelegationToken),
+)
+"""Commands without a volume that belongs to somebody: here for administrators; see ``rights`` for others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +80,28 @@ class Secrets:
         self._secrets[change.name] = _Secret(change.role, change.secret, previous)
         return True
 
+    def learn(self, name: str, secret: bytes) -> None:
+        """Note the secret of an access id or token, which metadata has accepted. The previous one stays valid."""
+        before = self._secrets.get(name)
+        previous = before.secret if before is not None and before.secret != secret else b""
+        self._secrets[name] = _Secret(SecretRole.USER, secret, previous)
+
+    def forget(self, name: str) -> None:
+        """Note that an access id or token has no secret any more."""
+        self._secrets.pop(name, None)
+
+    def is_signed(self, signed: Signed) -> bool:
+        """Return whether a user, an access id or a token has signed a command."""
+        return self._person(signed) is not None
+
     def allow_client(self, signed: Signed) -> bool:
         """Return whether a client's command is authorized."""
         command = signed.command
         body: Any = command.body
         role = self._person(signed)
         is_nobodys = isinstance(body, COLLECTION_COMMANDS) and body.volume not in self.owners
-        if role is None or is_nobodys or isinstance(body, _ADMINISTRATORS_ONLY):
+        is_nobodys = is_nobodys or (isinstance(body, records.SetQuota) and not body.bucket)
+        if role is None or is_nobodys or isinstance(body, (*_ADMINISTRATORS_ONLY, *_BY_RIGHTS)):
             return role is SecretRole.ADMINISTRATOR
         return self.may_manage(command.user, body.volume)
 

@@ -7,7 +7,8 @@ from typing import Final
 
 from schemas.records import BucketLayout
 from services.workloads.git_history import choose_interval
-from services.workloads.judge.namespace_model import NamespaceModel, OperationRefusedError
+from services.workloads.judge.model_bucket import OperationRefusedError
+from services.workloads.judge.namespace_model import NamespaceModel
 from services.workloads.source import SnapshotPoint
 from services.workloads.workload import (
     CreateBucket,

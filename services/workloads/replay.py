@@ -7,7 +7,7 @@ earlier ones. All other operations wait for the answers of all operations before
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
@@ -23,11 +23,16 @@ from services.client.tasks.space_view import BucketView, held_by_path, held_by_s
 from services.client.tasks.undelete import undelete_path
 from services.domain.snapshot_diff import DiffEntry, DiffKind
 from services.workloads import workload
+from services.workloads.block_groups import PutVersion, block_groups
+from services.workloads.step_writer import RefusedError, StepOperation, StepWriter
 
 MIN_NAME_LENGTH = 3
 MAX_OUTSTANDING = 10_000
 NOT_FOUND = "FILE_NOT_FOUND"
 Line = dict[str, Any]
+_ABSENT, _NEVER = -1, 2**63 - 1
+"""Generations of a condition: there must be no such key, and one that no key ever has."""
+InSteps = StepOperation | workload.ExpireOpenKeys | workload.ExpireUploads
 SpaceOperation = workload.WhatIf | workload.Plan | workload.Explain
 
 
@@ -40,18 +45,6 @@ def logical_name(kind: str, name: str) -> str:
     """Return the workload's name for a name on the plane; the reverse of ``physical_name``."""
     short = name.removeprefix(f"{kind}-")
     return short if len(short) < MIN_NAME_LENGTH else name
-
-
-@dataclass(frozen=True, slots=True)
-class PutVersion:
-    """A version that the workload has put, with the blocks from the plane's answer."""
-
-    number: int
-    volume: str
-    bucket: str
-    tag: str
-    size_bytes: int
-    blocks: BlockRun | None
 
 
 @dataclass(slots=True)
@@ -70,6 +63,8 @@ class Replay:
 
     plane: Plane
     on_progress: Callable[[int], None] = lambda _count: None
+    shows_steps: bool = False
+    """Whether observations also show what is being written, and the used figures of buckets."""
     first_shard: int = 0
     """Shard of the first volume. The following volumes take the following shards, round robin."""
     versions: list[PutVersion] = field(default_factory=list)
@@ -79,26 +74,41 @@ class Replay:
     _buckets: dict[tuple[str, str], None] = field(default_factory=dict)
     _sent: list[_Sent] = field(default_factory=list)
     _settles: int = 0
+    _generations: dict[tuple[str, str, str], int] = field(default_factory=dict)
+    """Generation of each version by volume, bucket and tag."""
+    _steps: StepWriter = field(init=False)
     _name: str = field(default_factory=lambda: uuid4().hex)
     """Part of this run's settle ids, so that a late answer to another run's settle is not taken for this run's."""
 
+    def __post_init__(self) -> None:
+        self._steps = StepWriter(self.plane, _names)
+
     def run(self, operations: Iterable[tuple[int, workload.Operation]]) -> Iterator[Line]:
         """Execute operations in order. Yield a line for each refusal, observation and answer, in the same order."""
+        operations = list(operations)
+        self.shows_steps |= workload.writes_in_steps(operations)
         for number, operation in operations:
             yield from self.execute(number, operation)
         yield from self.collect()
 
     def execute(self, number: int, operation: workload.Operation) -> Iterator[Line]:
         """Execute one operation. Yield its lines and those of earlier operations whose answers were collected."""
-        make_command = _COMMANDS.get(type(operation))
-        if make_command is not None:
+        if isinstance(operation, workload.PutKey) and operation.if_generation:
+            yield from self.collect()  # the answer to an earlier operation has the generation
+        command = self._namespace_command(operation)
+        if command is not None:
             shard = self._shard(operation)
-            sent_number = self.plane.submit(shard, make_command(operation))
+            sent_number = self.plane.submit(shard, command)
             self._sent.append(_Sent(number, shard, sent_number, operation))
             if len(self._sent) >= MAX_OUTSTANDING:
                 yield from self.collect()
             return
         yield from self.collect()
+        yield from self._alone(number, operation)
+        self.on_progress(1)
+
+    def _alone(self, number: int, operation: workload.Operation) -> Iterator[Line]:
+        """Execute an operation after the answers to all before it. Yield its lines."""
         if isinstance(operation, workload.Settle):
             self.settle()
         elif isinstance(operation, workload.Observe):
@@ -109,14 +119,19 @@ class Replay:
             yield self._diff(number, operation)
         elif isinstance(operation, workload.UndeleteKey):
             yield from self._undelete(number, operation)
+        elif isinstance(operation, InSteps):
+            yield from self._in_steps(number, operation)
         else:
-            reply = self.plane.request(self._shard(operation), _REQUESTS[type(operation)](operation))
-            if reply.error:
-                self.refusals += 1
-                yield {"op": number, "error": reply.error}
-            elif reply.expired is not None:
-                yield {"op": number, "expired": _logical_snapshots(reply.expired.snapshots)}
-        self.on_progress(1)
+            yield from self._requested(number, operation)
+
+    def _requested(self, number: int, operation: workload.Operation) -> Iterator[Line]:
+        """Execute an operation on snapshots."""
+        reply = self.plane.request(self._shard(operation), _REQUESTS[type(operation)](operation))
+        if reply.error:
+            self.refusals += 1
+            yield {"op": number, "error": reply.error}
+        elif reply.expired is not None:
+            yield {"op": number, "expired": _logical_snapshots(reply.expired.snapshots)}
 
     def _undelete(self, number: int, operation: workload.UndeleteKey) -> Iterator[Line]:
         try:
@@ -125,6 +140,30 @@ class Replay:
         except PlaneError as error:
             self.refusals += 1
             yield {"op": number, "error": error.code}
+
+    def _namespace_command(self, operation: workload.Operation) -> NamespaceCommand | None:
+        """Return the command of an operation that is sent without waiting; None for the others."""
+        if isinstance(operation, workload.PutKey) and (operation.if_absent or operation.if_generation):
+            tagged = (operation.volume, operation.bucket, operation.if_generation)
+            expected = _ABSENT if operation.if_absent else self._generations.get(tagged, _NEVER)
+            return records.PutKeyIf(*_names(operation), operation.key, operation.size_bytes, expected, operation.tag)
+        make_command = _COMMANDS.get(type(operation))
+        return None if make_command is None else make_command(operation)
+
+    def _in_steps(self, number: int, operation: InSteps) -> Iterator[Line]:
+        """Carry out an operation that writes a key in steps."""
+        try:
+            if isinstance(operation, StepOperation):
+                if written := self._steps.carry_out(number, self._shard(operation), operation):
+                    self._generations[operation.volume, operation.bucket, written.tag] = written.generation
+                return
+            is_uploads = isinstance(operation, workload.ExpireUploads)
+            expire = self._steps.expire_uploads if is_uploads else self._steps.expire_open_keys
+            for volume, bucket in self._buckets:
+                expire(self.shards[volume], physical_names(volume, bucket))
+        except RefusedError as refusal:
+            self.refusals += 1
+            yield {"op": number, "error": refusal.code}
 
     def _space_line(self, operation: SpaceOperation) -> Line:
         """Return the exact answer to a space query, or its error code if the plane refuses.
@@ -171,6 +210,7 @@ class Replay:
                     *(operation.tag, operation.size_bytes, blocks),
                 )
             )
+            self._generations[operation.volume, operation.bucket, operation.tag] = reply.txn
         elif isinstance(operation, workload.CreateBucket):
             self._buckets[operation.volume, operation.bucket] = None
         elif isinstance(operation, workload.DeleteBucket):
@@ -201,12 +241,17 @@ class Replay:
 
     def existing_versions(self) -> list[bool]:
         """Return for each version of ``versions`` whether its blocks are still in the store."""
-        existing = [False] * len(self.versions)
+        versions = [(version.volume, version.blocks) for version in self.versions]
+        return self._exist(versions)
+
+    def _exist(self, of_volumes: Sequence[tuple[str, BlockRun | None]]) -> list[bool]:
+        """Return for each run of blocks, with its volume, whether it is in the store."""
+        existing = [False] * len(of_volumes)
         for shard in range(self.plane.shards):
             runs = {
-                index: version.blocks
-                for index, version in enumerate(self.versions)
-                if version.blocks is not None and self.shards[version.volume] == shard
+                index: blocks
+                for index, (volume, blocks) in enumerate(of_volumes)
+                if blocks is not None and self.shards[volume] == shard
             }
             for index, is_there in zip(runs, self.plane.scm(shard).exist(list(runs.values())), strict=True):
                 existing[index] = is_there
@@ -214,22 +259,28 @@ class Replay:
 
     def observe(self, number: int, label: str) -> Line:
         """Return the observation line: the visible state of every bucket."""
-        existing = self.existing_versions()
+        groups = block_groups(self.versions, self._steps.written, self._exist)
         buckets = {}
         for volume, bucket in sorted(self._buckets):
             observation = observe_bucket(self.plane, self.shards[volume], volume, bucket)
             observation["unreclaimed_bytes"] = sum(
-                version.size_bytes
-                for version, is_there in zip(self.versions, existing, strict=True)
-                if is_there and (version.volume, version.bucket) == (volume, bucket)
+                group.existing_bytes for group in groups if (group.volume, group.bucket) == (volume, bucket)
             )
+            if self.shows_steps:
+                observation |= self._steps.observe(self.shards[volume], physical_names(volume, bucket))
+                observation |= self._used(volume, bucket)
             buckets[f"{volume}/{bucket}"] = observation | self._suspended(volume, bucket)
-        reclaimed = [
-            version.tag
-            for version, is_there in zip(self.versions, existing, strict=True)
-            if version.blocks is not None and not is_there
-        ]
+        reclaimed = [group.label for group in groups if group.is_reclaimed]
         return {"op": number, "label": label, "buckets": buckets, "reclaimed": reclaimed}
+
+    def _used(self, volume: str, bucket: str) -> Line:
+        """Return the used figures of a bucket."""
+        row = self.plane.metadata(self.shards[volume]).bucket(*physical_names(volume, bucket))
+        return {
+            "used_bytes": row.used_bytes,
+            "used_namespace": row.used_namespace,
+            "snapshot_used_bytes": row.snapshot_used_bytes,
+        }
 
     def _suspended(self, volume: str, bucket: str) -> Line:
         """Return the amounts of a bucket that wait because its claims are suspended; {} while collection is active."""

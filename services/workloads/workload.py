@@ -5,7 +5,7 @@ Times and durations are seconds in a line (``…_s``) and milliseconds in an ope
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -56,11 +56,84 @@ class DeleteBucket(InBucket, frozen=True, tag="delete_bucket"):
 
 
 class PutKey(InBucket, frozen=True, tag="put_key", rename={"size_bytes": "size"}):
-    """Create or overwrite a key. ``tag`` is a label of this version, which listings return."""
+    """Create or overwrite a key. ``tag`` is a label of this version, which listings return.
+
+    With ``if_absent`` only if there is no such key; with ``if_generation`` only if the key still has the generation
+    that the version with this tag got when it was written.
+    """
 
     key: str
     size_bytes: int
     tag: str
+    if_absent: bool = False
+    if_generation: str = ""
+
+
+class OpenKey(InBucket, frozen=True, tag="open_key", rename={"size_bytes": "size"}):
+    """Open a key for writing, and write some bytes that nobody sees yet. ``handle`` names the open key from now on."""
+
+    key: str
+    size_bytes: int
+    tag: str
+    handle: str
+
+
+class SyncKey(InBucket, frozen=True, tag="hsync", rename={"size_bytes": "size"}):
+    """Write on until the open key has a size in all, and make that visible."""
+
+    handle: str
+    size_bytes: int
+
+
+class CommitKey(InBucket, frozen=True, tag="commit_key", rename={"size_bytes": "size"}):
+    """Write on until the open key has a size in all, make that visible, and close it."""
+
+    handle: str
+    size_bytes: int
+
+
+class AbandonKey(InBucket, frozen=True, tag="abandon"):
+    """Forget an open key without closing it: its client has gone away."""
+
+    handle: str
+
+
+class ExpireOpenKeys(Operation, frozen=True, tag="expire_open_keys"):
+    """Close every open key that no client holds any more, in all buckets."""
+
+
+class InitiateUpload(InBucket, frozen=True, tag="mpu_initiate"):
+    """Begin an upload in parts. ``upload`` names it from now on."""
+
+    key: str
+    upload: str
+
+
+class PutPart(InBucket, frozen=True, tag="mpu_part", rename={"part_number": "part", "size_bytes": "size"}):
+    """Write a part of an upload, or replace the part of this number."""
+
+    upload: str
+    part_number: int
+    size_bytes: int
+    tag: str
+
+
+class CompleteUpload(InBucket, frozen=True, tag="mpu_complete", rename={"part_numbers": "parts"}):
+    """Join parts to the present version of the key. The other parts of the upload are dropped."""
+
+    upload: str
+    part_numbers: tuple[int, ...]
+    tag: str
+
+
+class AbortUpload(InBucket, frozen=True, tag="mpu_abort"):
+    """End an upload, and drop its parts."""
+
+    upload: str
+
+
+class ExpireUploads(Operation, frozen=True, tag="expire_uploads"):
+    """Abort every upload, in all buckets."""
 
 
 class DeleteKey(InBucket, frozen=True, tag="delete_key"):
@@ -204,12 +277,28 @@ class Observe(Operation, frozen=True, tag="observe"):
     label: str
 
 
-_OPERATIONS: Final[tuple[type[Operation], ...]] = (CreateVolume, *InBucket.__subclasses__(), Settle, Observe)
+_OPERATIONS: Final[tuple[type[Operation], ...]] = (
+    CreateVolume,
+    *InBucket.__subclasses__(),
+    ExpireOpenKeys,
+    ExpireUploads,
+    Settle,
+    Observe,
+)
 _CLASSES: Final = {str(one.__struct_config__.tag): one for one in _OPERATIONS}
 _FIELDS: Final = {name: {field.encode_name: field for field in fields(one)} for name, one in _CLASSES.items()}
 """By op, the fields of a line by their names there."""
 _ONE_OF: Final = {"explain": frozenset({"path", "snapshot"})}
 """Groups of fields. A line has exactly one field of its group."""
+_NOT_BOTH: Final = frozenset({"if_absent", "if_generation"})
+"""A line has at most one of these fields."""
+
+BLOCK_BYTES: Final = 4_096
+"""Size of a full block of what is written in steps: open keys and parts."""
+_IN_STEPS: Final = (
+    *(OpenKey, SyncKey, CommitKey, AbandonKey, ExpireOpenKeys),
+    *(InitiateUpload, PutPart, CompleteUpload, AbortUpload, ExpireUploads),
+)
 
 _LAYOUTS: Final = {
     "OBS": BucketLayout.OBJECT_STORE,
@@ -222,9 +311,11 @@ LAYOUT_NAMES: Final = {
     BucketLayout.LEGACY: "LEGACY",
 }
 _LARGEST_LONG: Final = 2**63 - 1
-_COUNTS: Final = frozenset({"size", "free_bytes", "num_retained_min", "num_retained_max", "expire_limit"})
+_COUNTS: Final = frozenset({"size", "part", "free_bytes", "num_retained_min", "num_retained_max", "expire_limit"})
 _SECONDS: Final = frozenset({"at_s", "time_retained_s", "now_s"})
 _LISTS: Final = frozenset({"snapshots", "keys"})
+_LISTS_OF_COUNTS: Final = frozenset({"parts"})
+_FLAGS: Final = frozenset({"if_absent"})
 _NULLABLE: Final = frozenset(
     {"next", "at_s", "num_retained_min", "num_retained_max", "time_retained_s", "expire_limit", "now_s"}
 )
@@ -253,6 +344,8 @@ def parse_line(line: str, number: int) -> Operation:
         raise WorkloadError(number, f"{name} lacks {', '.join(missing)}")
     if choices and len(choices & given.keys()) != 1:
         raise WorkloadError(number, f"{name} has exactly one of {', '.join(sorted(choices))}")
+    if given.keys() >= _NOT_BOTH:
+        raise WorkloadError(number, f"{name} has at most one of {', '.join(sorted(_NOT_BOTH))}")
     unknown = [field for field in given if field not in known]
     if unknown:
         raise WorkloadError(number, f"{name} has unknown fields {', '.join(map(repr, unknown))}; remove them")
@@ -264,16 +357,26 @@ def _read_field(field: str, value: object, number: int) -> Any:
     if value is None and field in _NULLABLE:
         return None
     if field in _COUNTS:
-        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _LARGEST_LONG:
-            raise WorkloadError(number, f"{field} must be a whole number from 0 to 2^63 - 1, not {value!r}")
-        return value
+        return _read_count(field, value, number)
     if field in _SECONDS:
         return _read_seconds(field, value, number)
-    if field in _LISTS:
+    if field in _FLAGS:
+        if not isinstance(value, bool):
+            raise WorkloadError(number, f"{field} must be true or false, not {value!r}")
+        return value
+    if field in _LISTS | _LISTS_OF_COUNTS:
         if not isinstance(value, list):
-            raise WorkloadError(number, f"{field} must be a list of names, not {value!r}")
-        return tuple(_read_text(field.removesuffix("s"), name, number) for name in value)
+            what = "names" if field in _LISTS else "numbers"
+            raise WorkloadError(number, f"{field} must be a list of {what}, not {value!r}")
+        read = _read_text if field in _LISTS else _read_count
+        return tuple(read(field.removesuffix("s"), one, number) for one in value)
     return _read_text(field, value, number)
+
+
+def _read_count(field: str, value: object, number: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _LARGEST_LONG:
+        raise WorkloadError(number, f"{field} must be a whole number from 0 to 2^63 - 1, not {value!r}")
+    return value
 
 
 def _read_text(field: str, value: object, number: int) -> Any:
@@ -313,13 +416,25 @@ def read_operations(path: Path) -> Iterator[tuple[int, Operation]]:
             yield number, parse_line(line, number)
 
 
+def writes_in_steps(operations: Iterable[tuple[int, Operation]]) -> bool:
+    """Return whether any operation writes a key in steps or on a condition.
+
+    Observations of such a workload also show what is being written, and the used figures of buckets.
+    """
+    return any(
+        isinstance(operation, _IN_STEPS)
+        or (isinstance(operation, PutKey) and (operation.if_absent or bool(operation.if_generation)))
+        for _, operation in operations
+    )
+
+
 def to_json(operation: Operation) -> str:
     """Return the line of an operation, without the newline."""
     name = str(operation.__struct_config__.tag)
     shown: dict[str, object] = {"op": name}
     for field, info in _FIELDS[name].items():
         value = getattr(operation, info.name)
-        if not info.required and value in ("", None):
+        if not info.required and value in ("", None, False):
             continue
         if field in _SECONDS:
             value = value / _MS_PER_SECOND if value % _MS_PER_SECOND else value // _MS_PER_SECOND

@@ -55,7 +55,7 @@ def directories_in(bucket: ComparedBucket, side: int, part: Range) -> list[Names
     decode = row_codec(DirectoryRow).decode
     with bucket.open(side) as rows:
         found = (decode(value) for _, value in rows.scan(DIRECTORIES, *part))
-        return [NamespaceObject(row.object_id, row.parent_id, row.name, True, 0) for row in found]
+        return [NamespaceObject(row.object_id, row.parent_id, row.name, True, (0, 0)) for row in found]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def keys_that_may_differ(
                 base = sides[side].paths.get(parent_id)
                 if base is not None:
                     row = decode(value)
-                    found = NamespaceObject(row.object_id, parent_id, row.name, False, row.birth)
+                    found = NamespaceObject(row.object_id, parent_id, row.name, False, (row.birth, row.size_bytes))
                     yield side, PlacedObject(found, base + row.name)
 
 

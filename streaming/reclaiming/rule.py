@@ -57,7 +57,7 @@ def verdict() -> Column:
     Every verdict has its own condition, so that a null never becomes a verdict.
     """
     birth, death, live_before = col("birth"), col("death"), col("live_before")
-    is_impossible = (birth <= 0) | (birth >= death) | (col("captured_before") >= death)
+    is_impossible = (birth <= 0) | (birth > death) | (col("captured_before") >= death)
     is_beyond_next = col("captured_after").isNotNull() & (col("captured_after") <= death)
     return (
         when(birth.isNull() | death.isNull() | col("snapshots_before_death").isNull(), lit(None))

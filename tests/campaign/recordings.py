@@ -11,17 +11,16 @@ import sys
 import time
 import traceback
 from collections.abc import Sequence
-from pathlib import Path
 from random import Random
 from typing import Any
 
 from services.plane.in_memory.client import InMemoryClient
 from services.plane.in_memory.plane import SERVICES, InMemoryPlane
 from services.workloads.replay import Replay
-from services.workloads.workload import parse_line
+from services.workloads.workload import writes_in_steps
+from tests.recorded_cases import CASES, expected_lines, operations_of
 from tests.simulation.run_seeds import silence
 
-CASES = sorted((Path(__file__).parents[1] / "conformance" / "cases").glob("*.ops.jsonl"))
 _BATCHES = (1, 2, 3, 10, 2_000)
 _MOST_STARTS = 0.5
 """Starts of a service an operation, at most."""
@@ -41,23 +40,23 @@ def play(seed: int) -> None:
     random = Random(seed)
     case = CASES[seed % len(CASES)]
     plane = InMemoryPlane(random.randint(1, 3), max_batch_messages=random.choice(_BATCHES))
-    replay = Replay(InMemoryClient(plane), first_shard=random.randrange(plane.shards))
+    operations = operations_of(case)
+    shows_steps = writes_in_steps(operations)
+    replay = Replay(InMemoryClient(plane), shows_steps=shows_steps, first_shard=random.randrange(plane.shards))
     starts = random.uniform(0, _MOST_STARTS)
     found = list[dict[str, Any]]()
-    for number, line in enumerate(case.read_text("utf-8").splitlines()):
-        if not line.strip():
-            continue
-        found += replay.execute(number, parse_line(line, number))
+    for number, operation in operations:
+        found += replay.execute(number, operation)
         for _ in range(random.randint(0, 3)):
             plane.step()
         if random.random() < starts:
             plane.start(random.choice(SERVICES), random.randrange(plane.shards))
     found += replay.collect()
-    expected = case.with_name(case.name.replace(".ops.", ".expected.")).read_text("utf-8").splitlines()
+    expected, _ = expected_lines(case)
     lines = [json.loads(json.dumps(line)) for line in found]
-    for line, wanted in zip(lines, map(json.loads, expected), strict=True):
+    for line, wanted in zip(lines, expected, strict=True):
         if line != wanted:
-            raise RecordingError(f"{case.name}: {json.dumps(line)[:300]} instead of {json.dumps(wanted)[:300]}")
+            raise RecordingError(f"{case}: {json.dumps(line)[:300]} instead of {json.dumps(wanted)[:300]}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,35 +10,50 @@ import pytest
 from services.plane.in_memory.client import InMemoryClient
 from services.plane.in_memory.plane import InMemoryPlane
 from services.workloads.replay import Replay
-from services.workloads.workload import read_operations
+from services.workloads.workload import WorkloadError
 from tests.model_lines import lines_of
+from tests.recorded_cases import ALL, CASES, DEVIATIONS, WAITING, expected_lines, operations_of, recorded_lines
 
-CASES = sorted((Path(__file__).parent / "cases").glob("*.ops.jsonl"))
-
-
-def _expected(case: Path) -> list[Any]:
-    text = case.with_name(case.name.replace(".ops.", ".expected.")).read_text("utf-8")
-    return [json.loads(line) for line in text.splitlines()]
-
-
-def _name(case: Path) -> str:
-    return case.name.removesuffix(".ops.jsonl")
+STEPS = ("m", "x")
+"""How the names of the cases begin that write in steps."""
+PLAIN = [case for case in CASES if not case.startswith(STEPS)]
 
 
 def test_all_cases_are_here() -> None:
-    assert len(CASES) == 25
+    assert (len(ALL), len(PLAIN)) == (37, 25)
+    assert WAITING.keys() <= set(ALL)
 
 
-@pytest.mark.parametrize("case", CASES, ids=_name)
-@pytest.mark.parametrize("shards", [1, 2])
-def test_the_plane_answers_as_ozone_did(case: Path, shards: int) -> None:
+@pytest.mark.parametrize("case", WAITING)
+def test_a_case_waits_only_as_long_as_it_must(case: str) -> None:
+    with pytest.raises(WorkloadError, match=WAITING[case].split()[0]):
+        operations_of(case)
+
+
+def _played(case: str, shards: int) -> list[Any]:
     client = InMemoryClient(InMemoryPlane(shards=shards))
-    lines = [json.loads(json.dumps(line)) for line in Replay(client).run(read_operations(case))]
-    for line, expected in zip(lines, _expected(case), strict=True):
-        assert line == expected
+    return [json.loads(json.dumps(line)) for line in Replay(client).run(operations_of(case))]
 
 
-@pytest.mark.parametrize("case", CASES, ids=_name)
-def test_the_model_answers_as_ozone_did(case: Path) -> None:
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("shards", [1, 2])
+def test_the_plane_answers_as_ozone_did(case: str, shards: int) -> None:
+    expected, _ = expected_lines(case)
+    for line, wanted in zip(_played(case, shards), expected, strict=True):
+        assert line == wanted
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_model_answers_as_ozone_did(case: str) -> None:
     """The judge of the simulator and of git histories is itself judged by Ozone."""
-    assert lines_of(read_operations(case)) == _expected(case)
+    assert lines_of(operations_of(case)) == expected_lines(case)[0]
+
+
+@pytest.mark.parametrize("case", PLAIN)
+def test_whole_versions_need_no_deviation(case: str) -> None:
+    assert expected_lines(case) == (recorded_lines(case), set())
+
+
+def test_each_deviation_is_one_that_was_recorded() -> None:
+    found = set[int]().union(*(expected_lines(case)[1] for case in CASES))
+    assert found == {number for number, deviation in DEVIATIONS.items() if deviation.figures}

@@ -19,20 +19,25 @@ from schemas.records import (
     BlockRun,
     BucketLayout,
     CollectionState,
+    CommitKey,
+    Committed,
     CreateBucket,
     CreateSnapshot,
     CreateVolume,
     DeleteKey,
+    InitiateUpload,
     KeyRow,
+    OpenKey,
     PutKey,
     SetCollection,
+    SyncKey,
 )
 from schemas.space_answers import PlanSpace, WhatIf
 from services.client.errors import PlaneError, UnreachableError
 from services.client.plane import NamespaceCommand
 from services.client.tasks import space_pages
 from services.client.tasks.diffs import diff
-from services.client.wire import http_reads
+from services.client.wire import http_reads, paging
 from services.client.wire.http_reads import HttpMetadataReads, HttpScmReads, HttpShard, HttpSnapshotReads
 from services.client.wire.http_space_reads import HttpSpaceReads
 from services.domain.snapshot_diff import DiffEntry, DiffKind
@@ -150,6 +155,42 @@ def test_every_read_of_the_namespace_comes_back_as_it_was(served: Reads) -> None
     assert not over_http.deleted("vol1", "tree", start_after=f"{deleted.death}:-1")  # negative ids come last
     assert over_http.space("vol1", "tree") == direct.space("vol1", "tree")
     assert over_http.space("vol1", "tree").held_bytes == 1000
+
+
+def test_reads_of_what_is_being_written_come_back_as_they_were(served: Reads, monkeypatch: pytest.MonkeyPatch) -> None:
+    client, place = served.client, ("vol1", "tree")
+    direct, over_http = client.metadata(0), served.metadata()
+
+    def done(command: NamespaceCommand) -> Committed:
+        reply = client.answer(0, client.submit(0, command))
+        assert reply.committed, reply
+        return reply.committed
+
+    opened = [done(OpenKey(*place, f"dir/ключ {number}&=%", 10, f"o{number}")).session for number in (0, 1, 1)]
+    opened += [done(OpenKey(*place, "root", 10)).session]
+    done(SyncKey(*place, "root", opened[3], 10))
+    done(DeleteKey(*place, "root"))
+    ids = [done(InitiateUpload(*place, f"dir/up/{number}&")).upload_id for number in (0, 1, 1)]
+    for number in (1, 2, 10_000):
+        part = done(OpenKey(*place, "dir/up/1&", 5, upload_id=ids[2], part_number=number))
+        done(CommitKey(*place, "dir/up/1&", part.session, 5))
+    for rows in (1, 2, 1_000):
+        monkeypatch.setattr(paging, "PAGE_ROWS", rows)
+        monkeypatch.setattr(http_reads, "MAX_PAGE_ROWS", rows)
+        assert over_http.open_keys(*place) == direct.open_keys(*place)
+        assert over_http.uploads(*place) == direct.uploads(*place)
+        assert over_http.parts(*place, "dir/up/1&", ids[2]) == direct.parts(*place, "dir/up/1&", ids[2])
+    assert {(one.row.session, one.is_taken_away) for one in direct.open_keys(*place)} == {
+        *((session, False) for session in opened[:3]),
+        (opened[3], True),
+    }
+    assert [one.upload_id for one in over_http.uploads(*place)] == ids
+    assert [one.part_number for one in over_http.parts(*place, "dir/up/1&", ids[2])] == [1, 2, 10_000]
+    assert over_http.parts(*place, "dir/up/1&", ids[1]) == []
+    for reads_of in (direct, over_http):
+        with pytest.raises(PlaneError) as caught:
+            reads_of.parts(*place, "dir/up/1&", ids[0])
+        assert caught.value.code == "NO_SUCH_MULTIPART_UPLOAD_ERROR"
 
 
 def test_reads_of_snapshots_and_blocks_come_back_as_they_were(served: Reads) -> None:
@@ -292,6 +333,10 @@ def test_refusals_come_back_with_their_code(served: Reads) -> None:
         ("/v1/shards/0/deleted?volume=vol1&bucket=tree&start_after=1:", 400, "INVALID_REQUEST"),
         ("/v1/shards/0/deleted?volume=vol1&bucket=tree&start_after=-1:2", 400, "INVALID_REQUEST"),
         ("/v1/shards/0/snapshots?volume=vol1&bucket=tree&with_deleted=yes", 400, "INVALID_REQUEST"),
+        ("/v1/shards/0/open-keys?volume=vol1&bucket=none", 404, "BUCKET_NOT_FOUND"),
+        ("/v1/shards/0/uploads?volume=vol1&bucket=none", 404, "BUCKET_NOT_FOUND"),
+        ("/v1/shards/0/parts?volume=vol1&bucket=tree&path=p&upload_id=0-9", 404, "NO_SUCH_MULTIPART_UPLOAD_ERROR"),
+        ("/v1/shards/0/parts?volume=vol1&bucket=tree&path=p", 400, "INVALID_REQUEST"),
         ("/v1/shards/0/diff?job_id=none&wait_seconds=11", 400, "INVALID_REQUEST"),
     ],
 )

@@ -191,7 +191,7 @@ def test_a_message_of_a_published_schema_is_read() -> None:
 
 
 def test_a_later_version_may_add_fields_with_defaults_and_what_is_written_from_a_later_level_on() -> None:
-    (first,) = released_schemas("MetadataProgress")
+    first = released_schemas("MetadataProgress")[0]
     txn, body, level = first["fields"]
 
     def later(*fields: Any) -> dict[str, Any]:
@@ -238,14 +238,13 @@ def test_a_deletion_reads_and_passes_on_the_beginning_of_rows() -> None:
 @given(record_values(records.DeletedKeyRow), st.binary())
 def test_what_is_passed_on_encoded_is_the_same(row: records.DeletedKeyRow, facts: bytes) -> None:
     key = codec(records.KeyRow).encode(row.key)
-    rest = {
-        "death": row.death,
-        "snapshots_before_death": row.snapshots_before_death,
-        "is_overwritten": row.is_overwritten,
-        "deletion_time_ms": row.deletion_time_ms,
-        "shadow_hour": row.shadow_hour,
-    }
-    deleted = codec(records.DeletedKeyRow).encode_around(key, rest)
+    first, *names = (field["name"] for field in own_schema("DeletedKeyRow")["fields"])
+    assert first == "key"
+    for number in range(1, len(names)):
+        ends = [codec(records.DeletedKeyRow).encoder_of(*some) for some in (names[:number], names[number:])]
+        rest = {name: getattr(row, name) for name in names}
+        deleted = key + ends[0](rest) + ends[1](rest)
+        assert deleted == codec(records.DeletedKeyRow).encode(row)
     claimed = codec(records.ClaimedRow).encode_before_last({"facts": facts, "numbers": b"7"}) + deleted
     assert codec(records.ClaimedRow).decode(claimed) == records.ClaimedRow(facts, b"7", row)
     head = records.KeyHead(row.key.object_id, row.key.birth, row.key.size_bytes, row.key.blocks)
@@ -253,6 +252,12 @@ def test_what_is_passed_on_encoded_is_the_same(row: records.DeletedKeyRow, facts
     assert codec(records.ClaimedHead).decode_head(claimed) == records.ClaimedHead(facts, b"7")
     start = records.KeyStart(row.key.object_id, row.key.birth, row.key.size_bytes)
     assert [codec(records.KeyStart).decode_head(encoded) for encoded in (key, deleted)] == [start] * 2
+
+
+@pytest.mark.parametrize("names", [("death", "is_overwritten"), ("is_overwritten", "death")])
+def test_fields_that_do_not_follow_one_another_are_not_encoded_together(names: tuple[str, ...]) -> None:
+    with pytest.raises(TypeError, match="are not fields of DeletedKeyRow one after the other"):
+        codec(records.DeletedKeyRow).encoder_of(*names)
 
 
 @pytest.mark.parametrize("fields", [{}, {"facts": b"", "numbers": b"", "more": 1}, {"facts": b""}])

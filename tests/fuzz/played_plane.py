@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
 
@@ -16,8 +16,8 @@ from schemas.topics import BY_NAME, METADATA_COMMANDS
 from services.plane.in_memory.client import InMemoryClient
 from services.plane.in_memory.plane import InMemoryPlane
 from services.workloads.replay import Replay
-from services.workloads.workload import parse_line
-from tests.campaign.recordings import CASES
+from services.workloads.workload import Operation
+from tests.recorded_cases import CASES, operations_of
 
 MOST_BYTES = 400
 """Longer messages and rows are like shorter ones."""
@@ -28,16 +28,15 @@ EACH = 12
 @cache
 def planes() -> tuple[InMemoryPlane, ...]:
     """One for each recorded case, as it has left it."""
-    return tuple(_played(case.read_text("utf-8")) for case in CASES)
+    return tuple(_played(operations_of(case)) for case in CASES)
 
 
-def _played(text: str) -> InMemoryPlane:
+def _played(operations: Sequence[tuple[int, Operation]]) -> InMemoryPlane:
     plane = InMemoryPlane()
     plane.log.append(METADATA_COMMANDS.name, 0, b"no command")
     replay = Replay(InMemoryClient(plane))
-    for number, line in enumerate(text.splitlines()):
-        if line.strip():
-            list(replay.execute(number, parse_line(line, number)))
+    for number, operation in operations:
+        list(replay.execute(number, operation))
     replay.collect()
     return plane
 

@@ -134,7 +134,7 @@ def test_a_barrier_whose_text_is_none_is_unreadable(bench: Bench) -> None:
 
 @pytest.mark.parametrize("partitions", [1, 4])
 def test_rows_beside_a_barrier_are_judged_and_the_barrier_comes_once(bench: Bench, partitions: int) -> None:
-    broken = replace(FREE, object_id=3, birth=9)
+    broken = replace(FREE, object_id=3, birth=10)
     together = body(broken, FREE, HELD, barrier=BARRIER)
     alone = ENTRIES.encode_message(DeletedEntries(0, entries_by_columns([FREE]).rows, (0,), barrier=BARRIER))
     found = bench.judge((0, together), (1, alone), partitions=partitions)

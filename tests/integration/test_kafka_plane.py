@@ -44,6 +44,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         settings = {topic.name: TOPIC_SETTINGS for topic in TOPICS}
         settings[METADATA_COMMANDS.name] = {**TOPIC_SETTINGS, "max.message.bytes": str(TOPIC_BYTES)}
         create_topics(broker.bootstrap_servers, settings, SHARDS)
+        create_plane_topics(broker.bootstrap_servers, SHARDS)
         yield broker.bootstrap_servers
 
 

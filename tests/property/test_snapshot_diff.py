@@ -48,7 +48,7 @@ class Tree:
     def _add(self, live: list[NamespaceObject], *, is_directory: bool) -> None:
         parent_id, name = self._parent(live), self.random.choice("abc")
         there = self._at(live, parent_id, name)
-        version = 0 if is_directory else self.txn
+        version = (0, 0) if is_directory else (self.txn, 1)
         if there is None:
             self.rows[self.txn] = NamespaceObject(self.txn, parent_id, name, is_directory, version)
         elif not is_directory and not there.is_directory:
@@ -166,7 +166,7 @@ class Model:
                 object_id, is_directory, _ = self.nodes[entry.path]
                 self.nodes[entry.path] = (object_id, is_directory, truth[entry.path].version)
 
-    def _take(self, path: str) -> dict[str, tuple[int, bool, int]]:
+    def _take(self, path: str) -> dict[str, tuple[int, bool, tuple[int, int]]]:
         below = {key: node for key, node in self.nodes.items() if key == path or key.startswith(f"{path}/")}
         for key in below:
             del self.nodes[key]

@@ -13,7 +13,8 @@ from schemas.records import BucketLayout
 from services.plane.in_memory.client import InMemoryClient
 from services.plane.in_memory.plane import InMemoryPlane
 from services.workloads import workload
-from services.workloads.judge.namespace_model import NamespaceModel, OperationRefusedError
+from services.workloads.judge.model_bucket import OperationRefusedError
+from services.workloads.judge.namespace_model import NamespaceModel
 from services.workloads.replay import Replay
 
 PLACE = ("v", "b")

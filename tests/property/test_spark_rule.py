@@ -131,5 +131,6 @@ def test_a_thousand_snapshots(session: SparkSession, seed: int) -> None:
 
 
 def test_without_any_snapshot(session: SparkSession) -> None:
-    rows: list[Row] = [(1, 5, 9, 0), (1, 5, 9, 1), (1, 9, 9, 0), (1, None, 9, 0)]
-    assert spark_verdicts(session, ChainView(), rows) == [RECLAIMABLE, "UnknownDeathError", "LifetimeError", None]
+    rows: list[Row] = [(1, 5, 9, 0), (1, 5, 9, 1), (1, 9, 9, 0), (1, 10, 9, 0), (1, None, 9, 0)]
+    verdicts = [RECLAIMABLE, "UnknownDeathError", RECLAIMABLE, "LifetimeError", None]
+    assert spark_verdicts(session, ChainView(), rows) == verdicts

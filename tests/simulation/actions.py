@@ -105,6 +105,10 @@ class Actor:
         self._sent[client_id] = self._encoded(METADATA_COMMANDS, command)
         self._append(METADATA_COMMANDS, self._sent[client_id])
 
+    def append(self, command: MetadataCommand) -> None:
+        """Append what a service says, in the runs in which nobody signs."""
+        self._append(METADATA_COMMANDS, self._encoded(METADATA_COMMANDS, command))
+
     def _client(self) -> str:
         name = self.random.choice(("client-one", "client-two"))
         return f"{self.signer.user}/{name}" if self.signer else name

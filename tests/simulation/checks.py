@@ -24,12 +24,17 @@ from services.metadata.state.tables import (
     DELETED_TABLE,
     DIRECTORY_TABLE,
     FILE_TABLE,
+    KEY_PART_TABLE,
     KEY_TABLE,
+    OPEN_FILE_TABLE,
+    OPEN_KEY_TABLE,
+    PART_TABLE,
     RECLAIM_TABLE,
     SHADOW_TABLE,
     SNAPSHOT_RENAMED_TABLE,
     SPACE_TABLE,
     UNEXPANDED_TABLE,
+    UPLOAD_TABLE,
 )
 from services.mock_scm.inventory import scm_state
 from services.mock_scm.tables import INVENTORY_TABLE
@@ -90,19 +95,19 @@ class QuietCheck:
     def check_inventory(self) -> None:
         """SCM has the blocks of every held version, and no other ones."""
         there = {row.blocks for row in rows(self._tables("mock_scm"), INVENTORY_TABLE)}
-        held_numbers = [n for n in self.model.held if self.model.names.versions[n].size_bytes]
-        unknown = [n for n in held_numbers if n not in self.model.runs]
+        runs = self.model.runs
+        unknown = [number for number in self.model.held if number not in runs]
         if unknown:
-            raise LivenessError(f"shard {self._shard}: nobody was told the blocks of puts {unknown}")
-        held = {self.model.runs[n] for n in held_numbers}
+            raise LivenessError(f"shard {self._shard}: nobody was told the blocks of {unknown}")
+        held = {runs[number] for number in self.model.held}
         if held - there:
             raise SafetyError(f"shard {self._shard}: held but not in SCM: {self._named(held - there)}")
         if there - held:
             raise LivenessError(f"shard {self._shard}: held by nobody but still in SCM: {self._named(there - held)}")
 
     def _named(self, runs: set[Any]) -> list[Any]:
-        numbers = [self.model.numbers.get(run.first_local_id, -1) for run in runs]
-        return [(n, self.model.births.get(n), self.model.names.versions.get(n)) for n in sorted(numbers)[:3]]
+        pieces = [(run, self.model.pieces.find(run)) for run in sorted(runs, key=str)[:3]]
+        return [(run, piece and (piece.birth, self.model.named(piece.number))) for run, piece in pieces]
 
     def check_nothing_is_on_its_way(self) -> None:
         """No task, sweep, waiting entry, unexpanded directory, count of a shadow or half-made snapshot is left."""
@@ -143,12 +148,15 @@ class QuietCheck:
         """The garbage tables hold the rows of what snapshots hold, and no other ones."""
         metadata = self._tables("metadata")
         expected = {
-            (incarnation.bucket_id, self.model.births[number])
+            (incarnation.bucket_id, piece.birth, piece.run)
             for incarnation in self.model.incarnations
-            for number in self.model.dead_numbers(incarnation)
-            if self.model.holders(incarnation, number)
+            for piece in (self.model.pieces.by_number[number] for number in self.model.dead_numbers(incarnation))
+            if self.model.holders(incarnation, piece.number)
         }
-        found = {(self._bucket_id(key), row.key.birth) for key, row in metadata.table(DELETED_TABLE).scan()}
+        rows_there = list(metadata.table(DELETED_TABLE).scan())
+        found = {(self._bucket_id(key), row.key.birth, row.key.blocks) for key, row in rows_there}
+        if len(found) != len(rows_there):
+            raise LivenessError(f"shard {self._shard}: deletedTable has the same blocks twice: {rows_there}")
         if found != expected:
             raise LivenessError(
                 f"shard {self._shard}: deletedTable has too many {found - expected}, too few {expected - found}"
@@ -184,10 +192,27 @@ class QuietCheck:
         there = sum(len(rows(metadata, table)) for table in (KEY_TABLE, FILE_TABLE, DIRECTORY_TABLE))
         if there != reachable:
             raise LivenessError(f"shard {self._shard}: {there} rows are in the namespace, {reachable} can be reached")
+        self._check_writes(metadata)
         checkpoints = set(self.plane.processes["metadata", self._shard].store.checkpoints())
         live = {snapshot_id for incarnation in self._live() for snapshot_id in incarnation.snapshots}
         if checkpoints != live:
             raise LivenessError(f"shard {self._shard}: checkpoints {checkpoints}, live snapshots {live}")
+
+    def _check_writes(self, metadata: TablesReader) -> None:
+        """There are as many rows of open keys, uploads, parts, and further runs of live versions as there must be."""
+        writes, model = self.model.writes, self.model
+        live = [number for one in self._live() for number in model.active_versions(one)]
+        expected = {
+            OPEN_KEY_TABLE.name: sum(not one.incarnation.bucket.has_directories for one in writes.sessions.values()),
+            OPEN_FILE_TABLE.name: sum(one.incarnation.bucket.has_directories for one in writes.sessions.values()),
+            UPLOAD_TABLE.name: len(writes.uploads),
+            PART_TABLE.name: sum(len(upload.parts) for upload in writes.uploads.values()),
+            KEY_PART_TABLE.name: sum(max(0, len(model.contents[number]) - 1) for number in live),
+        }
+        tables = (OPEN_KEY_TABLE, OPEN_FILE_TABLE, UPLOAD_TABLE, PART_TABLE, KEY_PART_TABLE)
+        found = {table.name: len(rows(metadata, table)) for table in tables}
+        if found != expected:
+            raise LivenessError(f"shard {self._shard}: rows of what is written are {found}, expected {expected}")
 
     def _check_listing(
         self, store: str, tables: TablesReader, incarnation: Incarnation, keys: Any, directories: Any
@@ -237,10 +262,11 @@ class QuietCheck:
         for incarnation in self._live():
             view = incarnation.bucket.view()
             held = [n for n in self.model.dead_numbers(incarnation) if self.model.holders(incarnation, n)]
+            in_parts = self.model.pieces.bytes_of(self.model.writes.in_parts_of(incarnation))
             expected[incarnation.bucket_id] = (
-                view.referenced_bytes,
+                self.model.pieces.bytes_of(self.model.active_numbers(incarnation)) + in_parts,
                 len(view.keys) + len(view.directories),
-                sum(self.model.names.versions[n].size_bytes for n in held),
+                self.model.pieces.bytes_of(set(held)),
                 len(held) + len(self.model.left_directories(incarnation)),
             )
         if found != expected:
@@ -264,7 +290,7 @@ class QuietCheck:
         for number in self.model.dead_numbers(incarnation):
             holders = self.model.holders(incarnation, number)
             if holders:
-                add(holders, (self.model.names.versions[number].size_bytes, 1, 1, 0, 0))
+                add(holders, (self.model.pieces.by_number[number].size_bytes, 1, 1, 0, 0))
         for holders in self.model.left_directories(incarnation):
             add(holders, (0, 0, 0, 1, 0))
         for holders in self.model.left_renames(incarnation):
@@ -288,6 +314,9 @@ class QuietCheck:
         if found != expected:
             raise AccountError(f"shard {self._shard}: space matrix {found}, expected {expected}")
         live = sum(row.used_bytes for row in rows(metadata, BUCKET_TABLE))
+        # A bucket that was deleted has no figures.
+        gone = (one for one in self._all() if one.is_deleted)
+        live += sum(self.model.pieces.bytes_of(self.model.writes.in_parts_of(one)) for one in gone)
         held = sum(cell[0] for cells in found.values() for cell in cells.values())
         accounts = rows(metadata, ACCOUNT_TABLE)
         claimed = sum(account.claimed_bytes for account in accounts)
@@ -297,7 +326,7 @@ class QuietCheck:
             raise AccountError(
                 f"shard {self._shard}: live {live} + held {held} + claimed {claimed} is not SCM's {inventory}"
             )
-        written = sum(version.size_bytes for version in self.model.names.versions.values())
+        written = self.model.seen_bytes
         if written != inventory + freed:
             raise AccountError(f"shard {self._shard}: written {written}, there {inventory}, freed {freed}")
 
@@ -356,13 +385,17 @@ def _differences(found: Any, expected: Any) -> str:
 def check_accounts(plane: SimulatedPlane, model: ShardModel) -> None:
     """At any moment of metadata's log: live + held + pending + claimed + freed is all that was ever written."""
     metadata = plane.tables("metadata", model.shard)
-    live = sum(row.size_bytes for table in (KEY_TABLE, FILE_TABLE) for row in rows(metadata, table))
+    live = sum(
+        row.blocks.size_bytes for table in (KEY_TABLE, FILE_TABLE) for row in rows(metadata, table) if row.blocks
+    )
+    live += sum(row.blocks.size_bytes for row in rows(metadata, KEY_PART_TABLE))
+    live += sum(run.blocks.size_bytes for row in rows(metadata, PART_TABLE) for run in row.runs)
     cells = sum(cell.bytes for cell in rows(metadata, SPACE_TABLE))
     accounts = rows(metadata, ACCOUNT_TABLE)
     claimed = sum(account.claimed_bytes for account in accounts)
     freed = sum(account.freed_bytes for account in accounts)
     claimed_rows = sum(row.version.key.size_bytes for row in rows(metadata, RECLAIM_TABLE))
-    written = sum(version.size_bytes for version in model.names.versions.values())
+    written = model.seen_bytes
     if claimed != claimed_rows or live + cells + claimed + freed != written:
         raise AccountError(
             f"shard {model.shard}: live {live} + held and pending {cells} + claimed {claimed} (rows {claimed_rows}) "

@@ -131,7 +131,9 @@ class FlagWatch:
         held = {number for view in views for number in view.numbers}
         metadata = self.plane.tables("metadata", self.model.shard)
         for key, row in metadata.table(DELETED_TABLE).scan():
-            if _is_in(garbage_range, key) and self.model.put_numbers[row.key.birth] not in held:
+            blocks = row.key.blocks if _is_in(garbage_range, key) else None
+            piece = self.model.pieces.find(blocks) if blocks else None
+            if piece is not None and piece.number not in held:
                 yield f"a free version, {row.key.object_id} born at {row.key.birth}, dead since {row.death},"
 
     def _free_renames(

@@ -27,6 +27,9 @@ def bound_ms(limits: Limits, rows: int, size_bytes: int) -> int:
     bound += 2 * max(keys.answer_timeout_ms, directories.answer_timeout_ms)  # a question that was lost, then its repeat
     bound += keys.longest_retry_ms + keys.longest_sweep_again_ms + directories.longest_blocked_ms
     bound += SAFETY_SWEEPS * (keys.safety_sweep_interval_ms + keys.undo_window_ms)
+    for expiry_ms in (keys.open_key_expiry_ms, keys.upload_expiry_ms):
+        if expiry_ms < DAY_MS:  # others do not expire meanwhile
+            bound += expiry_ms + keys.write_expiry_interval_ms
     if keys.max_rows_per_second:
         bound += rows * SECOND_MS // keys.max_rows_per_second
     if keys.max_bytes_per_second:
@@ -46,9 +49,9 @@ class Liveness:
     def wait(self) -> None:
         """Ask, whenever nobody has anything to do, whether all has gone that can go: within the bound it has."""
         state = self.state
-        versions = [one for shard in state.shards for one in shard.model.names.versions.values()]
-        rows = len(versions) + sum(len(shard.model.objects) for shard in state.shards)
-        waits_ms = bound_ms(state.limits, rows, sum(version.size_bytes for version in versions))
+        pieces = [one for shard in state.shards for one in shard.model.pieces.by_number.values()]
+        rows = len(pieces) + sum(len(shard.model.objects) for shard in state.shards)
+        waits_ms = bound_ms(state.limits, rows, sum(piece.size_bytes for piece in pieces))
         waits_ms += state.set_back_ms
         end_ms = state.plane.clock.now_ms() + waits_ms
         for _ in range(MOST_ROUNDS):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from schemas import records
-from schemas.records import BlockRun, DeletedKind, MetadataProgress, RemovalOutcome, RowName
+from schemas.records import DeletedKind, MetadataProgress, RemovalOutcome, RowName
 from schemas.topics import SCM_COMMANDS
 from services.domain.row_columns import block_groups, row_names
 from services.domain.table_keys import local_id_txn
@@ -26,6 +26,7 @@ class LossWatch:
         if isinstance(body, records.RowsClaimed):
             with asked("given_away"):
                 for group in block_groups(body.groups):
+                    shard.claimed_rows[group.object_id, group.birth, group.death] = group.blocks
                     shard.model.check_claimed(progress.txn, group.blocks, group.death, f"claim {body.task}")
                 for name in row_names(body.removed):
                     shard.model.check_removed(progress.txn, name)
@@ -71,7 +72,7 @@ class LossWatch:
         # One that was put back to an older state has again what it will delete again.
         is_behind = self.state.plane.position("mock_scm", shard.model.shard, SCM_COMMANDS.name) < shard.scm_read_to
         for row in row_names(finish.rows):
-            run = shard.model.runs[shard.model.put_numbers[row.birth]]
+            run = shard.claimed_rows[row.object_id, row.birth, row.death]
             is_there = inventory.get(inventory_key(run.container_id, run.first_local_id)) is not None
             if is_there and not is_behind:
                 raise SafetyError(f"shard {shard.model.shard}: finished before SCM has confirmed: {row}")
@@ -90,10 +91,13 @@ class LossWatch:
 
     def _check_inventory(self, shard: ShardRun, tables: TablesReader, mark_local_id: int) -> None:
         inventory = tables.table(INVENTORY_TABLE)
+        pieces, mark_txn = shard.model.pieces.by_number, local_id_txn(mark_local_id)
         for number in shard.model.held:
-            run: BlockRun | None = shard.model.runs.get(number)
-            if run is None or local_id_txn(run.first_local_id) > local_id_txn(mark_local_id):
+            piece, run = pieces[number], pieces[number].run
+            # What one command has shown may be told of in several messages.
+            is_told = piece.birth <= mark_txn if piece.is_put else piece.birth < mark_txn
+            if run is None or not is_told:
                 continue
             if inventory.get(inventory_key(run.container_id, run.first_local_id)) is None:
-                version = shard.model.names.versions[number]
-                raise SafetyError(f"shard {shard.model.shard}: SCM has lost the blocks of a held version: {version}")
+                named = shard.model.named(number)
+                raise SafetyError(f"shard {shard.model.shard}: SCM has lost the blocks of a held version: {named}")

@@ -20,18 +20,18 @@ from services.domain.row_columns import row_names
 from services.domain.table_keys import object_txn
 from services.log.port import LogRecord
 from services.workloads import workload
-from services.workloads.judge.namespace_model import (
-    NamespaceModel,
-    OperationRefusedError,
-    Version,
-    _Bucket,
-    _Directory,
-)
+from services.workloads.judge.model_bucket import Bucket as _Bucket
+from services.workloads.judge.model_bucket import Directory as _Directory
+from services.workloads.judge.model_bucket import OperationRefusedError, Version
+from services.workloads.judge.namespace_model import NamespaceModel
 from tests.simulation.claim_moments import ClaimMoment, Thing
 from tests.simulation.errors import AnswerError, SafetyError
+from tests.simulation.pieces import Piece, Pieces
+from tests.simulation.writes import Writes, check_place
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
+LAST_WRITE_TABLE = 2
 EVERYTHING = -1
 """In place of a bucket: all of the shard is paused."""
 _SENDERS: Mapping[type[Any], str] = {
@@ -41,6 +41,7 @@ _SENDERS: Mapping[type[Any], str] = {
     records.ClaimRows: "key_deletion",
     records.FinishRows: "key_deletion",
     records.SweepPage: "key_deletion",
+    records.ExpireWrites: "key_deletion",
     records.ExpandDirectory: "directory_deletion",
     records.RemoveDirectories: "directory_deletion",
 }
@@ -49,6 +50,8 @@ _CONTROL = (
     records.GrantContainer,
     records.StopClaims,
     records.PublishFullChain,
+    records.SetFeatureLevel,
+    records.AnnounceSchema,
 )
 
 
@@ -63,16 +66,14 @@ class CapturedView:
     directories: Mapping[str, _Directory]
     """By path; whatever becomes of one, it is the same directory."""
     things: frozenset[Thing]
-
-    @property
-    def referenced_bytes(self) -> int:
-        """The sum of what it lists."""
-        return sum(version.size_bytes for version in self.keys.values())
-
-    @property
-    def numbers(self) -> set[int]:
-        """Numbers of the versions that it lists."""
-        return {version.number for version in self.keys.values()}
+    contents: Mapping[int, tuple[int, ...]]
+    """By number of a version that it lists the pieces that this had, in the order of the content."""
+    generations: Mapping[int, Txn]
+    """By number of a version the txn that had changed it last."""
+    numbers: frozenset[int]
+    """Numbers of all pieces that it shows."""
+    referenced_bytes: int
+    """Bytes of these pieces when it was captured; their last blocks may have grown since."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,12 @@ class Incarnation:
     bucket: _Bucket
     bucket_id: int = 0
     is_deleted: bool = False
+    volume_id: int = 0
+    made_id: int = 0
+    """The id that it was made with, by the txn; ``bucket_id`` is what the plane has answered."""
     versions: list[int] = field(default_factory=list)
+    pieces: list[int] = field(default_factory=list)
+    """Numbers of all blocks that anybody has ever seen, or that have died unseen."""
     deleted_trees: list[tuple[int, _Directory]] = field(default_factory=list)
     """With the txn of the deletion."""
     renames: list[tuple[int, Thing]] = field(default_factory=list)
@@ -136,11 +142,23 @@ class ShardModel:
     put_numbers: dict[int, int] = field(default_factory=dict)
     """By txn the number of the version that it made."""
     made_buckets: dict[int, Incarnation] = field(default_factory=dict)
-    runs: dict[int, BlockRun] = field(default_factory=dict)
-    """By number of a version its blocks, as the plane answered."""
-    numbers: dict[int, int] = field(default_factory=dict)
-    """By first local id the number of the version."""
-    births: dict[int, int] = field(default_factory=dict)
+    pieces: Pieces = field(default_factory=Pieces)
+    """All blocks. A put has one piece, which has the number of its version."""
+    contents: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    """By number of a version its pieces, in the order of the content."""
+    version_births: dict[int, Txn] = field(default_factory=dict)
+    generations: dict[int, Txn] = field(default_factory=dict)
+    """By number of a version the txn that has changed it last."""
+    writes: Writes = field(init=False)
+    expiry_answer: Callable[[Txn], records.WritesExpired | None] = lambda _txn: None
+    """What metadata has answered to an expiry."""
+    _volume_ids: dict[str, int] = field(default_factory=dict)
+    _made_things: dict[Txn, Thing] = field(default_factory=dict)
+    """By txn the file of which it has made a version, or changed the last one."""
+    _recoveries: set[tuple[str, int]] = field(default_factory=set)
+    """Client and number of each command that ends a lease."""
+    _joined: dict[Txn, tuple[int, ...]] = field(default_factory=dict)
+    """By the txn of a completion, or of an undelete, the pieces of the version."""
     unreadable: list[int] = field(default_factory=list)
     """Offsets of commands that metadata has to put aside."""
     snapshot_places: dict[str, tuple[Incarnation, int]] = field(default_factory=dict)
@@ -203,6 +221,19 @@ class ShardModel:
     """By client and number the errors with which an undelete was refused."""
     _times: dict[Txn, int] = field(default_factory=dict)
     """By txn its log time."""
+
+    def __post_init__(self) -> None:
+        self.writes = Writes(self)
+
+    @property
+    def runs(self) -> dict[int, BlockRun]:
+        """By number of a piece its blocks, as far as answers have named them."""
+        return {number: run for number, piece in self.pieces.by_number.items() if (run := piece.run) is not None}
+
+    @property
+    def births(self) -> dict[int, Txn]:
+        """By number of a piece its birth."""
+        return {number: piece.birth for number, piece in self.pieces.by_number.items()}
 
     @property
     def log_time_ms(self) -> int:
@@ -273,8 +304,10 @@ class ShardModel:
         if command.shard != self.shard or self.is_unauthorized(METADATA_COMMANDS.name, record.offset):
             return True
         is_anothers = sender is not None and command.sender != sender
-        return is_anothers or (
-            isinstance(command.body, records.DropSnapshot) and self._is_rolled_back_to(command.body.snapshot_id)
+        return (
+            is_anothers
+            or (isinstance(command.body, records.DropSnapshot) and self._is_rolled_back_to(command.body.snapshot_id))
+            or (isinstance(command.body, records.ExpireWrites) and not 0 <= command.body.table <= LAST_WRITE_TABLE)
         )
 
     def _is_denied(self, record: LogRecord, command: MetadataCommand) -> bool:
@@ -301,8 +334,8 @@ class ShardModel:
                 pages = frozenset(incarnation.rollback_pages)
                 undecided |= dict.fromkeys(self.active_numbers(incarnation) - target, pages)
             elif not incarnation.is_deleted:
-                live_things |= {self._thing(entry) for entry in _entries(incarnation.bucket.root)}
-        self.moments[self.txn] = ClaimMoment(self.held, undecided, things, frozenset(live_things))
+                live_things |= {self.thing_of(entry) for entry in _entries(incarnation.bucket.root)}
+        self.moments[self.txn] = ClaimMoment(self.held | self.writes.pending, undecided, things, frozenset(live_things))
 
     def _apply_service_command(self, body: Any, log_time_ms: int) -> None:
         if isinstance(body, records.CaptureSnapshot):
@@ -320,6 +353,9 @@ class ShardModel:
             self._claims.update((row.object_id, row.birth, row.death) for row in body.rows)
         elif isinstance(body, records.ExpandDirectory):
             self._expansions.add((body.object_id, body.death))
+        elif isinstance(body, records.ExpireWrites):
+            txn = self.txn
+            self.writes.expire(body, log_time_ms, lambda: self.expiry_answer(txn))
 
     def _apply_client_command(self, number: int, command: MetadataCommand, log_time_ms: int) -> None:
         before = self._clients.get(command.client_id)
@@ -342,7 +378,7 @@ class ShardModel:
             elif isinstance(command.body, records.Undelete):
                 self._undelete(number, command, command.body)
             else:
-                self._change_namespace(number, command)
+                self._change_namespace(number, command, log_time_ms)
         except OperationRefusedError as refusal:
             error = refusal.code
         answers = self.expected.setdefault((command.client_id, command.number), [])
@@ -389,36 +425,51 @@ class ShardModel:
             self.names._bucket(volume, name)
         return found
 
-    def _change_namespace(self, number: int, command: MetadataCommand) -> None:
+    def _change_namespace(self, number: int, command: MetadataCommand, log_time_ms: int) -> None:
         body: Any = command.body
         is_making = isinstance(body, (records.CreateVolume, records.DeleteVolume, records.CreateBucket))
         if not is_making and self.is_fenced(body.volume, body.bucket):
             raise OperationRefusedError("BUCKET_BUSY", body.bucket)
+        if (write := self.writes.handler(body)) is not None:
+            write(number, body, log_time_ms)
+            if isinstance(body, records.RecoverLease):
+                self._recoveries.add((command.client_id, command.number))
+        elif is_making or isinstance(body, records.DeleteBucket):
+            self._change_buckets(number, body)
+        else:
+            self._change_keys(number, body)
+        if not isinstance(body, records.RenameKey | records.RenameDirectory):  # these have taken their txn
+            self.txn += 1
+
+    def _change_buckets(self, number: int, body: Any) -> None:
         match body:
             case records.DeleteVolume():
                 self._delete_volume(body.volume)
             case records.DeleteBucket():
                 self._delete_bucket(body.volume, body.bucket)
+            case records.CreateVolume():
+                self.names.apply(number, _operation(body))
+                self._volume_ids[body.volume] = _first_object_of(self.txn + 1)
             case records.CreateBucket():
                 self.names.apply(number, _operation(body))
                 made = Incarnation(body.volume, body.bucket, self.names._buckets[body.volume, body.bucket])
+                made.volume_id, made.made_id = self._volume_ids[body.volume], _first_object_of(self.txn + 1)
                 self.incarnations.append(made)
                 self._current[body.volume, body.bucket] = made
                 self.made_buckets[self.txn + 1] = made
-            case records.CreateVolume():
-                self.names.apply(number, _operation(body))
+
+    def _change_keys(self, number: int, body: Any) -> None:
+        match body:
             case records.PutKey():
                 self._put(number, body)
+            case records.PutKeyIf():
+                self._put_if(number, body)
             case records.RenameKey() | records.RenameDirectory():
                 self._rename(number, body)
-                return  # has taken its txn
             case records.DeleteKeys():
                 self._remove_many(number, body)
             case _:
                 self._remove(number, body)
-        self.txn += 1
-        if isinstance(body, records.PutKey):
-            self.births[number] = self.txn
 
     def _delete_volume(self, volume: str) -> None:
         if volume not in self.names._volumes:
@@ -436,16 +487,70 @@ class ShardModel:
         del self.names._buckets[volume, name]
         self._current.pop((volume, name)).is_deleted = True
 
+    def _put_if(self, number: int, put: records.PutKeyIf) -> None:
+        bucket = self.names._bucket(put.volume, put.bucket)
+        self.check_generation(check_place(bucket, bucket.parts(put.key)), put.expected_generation)
+        plain = records.PutKey(put.volume, put.bucket, put.key, put.size_bytes, put.tag, put.block_size_bytes)
+        self._put(number, plain)
+
+    def check_generation(self, live: Version | None, expected: Txn) -> None:
+        """Refuse a command that was meant for another state of a key: -1 for none, 0 for any."""
+        if expected == -1 and live is not None:
+            raise OperationRefusedError("KEY_ALREADY_EXISTS", live.key)
+        if expected > 0 and (live is None or self.generations[live.number] != expected):
+            raise OperationRefusedError("KEY_NOT_FOUND", f"generation {expected}")
+
     def _put(self, number: int, put: records.PutKey) -> None:
         bucket = self.names._bucket(put.volume, put.bucket)
-        before = bucket.find(_parts(bucket, put.key))
+        path = _parts(bucket, put.key)
+        before = bucket.find(path)
         self.names.apply(number, _operation(put))
-        made = self._number_directories(bucket, _parts(bucket, put.key)[:-1])
-        self._objects[number] = self._objects[before.number] if isinstance(before, Version) else number
-        if not isinstance(before, Version):
+        made = self.number_directories_of(bucket, path[:-1])
+        parent, incarnation = self._directory(bucket, path[:-1]), self._current[put.volume, put.bucket]
+        version, pieces = self.names.versions[number], list[Piece]()
+        piece = self.pieces.allocate(self.txn + 1, put.size_bytes, put.block_size_bytes, number)
+        if piece is not None:
+            piece.size_bytes, piece.birth = put.size_bytes, self.txn + 1
+            incarnation.pieces.append(number)
+            pieces.append(piece)
+        if isinstance(before, Version):
+            parent.children[path[-1]] = before  # what becomes live now finds it there
+        else:
+            del parent.children[path[-1]]
             self.objects[self.txn + 1, made + 1] = ("file", number)
-        self._current[put.volume, put.bucket].versions.append(number)
-        self.put_numbers[self.txn + 1] = number
+        self.becomes_live(version, incarnation, parent, path[-1], pieces)
+
+    def becomes_live(
+        self, version: Version, incarnation: Incarnation, parent: _Directory, name: str, pieces: list[Piece]
+    ) -> None:
+        """The present command has made a version of these blocks: the live one at its place, if any, dies."""
+        before, number, txn = parent.children.get(name), version.number, self.txn + 1
+        self._objects[number] = self._objects[before.number] if isinstance(before, Version) else number
+        self.names._versions[number] = parent.children[name] = version
+        incarnation.versions.append(number)
+        self.put_numbers[txn] = number
+        self.version_births[number] = self.generations[number] = txn
+        self.contents[number] = tuple(piece.number for piece in pieces)
+        self._made_things[txn] = ("file", self._objects[number])
+
+    def grows(self, version: Version, parent: _Directory, name: str, pieces: list[Piece]) -> None:
+        """The present command has added blocks to a version, or bytes to its last block."""
+        number = version.number
+        self.names._versions[number] = parent.children[name] = version
+        self.generations[number] = self.txn + 1
+        self.contents[number] += tuple(piece.number for piece in pieces)
+        self._made_things[self.txn + 1] = ("file", self._objects[number])
+
+    def joins(self, pieces: list[Piece]) -> None:
+        """The present command answers with these blocks."""
+        self._joined[self.txn + 1] = tuple(piece.number for piece in pieces)
+
+    def directory_id(self, incarnation: Incarnation, directory: _Directory) -> int:
+        """The id of a directory, by the txn that has made it."""
+        if directory is incarnation.bucket.root:
+            return incarnation.made_id
+        txn, index = self._made_directories[self.thing_of(directory)]
+        return txn << 8 | index
 
     def _remove(self, number: int, body: Any) -> None:
         """Delete or make something; a directory that goes is kept aside with all that is below."""
@@ -457,21 +562,22 @@ class ShardModel:
             raise OperationRefusedError("DIRECTORY_NOT_EMPTY", path)
         self.names.apply(number, _operation(body))
         if isinstance(body, records.MakeDirectory):
-            self._number_directories(bucket, _parts(bucket, path))
+            self.number_directories_of(bucket, _parts(bucket, path))
         if before is not None and not isinstance(body, records.MakeDirectory):
-            key = before.number if isinstance(before, Version) else self._thing(before)
+            key = before.number if isinstance(before, Version) else self.thing_of(before)
             *above, name = _parts(bucket, path)
             self._dead_places[key] = (self._directory(bucket, above), name)
         if isinstance(before, _Directory) and not isinstance(body, records.MakeDirectory):
             self._current[body.volume, body.bucket].deleted_trees.append((self.txn + 1, before))
 
-    def _number_directories(self, bucket: _Bucket, path: list[str]) -> int:
+    def number_directories_of(self, bucket: _Bucket, path: list[str]) -> int:
         """Remember which objects the present command has made of the missing directories of a path, from the top on;
         says how many.
         """
         if not bucket.has_directories:
             return 0
-        above = [self._thing(self._directory(bucket, path[:depth])) for depth in range(1, len(path) + 1)]
+        bucket.make_directories(path, code="NOT_A_FILE")
+        above = [self.thing_of(self._directory(bucket, path[:depth])) for depth in range(1, len(path) + 1)]
         new = [thing for thing in above if thing not in self._made_directories]
         self._made_directories |= {thing: (self.txn + 1, index) for index, thing in enumerate(new, 1)}
         self.objects |= {(self.txn + 1, index): thing for index, thing in enumerate(new, 1)}
@@ -493,7 +599,9 @@ class ShardModel:
         self.txn += 1
         if before is None:
             return
-        self._note_rename(self._current[body.volume, body.bucket], self._thing(before))
+        if isinstance(before, Version):
+            self.generations[before.number] = self.txn
+        self._note_rename(self._current[body.volume, body.bucket], self.thing_of(before))
 
     def _note_rename(self, incarnation: Incarnation, thing: Thing) -> None:
         """The present command has given something another place."""
@@ -503,7 +611,8 @@ class ShardModel:
             incarnation.renames.append((self.txn, thing))
         txns.append(self.txn)
 
-    def _thing(self, entry: Version | _Directory) -> Thing:
+    def thing_of(self, entry: Version | _Directory) -> Thing:
+        """What it is, whatever its name."""
         if isinstance(entry, Version):
             return ("file", self._objects[entry.number])
         self._directories[id(entry)] = entry  # kept, so that its id stays its own
@@ -517,15 +626,25 @@ class ShardModel:
             return
         self.snapshot_places[capture.snapshot_id] = (incarnation, self.txn)
         view = incarnation.bucket.view()
-        things = frozenset(self._thing(entry) for entry in _entries(incarnation.bucket.root))
+        things = frozenset(self.thing_of(entry) for entry in _entries(incarnation.bucket.root))
         directories: dict[str, _Directory] = {}
         for path in view.directories:
             entry = incarnation.bucket.find(path.split("/"))
             assert isinstance(entry, _Directory)
             directories[path] = entry
         incarnation.ever_captured += 1
+        numbers = frozenset(self.active_numbers(incarnation))
         captured = CapturedView(
-            capture.snapshot_id, self.txn, incarnation.ever_captured, view.keys, directories, things
+            capture.snapshot_id,
+            self.txn,
+            incarnation.ever_captured,
+            view.keys,
+            directories,
+            things,
+            {version.number: self.contents[version.number] for version in view.keys.values()},
+            {version.number: self.generations[version.number] for version in view.keys.values()},
+            numbers,
+            self.pieces.bytes_of(numbers),
         )
         incarnation.snapshots[capture.snapshot_id] = self.captured[capture.snapshot_id] = captured
 
@@ -561,7 +680,7 @@ class ShardModel:
         if bucket.find([*above, name]) is not None:
             raise AnswerError(f"shard {self.shard}: {body} over something that is there")
         parent = bucket.make_directories(above, code="NOT_A_FILE")
-        made = self._number_directories(bucket, above)
+        made = self.number_directories_of(bucket, above)
         is_itself = done.committed.object_id == body.object_id
         if is_itself and any(view.txn >= body.death for view in incarnation.snapshots.values()):
             raise AnswerError(f"shard {self.shard}: {body} with a snapshot in between")
@@ -576,7 +695,7 @@ class ShardModel:
             entry = self._returning_tree(incarnation, body)
         before = self._place_at_death(incarnation, entry)
         if is_itself and (before is None or before[0] is not parent or before[1] != name):
-            self._note_rename(incarnation, self._thing(entry))
+            self._note_rename(incarnation, self.thing_of(entry))
         parent.children[name] = entry
 
     def _returning_version(
@@ -584,26 +703,30 @@ class ShardModel:
     ) -> Version:
         """``made`` says how many directories were made for a new object; None for one that is itself again."""
         is_itself = made is None
-        found = self.put_numbers[body.birth]
-        active = self.active_numbers(incarnation)
+        found = self.put_numbers.get(body.birth, -1)
+        active = self.active_versions(incarnation)
         if found not in incarnation.versions or found in active:
             raise AnswerError(f"shard {self.shard}: {body} brings back what is not dead")
         if is_itself and self._objects[found] in {self._objects[other] for other in active}:
             raise AnswerError(f"shard {self.shard}: {body} makes an object live twice")
         if made is not None:
-            if self.holders(incarnation, found):
+            if any(self.holders(incarnation, piece) for piece in self.contents[found]):
                 raise AnswerError(f"shard {self.shard}: {body} shares blocks with a snapshot's version")
             self._objects[found] = number
             self.objects[self.txn, made + 1] = ("file", number)
-            self.births[found] = self.txn
+            self.version_births[found] = self.txn
+            for piece in self.contents[found]:
+                self.pieces.by_number[piece].birth = self.txn
         self.put_numbers[self.txn] = found
+        self.generations[found] = self.txn
+        self._joined[self.txn] = self.contents[found][:1]
         return self.names.versions[found]
 
     def _returning_tree(self, incarnation: Incarnation, body: records.Undelete) -> _Directory:
         found = [one for one in incarnation.deleted_trees if one[0] == body.death]
         if len(found) > 1:  # one command has deleted several, which were empty
             made = (body.birth, body.object_id & 255)
-            found = [one for one in found if self._made_directories[self._thing(one[1])] == made]
+            found = [one for one in found if self._made_directories[self.thing_of(one[1])] == made]
         if len(found) != 1:
             raise AnswerError(f"shard {self.shard}: {body} brings back a tree that is not deleted")
         incarnation.deleted_trees = [one for one in incarnation.deleted_trees if one is not found[0]]
@@ -611,7 +734,7 @@ class ShardModel:
 
     def _place_at_death(self, incarnation: Incarnation, entry: Version | _Directory) -> tuple[_Directory, str] | None:
         """Its directory and name when it died; what died with a tree, the newest it was in, is still where it was."""
-        alone = self._dead_places.pop(entry.number if isinstance(entry, Version) else self._thing(entry), None)
+        alone = self._dead_places.pop(entry.number if isinstance(entry, Version) else self.thing_of(entry), None)
         if alone is not None:
             return alone
         for _, tree in reversed(incarnation.deleted_trees):
@@ -630,18 +753,26 @@ class ShardModel:
             self._check_refused_tree(incarnation, body, error)
             return
         found = self.put_numbers.get(body.birth, -1)
-        is_there = found in incarnation.versions and found not in self.active_numbers(incarnation)
+        is_there = found in incarnation.versions and found not in self.active_versions(incarnation)
+        if error == "INVALID_REQUEST" and (object_txn(body.object_id), body.object_id & 255) in self.objects:
+            raise AnswerError(f"shard {self.shard}: refused as if it named no key: {body}")
         if error == "TOO_LATE" and is_there:
-            is_named = (body.object_id, body.birth, body.death) in self._claims
-            if not is_named and (body.object_id, body.death) not in self._returns:
+            # Of a version of several pieces each is claimed by itself, under a name of its own.
+            is_whole = len(self.contents[found]) <= 1
+            named = {name if is_whole else name[2:] for name in self._claims}
+            has_returned = (body.object_id, body.death) in self._returns or (
+                not is_whole and any(death == body.death for _, death in self._returns)
+            )
+            is_named = ((body.object_id, body.birth, body.death) if is_whole else (body.death,)) in named
+            if not is_named and not has_returned:
                 raise AnswerError(f"shard {self.shard}: refused too early: {body}")
-        if error in ("HELD_BY_SNAPSHOT", "SNAPSHOT_IN_BETWEEN") and not self.holders(incarnation, found):
+        if error in ("HELD_BY_SNAPSHOT", "SNAPSHOT_IN_BETWEEN") and not self._is_shown(incarnation, found):
             raise AnswerError(f"shard {self.shard}: refused for a snapshot that does not hold it: {body}")
 
     def _check_refused_tree(self, incarnation: Incarnation, body: records.Undelete, error: str) -> None:
         """The same for a directory that was deleted by itself, and alone at its txn."""
         died = [tree for death, tree in incarnation.deleted_trees if death == body.death]
-        if len(died) != 1 or self._made_directories.get(self._thing(died[0])) != (body.birth, body.object_id & 255):
+        if len(died) != 1 or self._made_directories.get(self.thing_of(died[0])) != (body.birth, body.object_id & 255):
             return
         name = (body.object_id, body.death)
         is_touched = name in self._returns or name in self._expansions
@@ -689,7 +820,8 @@ class ShardModel:
 
     def _become(self, incarnation: Incarnation, view: CapturedView) -> None:
         """The bucket is what it was: the same files and directories, at the same places, renamed as often as then."""
-        root = incarnation.bucket.root = _Directory()
+        root = incarnation.bucket.root  # that it stays the same, open keys in it can tell
+        root.children = {}
         for directory in view.directories.values():
             directory.children = {}
         entries: dict[str, Version | _Directory] = {**view.directories, **view.keys}
@@ -697,6 +829,10 @@ class ShardModel:
             *above, name = _parts(incarnation.bucket, path)
             parent = view.directories["/".join(above)] if above else root
             parent.children[name] = entry
+            if isinstance(entry, Version):
+                self.names._versions[entry.number] = entry
+                self.contents[entry.number] = view.contents[entry.number]
+                self.generations[entry.number] = view.generations[entry.number]
         incarnation.deleted_trees = [(txn, tree) for txn, tree in incarnation.deleted_trees if txn <= view.txn]
         incarnation.renames = [(txn, thing) for txn, thing in incarnation.renames if txn <= view.txn]
         for thing in view.things & incarnation.rename_txns.keys():
@@ -719,23 +855,39 @@ class ShardModel:
         made = self.made_buckets.get(reply.txn)
         if made is not None:
             made.bucket_id = reply.committed.object_id
-        number = self.put_numbers.get(reply.txn)
-        if number is not None and reply.committed.blocks is not None:
-            self._learn(number, reply.committed.blocks)
+        thing = self._made_things.get(reply.txn)
+        if thing is not None:
+            object_id = reply.committed.object_id
+            known = self.objects.setdefault((object_txn(object_id), object_id & 255), thing)
+            if known != thing:
+                raise AnswerError(f"shard {self.shard}: {reply} is about {known}, not {thing}")
+        self._check_blocks(reply, reply.committed)
 
-    def _learn(self, number: int, run: BlockRun) -> None:
-        known = self.numbers.setdefault(run.first_local_id, number)
-        if known != number:
-            raise SafetyError(f"shard {self.shard}: versions {known} and {number} share blocks: {run}")
-        self.runs[number] = run
+    def _check_blocks(self, reply: MetadataReply, committed: records.Committed) -> None:
+        """Learn blocks that were allocated; others must be those that are known."""
+        runs = (*committed.runs, *((committed.blocks,) if committed.blocks else ()))
+        joined = self._joined.get(reply.txn)
+        if joined is not None:
+            pieces = [self.pieces.by_number[number] for number in joined]
+            named = [(run.first_local_id, run.block_count) for run in runs]  # the last one may have grown since
+            known = [(run.first_local_id, run.block_count) for piece in pieces if (run := piece.run) is not None]
+            if known and known != named:
+                raise SafetyError(f"shard {self.shard}: {reply} should name {[piece.run for piece in pieces]}")
+            return
+        if (reply.client_id, reply.number) in self._recoveries:
+            return  # it names again what others have opened
+        for run in runs:
+            wrong = self.pieces.learn(reply.txn, run)
+            if wrong:
+                raise SafetyError(f"shard {self.shard}: {wrong}")
 
     # ---- asking
 
     @property
     def held(self) -> frozenset[int]:
-        """Numbers of all versions that the active namespace or a live snapshot lists."""
+        """Numbers of all pieces that the active namespace or a live snapshot shows, or that present parts have."""
         if self._held is None:
-            found = set[int]()
+            found = self.writes.in_parts
             for incarnation in self.incarnations:
                 if not incarnation.is_deleted and incarnation.rollback is None:
                     found |= self.active_numbers(incarnation)
@@ -745,18 +897,18 @@ class ShardModel:
         return self._held
 
     def number_of(self, run: BlockRun, by: str) -> int:
-        """The version that blocks belong to."""
-        number = self.numbers.get(run.first_local_id)
-        if number is None:
+        """The piece that blocks are."""
+        piece = self.pieces.find(run)
+        if piece is None:
             raise SafetyError(f"shard {self.shard}: {by} names blocks that no answer has named: {run}")
-        if self.runs[number] != run:
-            raise SafetyError(f"shard {self.shard}: {by} names {run}, but version {number} has {self.runs[number]}")
-        return number
+        if piece.run != run:
+            raise SafetyError(f"shard {self.shard}: {by} names {run}, but these blocks are {piece.run}")
+        return piece.number
 
     def check_given_away(self, run: BlockRun, by: str) -> None:
         """Nobody may refer to these blocks now."""
         number = self.number_of(run, by)
-        if number in self.held:
+        if number in self.held | self.writes.pending:
             self._gives_away(number, by)
 
     def check_claimed(self, txn: Txn, run: BlockRun, death: Txn, by: str) -> None:
@@ -783,15 +935,23 @@ class ShardModel:
     def check_claimed_stay(self) -> None:
         """What was claimed is never held again."""
         for number in self.claimed & self.held:
-            raise SafetyError(f"shard {self.shard}: claimed, and held again: {self.names.versions[number]}")
+            raise SafetyError(f"shard {self.shard}: claimed, and held again: {self.named(number)}")
 
     def _gives_away(self, number: int, by: str) -> None:
-        version = self.names.versions[number]
-        raise SafetyError(f"shard {self.shard}: {by} gives away the blocks of a held version: {version}")
+        raise SafetyError(f"shard {self.shard}: {by} gives away the blocks of a held version: {self.named(number)}")
 
-    def active_numbers(self, incarnation: Incarnation) -> set[int]:
+    def named(self, number: int) -> str:
+        """What a piece is, for a message."""
+        versions = [self.names.versions[one] for one, pieces in self.contents.items() if number in pieces]
+        return f"{self.pieces.by_number[number].run}, of {versions}"
+
+    def active_versions(self, incarnation: Incarnation) -> set[int]:
         """Numbers of the versions that are live in a bucket."""
         return {version.number for version in incarnation.bucket.view().keys.values()}
+
+    def active_numbers(self, incarnation: Incarnation) -> set[int]:
+        """Numbers of the pieces that are live in a bucket."""
+        return {piece for number in self.active_versions(incarnation) for piece in self.contents[number]}
 
     def live_buckets(self) -> list[Incarnation]:
         """Buckets that are there."""
@@ -802,13 +962,23 @@ class ShardModel:
         return self._current.get((volume, bucket))
 
     def holders(self, incarnation: Incarnation, number: int) -> list[CapturedView]:
-        """Live snapshots that list a version."""
+        """Live snapshots that show a piece."""
         return [view for view in incarnation.snapshots.values() if number in view.numbers]
 
+    def _is_shown(self, incarnation: Incarnation, number: int) -> bool:
+        """Whether a live snapshot lists a version."""
+        return any(number in view.contents for view in incarnation.snapshots.values())
+
     def dead_numbers(self, incarnation: Incarnation) -> list[int]:
-        """Versions with blocks that have left the active namespace."""
+        """Pieces that have left the active namespace, or never were in it, and are in no present part."""
         active = set() if incarnation.is_deleted else self.active_numbers(incarnation)
-        return [n for n in incarnation.versions if n not in active and self.names.versions[n].size_bytes]
+        active |= self.writes.in_parts_of(incarnation)
+        return [number for number in incarnation.pieces if number not in active]
+
+    @property
+    def seen_bytes(self) -> int:
+        """All that anybody could ever see, or that has died unseen."""
+        return sum(self.pieces.bytes_of(set(one.pieces)) for one in self.incarnations)
 
     def exclusive_bytes(self, incarnation: Incarnation, view: CapturedView) -> int:
         """Bytes that one snapshot alone lists: no other one does, and not the active namespace."""
@@ -816,7 +986,7 @@ class ShardModel:
         for other in incarnation.snapshots.values():
             if other is not view:
                 others |= other.numbers
-        return sum(self.names.versions[number].size_bytes for number in view.numbers - others)
+        return self.pieces.bytes_of(view.numbers - others)
 
     def left_directories(self, incarnation: Incarnation) -> list[list[CapturedView]]:
         """The holders of each deleted directory whose row must still be there: held, or above one that is.
@@ -824,13 +994,13 @@ class ShardModel:
         Above are also directories that died in the same command, one after the other (DeleteKeys).
         """
         left: list[list[CapturedView]] = []
-        died = {(txn, self._thing(tree)) for txn, tree in incarnation.deleted_trees}
+        died = {(txn, self.thing_of(tree)) for txn, tree in incarnation.deleted_trees}
         beneath: dict[tuple[int, Thing], list[_Directory]] = {}
         for txn, tree in incarnation.deleted_trees:
-            beneath.setdefault((txn, self._thing(self._dead_places[self._thing(tree)][0])), []).append(tree)
+            beneath.setdefault((txn, self.thing_of(self._dead_places[self.thing_of(tree)][0])), []).append(tree)
 
         def visit(txn: int, directory: _Directory) -> bool:
-            thing = self._thing(directory)
+            thing = self.thing_of(directory)
             is_above = False
             for child in (*directory.children.values(), *beneath.get((txn, thing), ())):
                 if isinstance(child, _Directory) and visit(txn, child):
@@ -853,6 +1023,10 @@ class ShardModel:
             if found:
                 left.append(found)
         return left
+
+
+def _first_object_of(txn: Txn) -> int:
+    return txn << 8 | 1
 
 
 def _parts(bucket: _Bucket, path: str) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from random import Random
 
@@ -85,6 +85,18 @@ def draw_limits(random: Random) -> Limits:
         container_size_bytes=random.choice((4_096, 20_000, 1 << 30)),
         max_rollback_page_entries=random.choice((1, 3, 10, 1_000)),
     )
+
+
+def draw_expiry(limits: Limits, random: Random) -> Limits:
+    """Open keys and uploads expire within the run, or long after it."""
+    keys = replace(
+        limits.key_deletion,
+        write_expiry_interval_ms=random.choice((600_000, 1_800_000, 3_600_000)),
+        open_key_expiry_ms=random.choice((60_000, 7_200_000, 43_200_000, 7 * 86_400_000)),
+        upload_expiry_ms=random.choice((60_000, 7_200_000, 43_200_000, 30 * 86_400_000)),
+        max_expiry_page_rows=random.choice((1, 1, 2, 5, 1_000)),
+    )
+    return replace(limits, key_deletion=keys)
 
 
 @cache

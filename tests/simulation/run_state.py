@@ -22,10 +22,11 @@ from tests.simulation.flag_watch import FlagWatch
 from tests.simulation.forger import Forger
 from tests.simulation.model import ShardModel
 from tests.simulation.oracles import Oracles
-from tests.simulation.plane import Limits, SimulatedPlane, draw_limits, draw_units
+from tests.simulation.plane import Limits, SimulatedPlane, draw_expiry, draw_limits, draw_units
 from tests.simulation.signing import ROOT, SECRETS, UnauthorizedSender
 from tests.simulation.sweep_watch import SweepWatch
-from tests.simulation.undeletes import deleted_rows, metadata_replies
+from tests.simulation.undeletes import deleted_rows, expiry_answer, metadata_replies
+from tests.simulation.writer import Writer
 
 _FOLLOWERS = ("snapshots", "key_deletion", "directory_deletion")
 """Who is told of the collector."""
@@ -37,6 +38,7 @@ class ShardRun:
 
     model: ShardModel
     actor: Actor
+    writer: Writer
     forger: Forger
     flags: FlagWatch
     sweeps: SweepWatch
@@ -49,6 +51,8 @@ class ShardRun:
     scm_deletions: int = 0
     scm_read_to: int = 0
     """Commands that the block store has ever taken in."""
+    claimed_rows: dict[tuple[int, int, int], records.BlockRun] = field(default_factory=dict)
+    """Blocks by objectID, birth and death of all rows that an answer to a claim has named."""
     claimed: set[int] = field(default_factory=set)
     """First local ids of all blocks that an answer to a claim has named."""
     hidden_version: int = 0
@@ -76,6 +80,8 @@ class RunState:
         """Chooses questions: a source of its own, so that asking changes no run."""
         self.operating = Random(seed)
         """Chooses what an operator does, in some of the runs: the others are played as without him."""
+        self.closing = Random(f"closing {seed}")
+        """Chooses whether everything that is open is closed in the end."""
         self.operations = self.operating.choice((0.0, 0.0, 0.05, 0.2))
         self.has_breaker = self.operating.random() < 0.5
         """Whether the operator sets limits; then he pauses everything or nothing: whether a bucket that was deleted
@@ -89,7 +95,9 @@ class RunState:
         self.most_moves = random.choice((1, 3, 6, 12, 25))
         shard_count = random.choice((1, 1, 2))
         self.faults = Faults(Random(random.random()), self.mix)
-        self.limits = limits or replace(draw_limits(random), units=draw_units(Random(seed)))
+        self.limits = limits or draw_expiry(
+            replace(draw_limits(random), units=draw_units(Random(seed))), Random(f"expiry {seed}")
+        )
         self.plane = SimulatedPlane(shard_count, self.limits, self.faults, SECRETS if self.mix.is_secured else None)
         self.shards = [self._new_shard(shard, random) for shard in range(shard_count)]
         self.down: dict[Address, int] = {}
@@ -133,8 +141,11 @@ class RunState:
             ]
 
         model.answers_to = answers_to
+        model.expiry_answer = lambda txn: expiry_answer(self.plane, shard, txn)
         signer = ROOT if self.mix.is_secured else None
+        writing = Random(f"writing {self.seed} {shard}")
         actor = Actor(shard, Random(random.random()), self.plane.log, model, list_snapshots, signer)
+        writer = Writer(actor, writing, writing.choice((0.0, 0.5, 1.0, 2.0, 4.0)))
         actor.list_deleted = lambda: deleted_rows(self.plane, shard)
         forger = Forger(shard, Random(random.random()), self.plane)
         if self.mix.is_secured:
@@ -142,7 +153,7 @@ class RunState:
             model.is_secured = True
             signed = (METADATA_COMMANDS.name, SNAPSHOTS_COMMANDS.name)
             model.is_unauthorized = lambda topic, offset: topic in signed and (topic, shard, offset) in forger.places
-        return ShardRun(model, actor, forger, FlagWatch(self.plane, model), SweepWatch(self.plane, shard))
+        return ShardRun(model, actor, writer, forger, FlagWatch(self.plane, model), SweepWatch(self.plane, shard))
 
     def metadata_position(self, shard: ShardRun) -> int:
         """How far metadata has come in its log."""

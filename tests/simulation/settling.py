@@ -49,13 +49,17 @@ class Settling:
         if self.state.waits:
             Liveness(self.state, self._scheduler).wait()
         self.settle_and_check()
+        if self.state.closing.random() < 0.5 and not self.state.mix.is_secured:
+            for shard in self.state.shards:
+                shard.writer.close_everything()
+            self.settle_and_check()
         if self.state.random.random() < 0.3:
             self._expire_when_quiet()
             self.settle_and_check()
 
     def settle_and_check(self) -> None:
         """Settle, and hold everything against the model."""
-        self.settle()
+        self._settle_until_nothing_expires()
         asked = self.state.oracles.asked
         for shard in self.state.shards:
             with asked("pauses"):
@@ -70,6 +74,13 @@ class Settling:
             QuietCheck(self.state.plane, shard.model, snapshot_names(self.state, shard), asked).run()
             with asked("space"):
                 SpaceCheck(self.state.plane, shard.model, self.state.asking, is_quiet=True).run()
+
+    def _settle_until_nothing_expires(self) -> None:
+        """Settle until no open key has expired meanwhile: a settle does not wait for what dies after its beginning."""
+        before = -1
+        while before != (expired := sum(shard.model.writes.expired for shard in self.state.shards)):
+            before = expired
+            self.settle()
 
     def settle(self) -> None:
         """Wait until the plane says that it has nothing to do."""

@@ -51,6 +51,7 @@ class BucketSpaceCheck:
         self._name = (incarnation.volume, incarnation.name)
         self._views = list(incarnation.snapshots.values())
         self._active = check.model.active_numbers(incarnation)
+        self._live = check.model.active_versions(incarnation)
         self._reads = InMemorySpaceReads(check.plane, check.model.shard)
 
     def run(self) -> None:
@@ -62,15 +63,14 @@ class BucketSpaceCheck:
         for path in self._paths():
             self._check_path(path)
 
-    def bytes_of(self, numbers: set[int]) -> int:
+    def bytes_of(self, numbers: set[int] | frozenset[int]) -> int:
         """Their sum."""
-        return sum(self._model.names.versions[number].size_bytes for number in numbers)
+        return self._model.pieces.bytes_of(numbers)
 
     def freed(self, dropped: list[CapturedView]) -> set[int]:
-        """Versions with bytes that these snapshots show, and nobody else does."""
+        """Pieces that these snapshots show, and nobody else does."""
         others = set(self._active).union(*(view.numbers for view in self._views if view not in dropped))
-        shown = set[int]().union(*(view.numbers for view in dropped))
-        return {number for number in shown - others if self._model.names.versions[number].size_bytes}
+        return set[int]().union(*(view.numbers for view in dropped)) - others
 
     def what_if(self, dropped: list[CapturedView]) -> FreedSpace:
         """What the plane says of a set."""
@@ -91,7 +91,7 @@ class BucketSpaceCheck:
 
     def _check_snapshot(self, space: SnapshotSpace, index: int) -> None:
         view = self._views[index]
-        before = self._views[index - 1].numbers if index else set[int]()
+        before = self._views[index - 1].numbers if index else frozenset[int]()
         after = self._views[index + 1].numbers if index + 1 < len(self._views) else self._active
         mine, expect = view.numbers, self._check.expect
         if self._is_counted(space.is_referenced_exact):
@@ -148,22 +148,29 @@ class BucketSpaceCheck:
         found = self._reads.explain_path(*self._name, path)
         if not self._is_counted(found.is_exact):
             return
-        said = {self._model.put_numbers[version.birth]: version for version in found.versions}
+        # Blocks that were added later, and those that died unseen, are told of by themselves.
+        told = {
+            self._model.put_numbers.get(version.birth, -1): version
+            for version in found.versions
+            if version.birth != version.death
+        }
+        said = {number: version for number, version in told.items() if number >= 0}
         shown = {view.keys[path].number for view in self._views if path in view.keys}
         active = self._incarnation.bucket.view().keys.get(path)
         missing = shown.union({active.number} if active else ()) - said.keys()
         self._check.expect(f"missing of {path}", missing, set())
         for number, version in said.items():
-            self._check_version(path, number, version)
+            if self._model.contents[number] in ((), (number,)):  # one put has made it
+                self._check_version(path, number, version)
 
     def _check_version(self, path: str, number: int, version: ExplainedVersion) -> None:
         made, expect = self._model.names.versions[number], self._check.expect
         expect(f"a size of {path}", version.size_bytes, made.size_bytes)
         if not made.size_bytes and version.stage is VersionStage.HELD:
             return  # without a row only those are known that show it under this path
-        held = [view.txn for view in self._views if number in view.numbers]
+        held = [view.txn for view in self._views if number in view.contents]
         expect(f"the holders of {path}", (version.first_holder, version.last_holder), _ends(held))
-        expect(f"whether {path} is live", version.stage is VersionStage.LIVE, number in self._active)
+        expect(f"whether {path} is live", version.stage is VersionStage.LIVE, number in self._live)
         if self._check.is_quiet:
             expect(f"the stage of {path}", version.stage in (VersionStage.LIVE, VersionStage.HELD), True)
         expect(f"the tag of {path}", version.tag, made.tag)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from schemas import records
 from schemas.codec import DecodeError, codec
 from schemas.records import BucketIdentity, BucketLayout, DeletedKind, MetadataReply, Undelete
-from schemas.topics import METADATA_REPLIES
+from schemas.topics import METADATA_PROGRESS, METADATA_REPLIES
 from services.domain.table_keys import bucket_id_key, object_txn
 from services.metadata.reads import queries
 from services.metadata.state.tables import BUCKET_ID_TABLE, BUCKET_TABLE, DELETED_DIRECTORY_TABLE, DELETED_TABLE
@@ -28,6 +28,37 @@ def metadata_replies(plane: SimulatedPlane, shard: int) -> Iterator[MetadataRepl
             yield codec(MetadataReply).decode_message(value)
         except DecodeError:
             continue  # noise that a run has added
+
+
+def expiry_answer(plane: SimulatedPlane, shard: int, txn: int) -> records.WritesExpired | None:
+    """What metadata has answered, or is going to, to the expiry of a txn."""
+    for value in _newest_progress(plane, shard):
+        try:
+            progress = codec(records.MetadataProgress).decode_message(value)
+        except DecodeError:
+            continue
+        if progress.txn == txn and isinstance(progress.body, records.WritesExpired):
+            return progress.body
+        if 0 < progress.txn < txn - MOST_TXNS:
+            break
+    return None
+
+
+MOST_TXNS = 1_000
+"""More than one step takes in: what is looked for is told of no earlier."""
+
+
+def _newest_progress(plane: SimulatedPlane, shard: int) -> Iterator[bytes]:
+    """What metadata tells of its work, the newest first."""
+    unsent = [
+        value
+        for _, row in plane.tables("metadata", shard).table(OUTBOX).scan()
+        for run in row.runs
+        if run.topic == METADATA_PROGRESS.name
+        for value in run.values
+    ]
+    yield from reversed(unsent)
+    yield from (record.value for record in reversed(plane.log.records(METADATA_PROGRESS.name, shard)))
 
 
 def deleted_rows(plane: SimulatedPlane, shard: int) -> list[Undelete]:

@@ -129,6 +129,7 @@ def test_the_schemas_of_commands_are_announced_before_they_are_published(
     first = released_versions("MetadataCommand")[0]
     versions = [first, Released(LATER_ID, LATER)]
     topic, announced = SchemaTopic(shard.log), list[int]()
+    monkeypatch.setattr("services.log.schema_topic.released_versions", lambda _: [first])
     topic.publish([METADATA_COMMANDS], announced.append)
     assert not announced, "every program knows the first version"
     monkeypatch.setattr("services.log.schema_topic.released_versions", lambda _: versions)

@@ -214,6 +214,6 @@ def test_a_recording_is_answered_on_any_plane(seed: int) -> None:
 
 
 def test_a_recording_that_is_answered_otherwise_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.workloads.replay.Replay.existing_versions", lambda self: [True] * len(self.versions))
+    monkeypatch.setattr("services.workloads.block_groups.BlockGroup.is_reclaimed", False)
     with pytest.raises(recordings.RecordingError, match=r"instead of"):
         recordings.play(0)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from schemas import records
-from schemas.feature_level import confirmation
+from schemas.feature_level import FEATURE_LEVEL, confirmation
 from schemas.records import MetadataCommand, MetadataProgress, SetFeatureLevel, ShardState
 from schemas.topics import DEAD_LETTERS, METADATA_PROGRESS
 from services.directory_deletion.service import DirectoryDeletionService
@@ -21,7 +21,7 @@ from services.storage.memory import MemoryStore
 from services.storage.tables import RowCache, TablesReader
 from tests.unit.test_metadata import Shard
 
-NEWER = 2
+NEWER = FEATURE_LEVEL + 1
 
 
 def send(shard: Shard, level: int, said: str, sender: str = "") -> None:
@@ -79,13 +79,15 @@ def test_a_level_that_is_raised_stays_and_is_in_all_progress(knows_newer: pytest
 def test_an_older_program_stops_at_the_command_and_does_not_start_behind_it(knows_newer: pytest.MonkeyPatch) -> None:
     shard = Shard()
     with knows_newer.context() as older:
-        older.setattr(upgrades, "FEATURE_LEVEL", 1)
-        with pytest.raises(InvariantError, match="level 2 is final here, and this program knows levels up to 1"):
+        older.setattr(upgrades, "FEATURE_LEVEL", FEATURE_LEVEL)
+        with pytest.raises(
+            InvariantError, match=f"level {NEWER} is final here, and this program knows levels up to {FEATURE_LEVEL}"
+        ):
             send(shard, NEWER, confirmation(NEWER))
     shard.start()
     shard.runner.step()
     assert state_of(shard).feature_level == NEWER, "the newer program goes on at the same command"
-    knows_newer.setattr(upgrades, "FEATURE_LEVEL", 1)
+    knows_newer.setattr(upgrades, "FEATURE_LEVEL", FEATURE_LEVEL)
     with pytest.raises(InvariantError, match="start the newer deepclean"):
         shard.start()
 

@@ -131,7 +131,7 @@ def claimed(claim: ClaimRows, **others: tuple[RowName, ...]) -> Sent:
     apart = {name for names in others.values() for name in names}
     groups = groups_by_columns(group(name) for name in named(claim) if name not in apart)
     rest = (by_columns(others.get(key, ())) for key in ("removed", "missing", "refused", "suspended"))
-    return progress(RowsClaimed(claim.task, groups, *rest))
+    return progress(RowsClaimed(claim.task, groups, next(rest), next(rest), next(rest), next(rest)))
 
 
 def deleted(command: DeleteBlocks, *failed: int) -> Sent:
@@ -219,8 +219,8 @@ class TestJudging:
 
     @pytest.mark.parametrize(
         ("name", "before"),
-        [(row(1), 3), (row(1, birth=9, death=9), 0), (row(1, birth=600, death=700), 0)],
-        ids=["beyond the chain", "dead at birth", "a snapshot too few"],
+        [(row(1), 3), (row(1, birth=10, death=9), 0), (row(1, birth=600, death=700), 0)],
+        ids=["beyond the chain", "dead before its birth", "a snapshot too few"],
     )
     def test_a_row_that_cannot_be_judged_is_kept(
         self, harness: Harness, counted: Registry, name: RowName, before: int

@@ -4,7 +4,8 @@ import pytest
 from msgspec.structs import replace
 
 from schemas.records import BucketLayout
-from services.workloads.judge.namespace_model import NamespaceModel, OperationRefusedError, is_valid_snapshot_name
+from services.workloads.judge.model_bucket import OperationRefusedError
+from services.workloads.judge.namespace_model import NamespaceModel, is_valid_snapshot_name
 from services.workloads.workload import (
     CreateBucket,
     CreateSnapshot,

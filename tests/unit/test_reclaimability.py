@@ -47,7 +47,6 @@ def test_a_snapshot_at_the_birth_holds_the_version(birth: int, previous: int, ex
 @pytest.mark.parametrize(
     ("birth", "death"),
     [
-        pytest.param(10, 10, id="died when born"),
         pytest.param(11, 10, id="died before born"),
         pytest.param(0, 10, id="never born"),
         pytest.param(-1, 10, id="born before the first txn"),

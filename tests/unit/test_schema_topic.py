@@ -16,7 +16,7 @@ from services.domain.errors import InvariantError, RetryableError
 from services.log.clock import VirtualClock
 from services.log.memory import MemoryLog
 from services.log.port import LogAround
-from services.log.schema_topic import SchemaTopic, follow_schemas
+from services.log.schema_topic import SchemaTopic, follow_schemas, versions_of
 
 LATER = {**resolved_schema("Settle"), "fields": [*resolved_schema("Settle")["fields"], {"name": "x", "type": "int"}]}
 
@@ -26,8 +26,12 @@ def publish(log: MemoryLog, schema_id: int, schema: object = LATER) -> None:
     log.append(SCHEMAS, 0, json.dumps(row).encode(), b"%d" % schema_id)
 
 
+NEWEST_OF_COMMANDS = released_versions("MetadataCommand")[-1].schema_id
+VERSIONS = sum(len(versions_of(topic)) for topic in TOPICS)
+
+
 def no_announcement(schema_id: int) -> None:
-    pytest.fail(f"only later schemas of commands are announced, not {schema_id}")
+    assert schema_id == NEWEST_OF_COMMANDS, "only later schemas of commands are announced"
 
 
 @pytest.fixture
@@ -43,9 +47,9 @@ def test_each_schema_is_published_once(log: MemoryLog) -> None:
     assert json.loads(value.pop("schema")) == resolved_schema(SnapshotInfo.__name__)
     schema_id = released_versions(SnapshotInfo.__name__)[0].schema_id
     assert value == {"subject": "snapshots.info-value", "version": 1, "id": schema_id, "deleted": False}
-    assert SchemaTopic(log).publish(TOPICS, no_announcement) == len(TOPICS) - 1
+    assert SchemaTopic(log).publish(TOPICS, no_announcement) == VERSIONS - 1
     assert SchemaTopic(log).publish(TOPICS, no_announcement) == 0
-    assert len({record.key for record in log.records(SCHEMAS, 0)}) == len(log.records(SCHEMAS, 0)) == len(TOPICS)
+    assert len({record.key for record in log.records(SCHEMAS, 0)}) == len(log.records(SCHEMAS, 0)) == VERSIONS
 
 
 def test_a_row_that_was_removed_is_published_again_and_another_schema_in_its_place_is_refused(log: MemoryLog) -> None:
@@ -61,7 +65,7 @@ def test_a_row_that_was_removed_is_published_again_and_another_schema_in_its_pla
 def test_a_program_does_not_write_before_its_schemas_are_published(
     log: MemoryLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    SchemaTopic(log).require(TOPICS)
+    SchemaTopic(log).require([SNAPSHOTS_INFO])
     versions = [Released(1, resolved_schema("SnapshotInfo")), Released(2, LATER)]
     monkeypatch.setattr("services.log.schema_topic.released_versions", lambda _: versions)
     with pytest.raises(InvariantError, match="run deepclean upgrade prepare"):

@@ -23,6 +23,7 @@ RUN_MAY_USE = {
     "schemas.avro_binary",
     "schemas.codec",
     "schemas.published",
+    "schemas.oldest_frames",
     "schemas.schema_files",
     "schemas.topics",
     "services.domain.errors",

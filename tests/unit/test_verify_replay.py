@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -33,13 +34,15 @@ from schemas.topics import LEDGER, METADATA_COMMANDS, METADATA_REPLIES
 from services.domain.row_columns import by_columns
 from services.domain.table_keys import local_id
 from services.log.memory import MemoryLog
+from services.log.signing import Signer, signed_command
 from services.metadata.collecting import claims
+from services.metadata.reads.tenant_queries import list_tokens
 from services.metadata.state.tables import TRANSACTION_INFO_KEY, TRANSACTION_INFO_TABLE
 from services.storage.tables import TablesReader
 from services.verifier.report import FindingKind, VerifyReport
 from services.verifier.run import VerifyError, verify_shard
 from tests.unit.test_metadata import Shard
-from tests.unit.test_unauthorized_commands import BUCKET, IDENTITIES, VOLUME, SecuredPlane, sample
+from tests.unit.test_unauthorized_commands import BUCKET, IDENTITIES, SECRETS, VOLUME, SecuredPlane, sample
 
 MAX_BYTES = 2**63 - 1
 
@@ -106,6 +109,50 @@ def test_the_bytes_of_a_shard_are_counted_until_they_are_freed() -> None:
     report = verified(shard)
     assert report.is_clean
     assert report.txn == txn_of(shard.store)
+
+
+def test_what_access_lists_tenants_and_tokens_allow_is_replayed() -> None:
+    """Nobody asks for answers: metadata gives those that the replay needs."""
+    key = b"the secret of somebody"
+    secured = SecuredPlane(has_snapshot=False)
+    entry = records.Acl(
+        records.AclIdentity.USER, "bob", (records.AclRight.READ, records.AclRight.WRITE), records.AclScope.ACCESS
+    )
+
+    def send(name: str, body: Any, secret: bytes = b"") -> None:
+        secured.number += 1
+        command = MetadataCommand(0, f"{name}/unasked", secured.number, body, wants_reply=False)
+        signer = Signer(name, secret or SECRETS[name])
+        secured.offer(
+            METADATA_COMMANDS, signed_command(METADATA_COMMANDS, command, signer, secured.plane.clock.now_ms())
+        )
+
+    send("bob", PutKey(VOLUME, BUCKET, "denied", 1))
+    for kind, bucket in ((records.AclObject.VOLUME, ""), (records.AclObject.BUCKET, BUCKET)):
+        send("ann", records.AddAcl(kind, VOLUME, bucket, "", entry))
+    send("bob", PutKey(VOLUME, BUCKET, "allowed", 1))
+    send("bob", DeleteKey(VOLUME, BUCKET, "key"))
+    send("bob", CreateBucket(VOLUME, "bobs", BucketLayout.OBJECT_STORE))
+    send("bob", PutKey(VOLUME, "bobs", "k", 1))
+    send("root", records.CreateTenant("ten1", "ten1vol", "bob"))
+    send("root", records.DeleteVolume("ten1vol"))
+    send("root", records.AssignUserToTenant("ten1", "bob", "ten1$bob", key))
+    send("ten1$bob", CreateBucket("ten1vol", "made", BucketLayout.OBJECT_STORE), key)
+    send("ten1$bob", CreateVolume("denied"), key)
+    send("ann", records.GetDelegationToken("bob", key))
+    (token,) = list_tokens(TablesReader(secured.plane.processes["metadata", 0].store))
+    send(f"token {token.token_id}", PutKey(VOLUME, BUCKET, "by-token", 1), key)
+    send("bob", records.CancelDelegationToken(token.token_id))
+    send(f"token {token.token_id}", PutKey(VOLUME, BUCKET, "denied", 1), key)
+    send("ann", records.SetOwner(VOLUME, "", "bob"))
+    send("ann", PutKey(VOLUME, BUCKET, "denied", 1))
+    while secured.plane.step():
+        pass
+    report = verify_shard(secured.plane.log, 0, lambda: 0)
+    assert report.is_clean, report.examples
+    assert report.txn == txn_of(secured.plane.processes["metadata", 0].store)
+    paths = [row.path for row in secured.client.metadata(0).entries(VOLUME, BUCKET)]
+    assert paths == ["allowed", "by-token", "key"]
 
 
 @pytest.mark.parametrize("wants_reply", [True, False])

@@ -7,6 +7,10 @@ import pytest
 
 from schemas.records import BucketLayout
 from services.workloads.workload import (
+    AbandonKey,
+    AbortUpload,
+    CommitKey,
+    CompleteUpload,
     CreateBucket,
     CreateSnapshot,
     CreateVolume,
@@ -16,19 +20,25 @@ from services.workloads.workload import (
     DeleteKeys,
     DeleteSnapshot,
     Diff,
+    ExpireOpenKeys,
     ExpireSnapshots,
+    ExpireUploads,
     Explain,
+    InitiateUpload,
     MakeDirectory,
     MoveConsumer,
     Observe,
+    OpenKey,
     Operation,
     Plan,
     PutKey,
+    PutPart,
     RenameDirectory,
     RenameKey,
     RenameSnapshot,
     RollBack,
     Settle,
+    SyncKey,
     TagSnapshot,
     UndeleteKey,
     UntagSnapshot,
@@ -37,6 +47,7 @@ from services.workloads.workload import (
     parse_line,
     read_operations,
     to_json,
+    writes_in_steps,
 )
 
 LINES: list[tuple[str, Operation]] = [
@@ -123,6 +134,36 @@ LINES: list[tuple[str, Operation]] = [
         '{"op": "rollback", "volume": "v", "bucket": "b", "snapshot": "s1"}',
         RollBack("v", "b", "s1"),
     ),
+    (
+        '{"op": "put_key", "volume": "v", "bucket": "b", "key": "k", "size": 1, "tag": "t", "if_absent": true}',
+        PutKey("v", "b", "k", 1, "t", if_absent=True),
+    ),
+    (
+        '{"op": "put_key", "volume": "v", "bucket": "b", "key": "k", "size": 1, "tag": "t", "if_generation": "p1"}',
+        PutKey("v", "b", "k", 1, "t", if_generation="p1"),
+    ),
+    (
+        '{"op": "open_key", "volume": "v", "bucket": "b", "key": "k", "size": 0, "tag": "t", "handle": "h"}',
+        OpenKey("v", "b", "k", 0, "t", "h"),
+    ),
+    ('{"op": "hsync", "volume": "v", "bucket": "b", "handle": "h", "size": 9}', SyncKey("v", "b", "h", 9)),
+    ('{"op": "commit_key", "volume": "v", "bucket": "b", "handle": "h", "size": 9}', CommitKey("v", "b", "h", 9)),
+    ('{"op": "abandon", "volume": "v", "bucket": "b", "handle": "h"}', AbandonKey("v", "b", "h")),
+    ('{"op": "expire_open_keys"}', ExpireOpenKeys()),
+    (
+        '{"op": "mpu_initiate", "volume": "v", "bucket": "b", "key": "k", "upload": "u"}',
+        InitiateUpload("v", "b", "k", "u"),
+    ),
+    (
+        '{"op": "mpu_part", "volume": "v", "bucket": "b", "upload": "u", "part": 1, "size": 5, "tag": "t"}',
+        PutPart("v", "b", "u", 1, 5, "t"),
+    ),
+    (
+        '{"op": "mpu_complete", "volume": "v", "bucket": "b", "upload": "u", "parts": [1, 3], "tag": "t"}',
+        CompleteUpload("v", "b", "u", (1, 3), "t"),
+    ),
+    ('{"op": "mpu_abort", "volume": "v", "bucket": "b", "upload": "u"}', AbortUpload("v", "b", "u")),
+    ('{"op": "expire_uploads"}', ExpireUploads()),
     ('{"op": "settle"}', Settle()),
     ('{"op": "observe", "label": "after"}', Observe("after")),
 ]
@@ -155,6 +196,7 @@ def test_layouts_have_two_names(name: str, layout: BucketLayout) -> None:
     assert parse_line(line, 0) == CreateBucket("v", "b", layout)
 
 
+COMPLETE = {"op": "mpu_complete", "volume": "v", "bucket": "b", "upload": "u", "tag": "t"}
 EXPIRE = {"op": "expire", "volume": "v", "bucket": "b"}
 PUT = {"op": "put_key", "volume": "v", "bucket": "b", "key": "k", "size": 1, "tag": "t"}
 
@@ -194,6 +236,16 @@ PUT = {"op": "put_key", "volume": "v", "bucket": "b", "key": "k", "size": 1, "ta
         ('{"op": "what_if", "volume": "v", "bucket": "b", "snapshots": "s1"}', "snapshots must be a list of names"),
         ('{"op": "delete_keys", "volume": "v", "bucket": "b", "keys": "k"}', "keys must be a list of names"),
         ('{"op": "what_if", "volume": "v", "bucket": "b", "snapshots": [1]}', "snapshot must be a string, not 1"),
+        (json.dumps({**PUT, "if_absent": 1}), "if_absent must be true or false, not 1"),
+        (json.dumps({**PUT, "if_absent": True, "if_generation": "p"}), "at most one of if_absent, if_generation"),
+        (json.dumps({**COMPLETE, "parts": 1}), "parts must be a list of numbers, not 1"),
+        (json.dumps({**COMPLETE, "parts": [1, "2"]}), "part must be a whole number"),
+        (json.dumps({**COMPLETE, "parts": [True]}), "part must be a whole number"),
+        (
+            '{"op": "open_key", "volume": "v", "bucket": "b", "key": "k", "size": 1, "tag": "t"}',
+            "open_key lacks handle",
+        ),
+        ('{"op": "expire_uploads", "volume": "v"}', "unknown fields 'volume'"),
     ],
 )
 def test_a_bad_line_is_named_and_explained(line: str, reason: str) -> None:
@@ -201,6 +253,15 @@ def test_a_bad_line_is_named_and_explained(line: str, reason: str) -> None:
         parse_line(line, 41)
     assert reason in str(caught.value)
     assert caught.value.number == 41
+
+
+def test_only_what_writes_in_steps_or_on_a_condition_widens_observations() -> None:
+    plain = [Settle(), Observe("x"), PutKey("v", "b", "k", 1, "t"), UndeleteKey("v", "b", "k")]
+    assert not writes_in_steps(enumerate(plain))
+    for more in (PutKey("v", "b", "k", 1, "t", if_absent=True), PutKey("v", "b", "k", 1, "t", if_generation="p")):
+        assert writes_in_steps(enumerate([*plain, more]))
+    for one in (ExpireUploads(), ExpireOpenKeys(), SyncKey("v", "b", "h", 1), AbortUpload("v", "b", "u")):
+        assert writes_in_steps(enumerate([*plain, one]))
 
 
 def test_a_file_s_line_numbers_count_blank_lines(tmp_path: Path) -> None:

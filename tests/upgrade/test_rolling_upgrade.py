@@ -31,6 +31,7 @@ from schemas.records import (
 from services.cli.main import app
 from services.client.errors import UnreachableError
 from services.client.kafka_plane import KafkaPlane
+from services.plane.broker import topics
 from services.plane.machine.errors import StackError
 from services.plane.stack.plane_file import running_plane
 from services.plane.stack.settings import HTTP_PROCESSES, METADATA
@@ -154,8 +155,9 @@ class Writer:
 
 
 @pytest.fixture(params=VERSIONS)
-def stack(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stack]:
-    """A plane of an earlier release; each command on it is signed."""
+def stack(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stack]:
+    """A plane of an earlier release, at the first feature level; each command on it is signed."""
+    monkeypatch.setattr(topics, "first_commands", lambda *_: ())
     settings = environment(unpack_program(request.param, tmp_path / "earlier"))
     with Stack(tmp_path / "plane", settings=settings, is_secured=True) as started:
         yield started

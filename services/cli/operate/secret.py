@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from schemas.records import SecretRole
+from schemas.records import SecretRole, SetGroups
 from services.cli.session import Session, session_of
 from services.cli.terminal import say
 from services.domain.authorization import SERVICES
@@ -16,6 +16,7 @@ from services.plane.stack.enrolment import change_secret, remove_secret
 from services.plane.stack.secrets import plane_security
 
 app = typer.Typer(no_args_is_help=True, help="Register the secrets that may sign commands on a secure plane.")
+GroupsArgument = Annotated[list[str] | None, typer.Argument(metavar="GROUP...", help="All its groups, or none.")]
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="A user or a service.")]
 
 
@@ -27,7 +28,7 @@ def set_secret(
 ) -> None:
     """Register a user or a service, or change its secret. The previous secret stays valid until the next change."""
     with session_of(context) as session:
-        security = _security(session)
+        security = security_of(session)
         role = SecretRole.ADMINISTRATOR if is_administrator else SecretRole.USER
         change_secret(session.connected(), security, name, SecretRole.SERVICE if name in SERVICES else role)
     say(f"{name} signs with {security.signing_file(name)}: keep this file secret")
@@ -37,11 +38,27 @@ def set_secret(
 def remove(context: typer.Context, name: NameArgument) -> None:
     """Revoke the right of a user or a service to sign commands."""
     with session_of(context) as session:
-        remove_secret(session.connected(), _security(session), name)
+        remove_secret(session.connected(), security_of(session), name)
     say(f"{name} can no longer sign commands")
 
 
-def _security(session: Session) -> BrokerSecurity:
+@app.command()
+def groups(
+    context: typer.Context,
+    name: NameArgument,
+    named: Annotated[
+        list[str] | None, typer.Argument(metavar="GROUP...", help="All its groups; none: no group.")
+    ] = None,
+) -> None:
+    """Set the groups of a user, which access lists can name."""
+    with session_of(context) as session:
+        for shard in range(session.connected().shards):
+            session.execute(shard, SetGroups(name, tuple(named or ())))
+    say(f"{name} has {len(named or ())} groups")
+
+
+def security_of(session: Session) -> BrokerSecurity:
+    """Return the files of a secured plane. Raise StackError for an open one."""
     security = plane_security(session.home)
     if security is None:
         raise StackError(

@@ -9,9 +9,10 @@ from typing import Annotated
 import typer
 
 from schemas.answers import BucketSpace
-from schemas.records import BucketLayout, BucketRow, CreateBucket, DeleteBucket
+from schemas.records import BucketLayout, BucketRow, CreateBucket, CreateBucketLink, DeleteBucket, SetOwner, SetQuota
 from services.cli.output import bytes_text, print_fields, print_json, print_result, print_table, time_text
 from services.cli.session import BucketArgument, JsonOption, bucket_path, execute, session_of
+from services.cli.store.quota import NO_QUOTA, BytesQuotaOption, NamesQuotaOption, bytes_quota_text, names_quota_text
 from services.cli.terminal import say
 from services.client.wire.paging import all_rows
 
@@ -51,6 +52,60 @@ def create(
 
 
 @app.command()
+def link(
+    context: typer.Context,
+    bucket: BucketArgument,
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="VOLUME/BUCKET to which the link leads.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Create a bucket that is a link to another one of the same shard."""
+    (volume_name, bucket_name), (source_volume, source_bucket) = bucket_path(bucket), bucket_path(source)
+    command = CreateBucketLink(volume_name, bucket_name, source_volume, source_bucket)
+    reply = execute(context, volume_name, command)
+    made = {
+        "volume": volume_name,
+        "bucket": bucket_name,
+        "source": f"{source_volume}/{source_bucket}",
+        "txn": reply.txn,
+    }
+    print_result(made, f"bucket {volume_name}/{bucket_name} is a link to {made['source']}", as_json=as_json)
+
+
+@app.command()
+def quota(
+    context: typer.Context,
+    bucket: BucketArgument,
+    quota_bytes: BytesQuotaOption = NO_QUOTA,
+    quota_namespace: NamesQuotaOption = NO_QUOTA,
+    as_json: JsonOption = False,
+) -> None:
+    """Set the quotas of a bucket; one that is not given is taken away.
+
+    They count live bytes and names, and deleted ones until they are freed.
+    """
+    volume_name, bucket_name = bucket_path(bucket)
+    reply = execute(context, volume_name, SetQuota(volume_name, bucket_name, quota_bytes, quota_namespace))
+    made = {"quota_bytes": quota_bytes, "quota_namespace": quota_namespace, "txn": reply.txn}
+    text = f"{bytes_quota_text(quota_bytes)} for bytes, {names_quota_text(quota_namespace)} for names"
+    print_result(made, f"quotas of {volume_name}/{bucket_name}: {text}", as_json=as_json)
+
+
+@app.command()
+def owner(
+    context: typer.Context,
+    bucket: BucketArgument,
+    user: Annotated[str, typer.Argument(metavar="USER", help="The new owner; empty: that of the volume.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Give a bucket another owner than its volume has."""
+    volume_name, bucket_name = bucket_path(bucket)
+    reply = execute(context, volume_name, SetOwner(volume_name, bucket_name, user))
+    made = {"volume": volume_name, "bucket": bucket_name, "owner": user, "txn": reply.txn}
+    whose = user or "the owner of its volume"
+    print_result(made, f"{volume_name}/{bucket_name} belongs to {whose}", as_json=as_json)
+
+
+@app.command()
 def delete(context: typer.Context, bucket: BucketArgument, as_json: JsonOption = False) -> None:
     """Delete a bucket that is empty and has no snapshots."""
     volume_name, bucket_name = bucket_path(bucket)
@@ -79,7 +134,7 @@ def list_buckets(
         (
             (
                 row.bucket,
-                row.layout,
+                f"link to {row.source_volume}/{row.source_bucket}" if row.source_bucket else row.layout,
                 time_text(row.creation_time_ms),
                 bytes_text(row.used_bytes),
                 row.used_namespace,
@@ -112,6 +167,7 @@ def _print_info(row: BucketRow, space: BucketSpace) -> None:
             ("bucket", f"{row.volume}/{row.bucket}"),
             ("layout", row.layout),
             ("created", time_text(row.creation_time_ms)),
+            ("quota", f"{bytes_quota_text(row.quota_bytes)}, {names_quota_text(row.quota_namespace)} for names"),
             ("as of txn", space.txn),
             ("live snapshots", space.live_snapshots),
             ("unexpanded directories", space.unexpanded_directories),

@@ -19,6 +19,8 @@ from schemas.answers import (
     DiffJob,
     ListedDeletion,
     ListedEntry,
+    ListedOpenKey,
+    ListedToken,
     RetentionPreview,
     ScmTotals,
     SnapshotConsumer,
@@ -27,14 +29,20 @@ from schemas.answers import (
 )
 from schemas.http_token import bearer
 from schemas.records import (
+    AccessIdRow,
+    Acl,
+    AclObject,
     BlockRun,
     BucketRow,
     DeadLetterRow,
     DirectoryRow,
     KeyRow,
+    PartRow,
     RetentionPolicy,
     RetentionRow,
     SnapshotInfo,
+    TenantRow,
+    UploadRow,
     VolumeRow,
 )
 from services.client.errors import PlaneError, UnreachableError
@@ -159,11 +167,39 @@ class HttpMetadataReads:
     def __init__(self, shard: HttpShard) -> None:
         self._shard = shard
 
-    def volumes(self, *, start_after: str = "", limit: int | None = None) -> list[VolumeRow]:
-        """Return the volumes by name."""
-        parameters = {"start_after": start_after}
+    def volumes(self, *, user: str = "", start_after: str = "", limit: int | None = None) -> list[VolumeRow]:
+        """Return the volumes by name, or those of a user."""
+        parameters = {"user": user, "start_after": start_after}
         return self._shard.rows(
             "/volumes", list[VolumeRow], lambda row: row.volume, parameters, limit, paging.PAGE_ROWS
+        )
+
+    def acl(self, kind: AclObject, volume: str, bucket: str = "", path: str = "") -> list[Acl]:
+        """Return the access list of an object."""
+        return self._shard.get("/acl", list[Acl], _of(volume, bucket, object=kind, path=path))
+
+    def tenants(self, *, start_after: str = "", limit: int | None = None) -> list[TenantRow]:
+        """Return the tenants by name."""
+        return self._shard.rows(
+            "/tenants", list[TenantRow], lambda row: row.tenant, {"start_after": start_after}, limit, paging.PAGE_ROWS
+        )
+
+    def access_ids(
+        self, tenant: str = "", user: str = "", *, start_after: str = "", limit: int | None = None
+    ) -> list[AccessIdRow]:
+        """Return all access ids, those of a tenant or those of a user."""
+        asked = {"tenant": tenant, "user": user, "start_after": start_after}
+        return self._shard.rows(
+            "/access-ids", list[AccessIdRow], lambda row: row.access_id, asked, limit, paging.PAGE_ROWS
+        )
+
+    def delegation_tokens(
+        self, owner: str = "", *, start_after: str = "", limit: int | None = None
+    ) -> list[ListedToken]:
+        """Return all delegation tokens, or those of an owner, without their secrets."""
+        asked = {"owner": owner, "start_after": start_after}
+        return self._shard.rows(
+            "/delegation-tokens", list[ListedToken], lambda row: row.token_id, asked, limit, paging.PAGE_ROWS
         )
 
     def buckets(self, volume: str, *, start_after: str = "", limit: int | None = None) -> list[BucketRow]:
@@ -208,6 +244,27 @@ class HttpMetadataReads:
         row = found.key or found.directory
         assert row is not None  # noqa: S101  metadata refuses a path without key and directory
         return row
+
+    def open_keys(
+        self, volume: str, bucket: str, *, start_after: str = "", limit: int | None = None
+    ) -> list[ListedOpenKey]:
+        """Return the keys that clients are writing."""
+        parameters = _of(volume, bucket, start_after=start_after)
+        return self._shard.rows(
+            "/open-keys", list[ListedOpenKey], paging.open_key_position, parameters, limit, paging.PAGE_ROWS
+        )
+
+    def uploads(self, volume: str, bucket: str, *, start_after: str = "", limit: int | None = None) -> list[UploadRow]:
+        """Return the uploads of a bucket by key."""
+        parameters = _of(volume, bucket, start_after=start_after)
+        return self._shard.rows(
+            "/uploads", list[UploadRow], paging.upload_position, parameters, limit, paging.PAGE_ROWS
+        )
+
+    def parts(self, volume: str, bucket: str, key: str, upload_id: str) -> list[PartRow]:
+        """Return the parts of an upload by number."""
+        parameters = _of(volume, bucket, path=key, upload_id=upload_id, start_after=0)
+        return self._shard.rows("/parts", list[PartRow], lambda part: part.part_number, parameters)
 
     def space(self, volume: str, bucket: str, *, start_after: str = "", limit: int = 1_000) -> BucketSpace:
         """Return the space of a bucket with a page of its cells."""

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Generic, TypeVar
 
-from schemas.answers import ListedDeletion
+from schemas.answers import ListedDeletion, ListedOpenKey
+from schemas.records import UploadRow
 
 PAGE_ROWS = 1_000
 
@@ -29,6 +30,17 @@ def all_rows(
 def deleted_position(entry: ListedDeletion) -> str:
     """Return the position at which a listing of deletions continues after an entry."""
     return f"{entry.death}:{entry.object_id}"
+
+
+def open_key_position(listed: ListedOpenKey) -> str:
+    """Return the position at which a listing of open keys continues after an entry."""
+    directory = f"{listed.row.parent_id}/" if listed.row.parent_id else ""
+    return f"{directory}{listed.row.name}/{listed.row.session}"
+
+
+def upload_position(upload: UploadRow) -> str:
+    """Return the position at which a listing of uploads continues after one."""
+    return f"{upload.key}/{upload.upload_id}"
 
 
 @dataclass(frozen=True, slots=True)

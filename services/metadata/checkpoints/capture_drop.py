@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from schemas.error_codes import ErrorCode
 from schemas.records import (
+    BucketIdentity,
     CaptureSnapshot,
     ChainCapture,
     ChainDrop,
@@ -20,7 +21,7 @@ from services.domain.errors import InvalidMessageError
 from services.domain.full_chain import in_parts
 from services.domain.names import is_snapshot_id
 from services.domain.refusals import CommandError
-from services.domain.table_keys import bucket_id_key, snapshot_id_key, volume_key
+from services.domain.table_keys import bucket_id_key, bucket_key, snapshot_id_key, volume_key
 from services.metadata.checkpoints.rollback import is_rolled_back_to
 from services.metadata.namespace.access import require_manager
 from services.metadata.namespace.buckets import find_bucket
@@ -28,11 +29,13 @@ from services.metadata.state import spent_ids
 from services.metadata.state.reclaim_clocks import note_drop
 from services.metadata.state.tables import (
     BUCKET_ID_TABLE,
+    BUCKET_TABLE,
     SNAPSHOT_COUNT_TABLE,
     SNAPSHOT_LIST_TABLE,
     VOLUME_TABLE,
 )
 from services.metadata.state.transaction import Transaction
+from services.runtime.loop.service import Work
 from services.storage.store import Store
 from services.storage.tables import TablesReader
 
@@ -54,8 +57,13 @@ def capture_snapshot(transaction: Transaction, command: CaptureSnapshot) -> Snap
         return _refused(command, f"was requested at {command.requested_ms} ms, more than a day away")
     try:
         if transaction.signers.is_on and command.user:
-            require_manager(transaction, command.user, command.volume)
+            require_manager(transaction, command.user, command.volume, command.bucket)
         bucket = find_bucket(work, command.volume, command.bucket)
+        if (bucket.volume, bucket.bucket) != (command.volume, command.bucket):
+            raise CommandError(
+                ErrorCode.NOT_SUPPORTED_OPERATION,
+                f"{command.volume}/{command.bucket} is a link: name the bucket {bucket.volume}/{bucket.bucket}",
+            )
     except CommandError as error:
         return SnapshotCaptured(command.snapshot_id, 0, 0, 0, 0, 0, 0, 0, error.code, str(error))
     # All commands before this one are written: a capture is alone in its batch. An existing checkpoint without a row
@@ -70,7 +78,7 @@ def capture_snapshot(transaction: Transaction, command: CaptureSnapshot) -> Snap
         txn=transaction.txn,
         is_live=True,
         creation_time_ms=transaction.log_time_ms,
-        referenced_bytes=bucket.used_bytes,
+        referenced_bytes=bucket.used_bytes - bucket.upload_bytes,
         referenced_namespace=bucket.used_namespace,
         chain_version=transaction.counters.chain_version + 1,
         dropped_chain_version=0,
@@ -89,7 +97,6 @@ def _refused(command: CaptureSnapshot, reason: str) -> SnapshotCaptured:
 def _captured(transaction: Transaction, row: SnapshotListRow) -> SnapshotCaptured:
     work = transaction.work
     identity = work.table(BUCKET_ID_TABLE).get(bucket_id_key(row.bucket_id))
-    volume = work.table(VOLUME_TABLE).get(volume_key(identity.volume)) if identity else None
     return SnapshotCaptured(
         snapshot_id=row.snapshot_id,
         bucket_id=row.bucket_id,
@@ -99,8 +106,17 @@ def _captured(transaction: Transaction, row: SnapshotListRow) -> SnapshotCapture
         creation_time_ms=row.creation_time_ms,
         chain_version=row.chain_version,
         referenced_bytes=row.referenced_bytes,
-        owner=volume.owner if volume else "",
+        owner=_owner(work, identity) if identity else "",
     )
+
+
+def _owner(work: Work, identity: BucketIdentity) -> str:
+    """Return the owner of a bucket: its own, or that of its volume."""
+    bucket = work.table(BUCKET_TABLE).get(bucket_key(identity.volume, identity.bucket))
+    if bucket is not None and bucket.object_id == identity.bucket_id and bucket.owner:
+        return bucket.owner
+    volume = work.table(VOLUME_TABLE).get(volume_key(identity.volume))
+    return volume.owner if volume else ""
 
 
 def drop_snapshot(transaction: Transaction, command: DropSnapshot) -> SnapshotDropped:

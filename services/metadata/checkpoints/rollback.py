@@ -19,12 +19,16 @@ from typing import Any
 
 from schemas.codec import codec
 from schemas.records import (
+    BlockRun,
     BucketLayout,
     BucketRow,
     DeletedDirectoryRow,
+    DeletedKeyRow,
     DirectoryRow,
     ExpandDirectory,
     KeyHead,
+    KeyPartRow,
+    KeyRow,
     RollbackNameRow,
     RollbackOutcome,
     RollbackPage,
@@ -49,10 +53,13 @@ from services.metadata.namespace.garbage import (
     DIRECTORY_CELL,
     RENAME_CELL,
     death_now,
+    drop_parts,
+    is_composed,
     key_cell,
     move_directory_to_garbage,
     move_key_to_garbage,
 )
+from services.metadata.namespace.key_parts import parts_of, pop_parts, put_parts, stored_bytes
 from services.metadata.state.deleted_names import forget_death
 from services.metadata.state.figures import live_bucket
 from services.metadata.state.space import unexpanded_bounds
@@ -74,6 +81,7 @@ from services.storage.store import prefix_end
 from services.storage.tables import TablesReader
 
 _KEY_HEAD = codec(KeyHead)
+_KEY_ROW = codec(KeyRow)
 _HERE = RollbackNameRow("")
 """Marks a directory that is at its place in the snapshot: objects below it in the checkpoint can be reached."""
 
@@ -247,19 +255,49 @@ class _Page:
             if head.birth > self._row.snapshot_txn:
                 self._drop_if_there(key, moving)
                 death = death_now(self._transaction, self._bucket.object_id)
-                move_key_to_garbage(self._transaction, self._bucket.volume_id, self._bucket.object_id, moving, death)
+                ids = (self._bucket.volume_id, self._bucket.object_id)
+                is_older = object_txn(head.object_id) <= self._row.snapshot_txn
+                move_key_to_garbage(self._transaction, *ids, moving, death, keeps_object=is_older)
                 self._died += 1
                 return
             saved_key = self._saved_key(head.object_id, key)
             saved = self._saved_keys.get_encoded(saved_key)
-            if saved is None or _KEY_HEAD.decode_head(saved) != head:
-                raise InvariantError(f"the checkpoint has no version {head} at {saved_key!r}; report it")
             if moving == saved and saved_key == key:
                 return
+            saved = self._as_in_snapshot(moving, saved, saved_key)
             self._drop_if_there(key, moving)
             moving = self._keys.get_encoded(saved_key)
             self._keys.put_encoded(saved_key, saved)
             key = saved_key
+
+    def _as_in_snapshot(self, moving: bytes, saved: bytes | None, saved_key: bytes) -> bytes:
+        """Return the row that a live version has after the rollback: that of the snapshot.
+
+        A version that has grown loses the runs of blocks that were born since. Bytes that were added to its last block
+        stay in the block, behind the end of the version.
+        """
+        head = _KEY_HEAD.decode_head(moving)
+        saved_head = None if saved is None else _KEY_HEAD.decode_head(saved)
+        if (
+            saved is None
+            or saved_head is None
+            or (saved_head.object_id, saved_head.birth) != (head.object_id, head.birth)
+        ):
+            raise InvariantError(f"the checkpoint has no version {head} at {saved_key!r}; report it")
+        if saved_head == head and not is_composed(moving):
+            return saved
+        live, ids = self._keys.decode(moving), (self._bucket.volume_id, self._bucket.object_id)
+        parts = pop_parts(self._work, ids, live)
+        kept = [part for part in parts if part.birth <= self._row.snapshot_txn]
+        row = self._put_parts_back(self._keys.decode(saved), live.blocks, kept)
+        drop_parts(self._transaction, ids, live, parts[len(kept) :])
+        return _KEY_ROW.encode(row)
+
+    def _put_parts_back(self, saved: KeyRow, blocks: BlockRun | None, parts: list[KeyPartRow]) -> KeyRow:
+        """Write the further runs of a version of the snapshot, and return its row. The runs are as long as by now."""
+        put_parts(self._work, (self._bucket.volume_id, self._bucket.object_id), saved.object_id, parts)
+        row = replace(saved, blocks=blocks)
+        return replace(row, is_composed=bool(parts) or stored_bytes(row, parts) != row.size_bytes)
 
     def _drop_if_there(self, key: bytes, row: bytes) -> None:
         """Remove a row from its key, unless another one has replaced it."""
@@ -325,7 +363,7 @@ class _Page:
         for key, death, object_id, row in self._garbage(DELETED_TABLE, start):
             yield key
             birth = row.key.birth
-            if birth > self._row.snapshot_txn:
+            if birth > self._row.snapshot_txn or row.part_of:
                 continue
             here = self._saved_key(object_id, namespace_key(bucket, row.key.parent_id, row.key.name))
             saved = self._saved_keys.get_encoded(here)
@@ -334,11 +372,40 @@ class _Page:
                 raise InvariantError(f"the checkpoint has no version {birth} of {object_id} at {here!r}; report it")
             deleted.delete(key)
             forget_death(self._work, bucket.object_id, row.key, death)
+            self._discount(row.key, death)
+            if head.blocks != row.key.blocks or is_composed(saved):
+                saved = self._restore_parts(self._keys.decode(saved), row)
+            else:
+                self._transaction.figures.restore(bucket.object_id, head.size_bytes)
             self._put_back(here, saved)
-            self._transaction.space.subtract(
-                bucket.object_id, holders(birth, death, self._live_txns), key_cell(head.size_bytes)
-            )
-            self._transaction.figures.restore(bucket.object_id, head.size_bytes)
+
+    def _discount(self, dead: KeyRow, death: int) -> None:
+        """Subtract a garbage row from the space matrix."""
+        held_by = holders(dead.birth, death, self._live_txns)
+        self._transaction.space.subtract(self._bucket.object_id, held_by, key_cell(dead.size_bytes))
+
+    def _restore_parts(self, saved: KeyRow, first: DeletedKeyRow) -> bytes:
+        """Restore the further runs of a version that the snapshot has. Return the version's row.
+
+        Runs that were born since the snapshot stay in deletedTable.
+        """
+        bucket, deleted = self._bucket, self._work.table(DELETED_TABLE)
+        ids = bucket.volume_id, bucket.object_id
+        parts = []
+        for part in parts_of(self._saved, ids, saved):
+            key = garbage_key(*ids, first.death, part.object_id)
+            dead = deleted.get(key)
+            if dead is None or dead.key.blocks is None:
+                raise InvariantError(
+                    f"the run {part} of a version that the snapshot holds has no garbage row; report it"
+                )
+            deleted.delete(key)
+            self._discount(dead.key, first.death)
+            parts.append(replace(part, blocks=dead.key.blocks))
+        row = self._put_parts_back(saved, first.key.blocks, parts)
+        stored = stored_bytes(row, parts)
+        self._transaction.figures.restore(bucket.object_id, stored, rows=1 + len(parts))
+        return _KEY_ROW.encode(row)
 
     def _put_back(self, key: bytes, saved: bytes) -> None:
         if self._keys.get_encoded(key) is not None:

@@ -223,6 +223,7 @@ class _Claim:
             by_columns(self.missing),
             by_columns(self.refused),
             by_columns(self.suspended),
+            transaction.counters.reported_local_id,
         )
 
 

@@ -1,8 +1,8 @@
 """Requeues orphaned blocks: each run gets a garbage row, which the judges process like any other.
 
 An audit names the blocks, and may be wrong or late. So the whole shard is searched once more here, in log order. If one
-row refers to one of the blocks, all are kept. Blocks without a reference never get one: a version gets its blocks when
-it is committed, and block ids are never used twice.
+row refers to one of the blocks, all are kept. Blocks without a reference never get one: a row has them from their
+allocation on, and block ids are never used twice.
 
 A command reads a limited number of rows and answers that the search is in progress. The same command, sent again, reads
 the next rows (``orphan_search``).

@@ -7,11 +7,22 @@ Afterwards its files can be undeleted one by one.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from schemas.error_codes import ErrorCode
-from schemas.records import BucketLayout, BucketRow, Committed, DeletedKind, KeyRow, Undelete
+from schemas.records import (
+    BucketLayout,
+    BucketRow,
+    Committed,
+    DeletedKeyRow,
+    DeletedKind,
+    KeyPartRow,
+    KeyRow,
+    Undelete,
+)
 from services.domain.coming_back import Return, return_of_directory, return_of_key
+from services.domain.errors import InvariantError
 from services.domain.names import check_key_path
 from services.domain.refusals import CommandError
 from services.domain.space_matrix import holders
@@ -20,6 +31,8 @@ from services.metadata.collecting.shadow import discount_version
 from services.metadata.namespace import tree
 from services.metadata.namespace.buckets import find_bucket
 from services.metadata.namespace.garbage import DIRECTORY_CELL, key_cell, note_rename
+from services.metadata.namespace.inheritance import directory_created, key_created
+from services.metadata.namespace.key_parts import put_parts
 from services.metadata.namespace.tree import Place
 from services.metadata.state.deleted_names import forget_death
 from services.metadata.state.tables import (
@@ -63,6 +76,14 @@ def _undelete_key(transaction: Transaction, bucket: BucketRow, command: Undelete
     row = table.get(row_key)
     if row is None or row.key.birth != command.birth:
         raise _too_late(command)
+    if row.part_of:
+        raise CommandError(
+            ErrorCode.INVALID_REQUEST,
+            f"{command.object_id} names blocks of {command.path} alone: name the key's objectID",
+        )
+    parts = _rows_of_parts(transaction, bucket, row)
+    if parts is None:
+        raise _too_late(command)
     version, live = row.key, transaction.snapshots.of(transaction.work, bucket.object_id).live_txns
     outcome = return_of_key(row, bucket.rolled_back_txn, live)
     if outcome not in (Return.ITSELF, Return.NEW_OBJECT):
@@ -78,15 +99,49 @@ def _undelete_key(transaction: Transaction, bucket: BucketRow, command: Undelete
     else:
         back = version
     back = replace(back, parent_id=place.parent_id, name=place.name, update_id=transaction.txn)
+    if parts or row.unread_bytes:
+        back = _restore_parts(transaction, bucket, row, back, parts)
+    else:
+        transaction.figures.restore(bucket.object_id, version.size_bytes)
     table.delete(row_key)
     forget_death(transaction.work, bucket.object_id, version, row.death)
     transaction.work.table(place.table).put(place.db_key, back)
+    key_created(transaction, bucket, back.object_id, place.parent_id, command.path)
     discount_version(transaction, bucket.object_id, row)
     held_by = holders(version.birth, row.death, live)
     transaction.space.subtract(bucket.object_id, held_by, key_cell(version.size_bytes))
-    transaction.figures.restore(bucket.object_id, version.size_bytes)
     transaction.figures.put(bucket.object_id, 0, place.made_directories)
     return Committed(back.object_id, back.blocks)
+
+
+def _rows_of_parts(transaction: Transaction, bucket: BucketRow, first: DeletedKeyRow) -> list[DeletedKeyRow] | None:
+    """Return the garbage rows of a version's further runs; None when one of them is claimed or missing."""
+    table, ids = transaction.work.table(DELETED_TABLE), (bucket.volume_id, bucket.object_id)
+    found = [table.get(garbage_key(*ids, first.death, object_id)) for object_id in first.part_ids]
+    rows = [row for row in found if row is not None]
+    return rows if len(rows) == len(found) else None
+
+
+def _restore_parts(
+    transaction: Transaction, bucket: BucketRow, first: DeletedKeyRow, back: KeyRow, rows: Sequence[DeletedKeyRow]
+) -> KeyRow:
+    """Restore the further runs of a version whose row will be ``back``. Return this row with its whole size."""
+    ids = bucket.volume_id, bucket.object_id
+    live = transaction.snapshots.of(transaction.work, ids[1]).live_txns
+    parts, size_bytes = list[KeyPartRow](), first.key.size_bytes
+    for row in rows:
+        run = row.key
+        if run.blocks is None:
+            raise InvariantError(f"the run {run.object_id} of a deleted version has no blocks; report it with the log")
+        birth = transaction.txn if back.birth == transaction.txn else run.birth
+        parts.append(KeyPartRow(run.object_id, birth, run.blocks))
+        size_bytes += run.size_bytes
+        transaction.work.table(DELETED_TABLE).delete(garbage_key(*ids, row.death, run.object_id))
+        discount_version(transaction, ids[1], row)
+        transaction.space.subtract(ids[1], holders(run.birth, row.death, live), key_cell(run.size_bytes))
+    put_parts(transaction.work, ids, back.object_id, parts)
+    transaction.figures.restore(ids[1], size_bytes, rows=1 + len(parts))
+    return replace(back, size_bytes=size_bytes - first.unread_bytes, is_composed=True)
 
 
 def _only_a_copy(command: Undelete, outcome: Return) -> CommandError:
@@ -147,6 +202,7 @@ def _undelete_directory(transaction: Transaction, bucket: BucketRow, command: Un
     table.delete(row_key)
     forget_death(work, bucket.object_id, directory, row.death)
     work.table(DIRECTORY_TABLE).put(place.db_key, back)
+    directory_created(transaction, bucket, back.object_id, place.parent_id)
     transaction.space.subtract(bucket.object_id, holders(command.birth, row.death, live), DIRECTORY_CELL)
     transaction.space.unexpanded_changed(work, bucket.object_id, row.death, -1)
     transaction.figures.restore(bucket.object_id, 0)

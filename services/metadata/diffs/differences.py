@@ -77,9 +77,9 @@ class BucketState:
 
     def _object(self, row: KeyRow | DirectoryRow) -> NamespaceObject:
         if isinstance(row, DirectoryRow):
-            return NamespaceObject(row.object_id, row.parent_id, row.name, True, 0)
+            return NamespaceObject(row.object_id, row.parent_id, row.name, True, (0, 0))
         parent_id = row.parent_id if self.is_tree else self.bucket.object_id
-        return NamespaceObject(row.object_id, parent_id, row.name, False, row.birth)
+        return NamespaceObject(row.object_id, parent_id, row.name, False, (row.birth, row.size_bytes))
 
 
 def compare_all(before: BucketState, after: BucketState) -> list[DiffEntry]:

@@ -2,21 +2,41 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from schemas import records
 from schemas.error_codes import ErrorCode
-from schemas.records import Committed, MetadataCommand, SecretRole, SetSecret
+from schemas.records import AclObject, Committed, MetadataCommand, SecretRole, SetGroups, SetSecret
 from services.domain.authorization import may_manage
 from services.domain.errors import InvalidMessageError
 from services.domain.refusals import CommandError
-from services.domain.table_keys import volume_key
-from services.metadata.state.tables import SECRET_TABLE, VOLUME_TABLE
+from services.domain.table_keys import bucket_key, volume_key
+from services.metadata.namespace.rights import require_link, require_rights
+from services.metadata.namespace.tenants import may_manage_tenant, volume_of_access_id
+from services.metadata.state.bucket_links import bucket_at
+from services.metadata.state.tables import BUCKET_TABLE, SECRET_TABLE, VOLUME_TABLE
+from services.metadata.state.token_rows import signer_by_token
 from services.metadata.state.transaction import Transaction
 from services.runtime.loop.service import Message
 from services.runtime.parts.signers import DeniedError, Signers
 
-_ADMINISTRATORS_ONLY = (records.CreateVolume, records.SetSecret, records.RequeueOrphans)
+_ADMINISTRATORS_ONLY = (records.CreateVolume, records.SetSecret, records.SetGroups, records.RequeueOrphans)
+_OF_TENANTS = (
+    *(records.CreateTenant, records.DeleteTenant, records.AssignUserToTenant, records.RevokeUserFromTenant),
+    *(records.AssignTenantAdmin, records.SetS3Secret, records.RevokeS3Secret),
+)
+_OF_TOKENS = (records.GetDelegationToken, records.RenewDelegationToken, records.CancelDelegationToken)
+"""Commands of every user. Their handlers compare the user with those that the token names."""
+_OF_THE_LINK = (records.CreateBucketLink, records.DeleteBucket, records.CreateBucket, records.SetOwner)
+
+
+class _Sender(NamedTuple):
+    """As whom a command is sent: a user, who may have signed by an access id or a delegation token."""
+
+    user: str
+    role: SecretRole
+    name: str
+    """The name by which the command is signed."""
 
 
 def check_client(transaction: Transaction, message: Message, command: MetadataCommand) -> None:
@@ -25,39 +45,99 @@ def check_client(transaction: Transaction, message: Message, command: MetadataCo
     Raises:
         CommandError: PERMISSION_DENIED.
     """
+    signers = transaction.signers
+    token = signer_by_token(transaction.work, signers, command.user, transaction.log_time_ms)
     try:
-        role = transaction.signers.require_person(message, command)
+        role = signers.require_person(message, command, token)
     except DeniedError as error:
         raise CommandError(ErrorCode.PERMISSION_DENIED, str(error)) from error
-    body: Any = command.body
-    if isinstance(body, _ADMINISTRATORS_ONLY) or _has_no_owner(transaction, body):
-        if role is not SecretRole.ADMINISTRATOR:
-            raise CommandError(
-                ErrorCode.PERMISSION_DENIED, f"{type(body).__name__} is for administrators, which {command.user} is not"
-            )
+    user = token.principal if token else signers.principal_of(command.user)
+    sender, body = _Sender(user, role, command.user), command.body
+    transaction.is_answered = user != command.user
+    if role is SecretRole.ADMINISTRATOR or isinstance(body, _OF_TOKENS):
         return
-    require_manager(transaction, command.user, body.volume)
+    if isinstance(body, _OF_TENANTS):
+        if not may_manage_tenant(transaction, user, body):
+            raise _denied(body, user)
+    elif isinstance(body, _ADMINISTRATORS_ONLY) or _has_no_owner(transaction, body):
+        raise _denied(body, user)
+    else:
+        _require(transaction, sender, body)
+
+
+def _denied(body: Any, user: str) -> CommandError:
+    return CommandError(
+        ErrorCode.PERMISSION_DENIED, f"{type(body).__name__} is for administrators, which {user} is not"
+    )
+
+
+def _require(transaction: Transaction, sender: _Sender, body: Any) -> None:
+    """Refuse a sender who neither manages what a command names nor has the rights that it asks for."""
+    volume, bucket, user = body.volume, getattr(body, "bucket", ""), sender.user
+    if transaction.work.table(VOLUME_TABLE).get(volume_key(volume)) is None:
+        return  # the handler refuses it
+    real = None if _is_of_the_link(body) else bucket_at(transaction.work, volume, bucket)
+    leads_elsewhere = real is not None and (real.volume, real.bucket) != (volume, bucket)
+    if user != sender.name and transaction.signers.role_of(sender.name) is not None:
+        _require_own_volume(transaction, sender, {volume, real.volume if real else volume})
+    if real is not None and leads_elsewhere:
+        if not manages(transaction, sender.role, user, volume, bucket):
+            require_link(transaction, user, body)
+        volume, bucket = real.volume, real.bucket
+    if not manages(transaction, sender.role, user, volume, bucket):
+        require_rights(transaction, user, body)
+        transaction.creator = user
+    if not all(manages(transaction, sender.role, user, one, "") for one in (body.volume, volume)):
+        transaction.is_answered = True  # a replay knows the owners of volumes alone
+
+
+def _require_own_volume(transaction: Transaction, sender: _Sender, volumes: set[str]) -> None:
+    """Refuse an access id outside of the volume of its tenant."""
+    own = volume_of_access_id(transaction, sender.name)
+    if volumes != {own}:
+        raise CommandError(ErrorCode.PERMISSION_DENIED, f"the access id {sender.name} works in the volume {own} alone")
+
+
+def _is_of_the_link(body: Any) -> bool:
+    """Return whether a command is about a bucket's own name, wherever it leads."""
+    if isinstance(body, records.AddAcl | records.RemoveAcl | records.SetAcl):
+        return body.object in (AclObject.VOLUME, AclObject.BUCKET)
+    return isinstance(body, _OF_THE_LINK)
 
 
 def _has_no_owner(transaction: Transaction, body: Any) -> bool:
-    """Return whether a collection command is about the whole shard, or about buckets of a deleted volume."""
+    """Return whether a collection command is about the whole shard or buckets of a deleted volume, or a quota is that
+    of a volume.
+    """
+    if isinstance(body, records.SetQuota) and not body.bucket:
+        return True
     is_asked = isinstance(body, records.SetCollection | records.SetBreaker | records.ResetBreaker)
     return is_asked and transaction.work.table(VOLUME_TABLE).get(volume_key(body.volume)) is None
 
 
-def require_manager(transaction: Transaction, user: str, volume: str) -> None:
-    """Refuse a user without the right to manage a volume's contents. The handler refuses a missing volume.
+def require_manager(transaction: Transaction, user: str, volume: str, bucket: str) -> None:
+    """Refuse a user who manages neither a volume nor a bucket of it. The handler refuses a missing one.
 
     Raises:
         CommandError: PERMISSION_DENIED.
     """
-    row = transaction.work.table(VOLUME_TABLE).get(volume_key(volume))
+    is_there = transaction.work.table(VOLUME_TABLE).get(volume_key(volume)) is not None
     role = transaction.signers.role_of(user)
-    if row is not None and (role is None or not may_manage(role, user, row.owner)):
+    if is_there and (role is None or not manages(transaction, role, user, volume, bucket)):
         raise CommandError(
             ErrorCode.PERMISSION_DENIED,
-            f"{user or 'an unknown user'} does not own the volume {volume}: its owner or an administrator may do this",
+            f"{user or 'an unknown user'} does not own {volume}/{bucket}: its owner or an administrator may do this",
         )
+
+
+def manages(transaction: Transaction, role: SecretRole, user: str, volume: str, bucket: str) -> bool:
+    """Return whether a user may do everything with a bucket: as administrator, or as owner of it or of its volume."""
+    work = transaction.work
+    rows = (
+        work.table(VOLUME_TABLE).get(volume_key(volume)),
+        work.table(BUCKET_TABLE).get(bucket_key(volume, bucket)) if bucket else None,
+    )
+    return any(row is not None and may_manage(role, user, row.owner) for row in rows)
 
 
 def is_administrator(transaction: Transaction) -> bool:
@@ -94,4 +174,10 @@ def require_administrator(signers: Signers, message: Message, command: MetadataC
 def set_secret(transaction: Transaction, change: SetSecret) -> Committed:
     """Add, change or remove the secret of a user or a service."""
     transaction.signers.set_secret(change, transaction.work.table(SECRET_TABLE))
+    return Committed(0)
+
+
+def set_groups(transaction: Transaction, change: SetGroups) -> Committed:
+    """Set the groups of a user."""
+    transaction.signers.set_groups(change, transaction.work.table(SECRET_TABLE))
     return Committed(0)

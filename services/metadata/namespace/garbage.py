@@ -13,22 +13,30 @@ from schemas.records import (
     DeletedKind,
     DirectoryRow,
     KeyNames,
+    KeyPartRow,
+    KeyRow,
     KeyStart,
+    OpenRun,
     RenameRow,
 )
 from services.domain.space_matrix import NOBODY, Holders, holders
 from services.domain.table_keys import garbage_key, object_txn
+from services.metadata.namespace.key_parts import Ids, pop_parts, row_of_first_run, row_of_part
 from services.metadata.state.deleted_names import note_death
 from services.metadata.state.tables import DELETED_DIRECTORY_TABLE, DELETED_TABLE, SNAPSHOT_RENAMED_TABLE
 from services.metadata.state.transaction import Transaction
 from services.runtime.loop.service import Work
+from services.storage.tables import Table
 
 DIRECTORY_CELL = (0, 0, 0, 1, 0)
 RENAME_CELL = (0, 0, 0, 0, 1)
 """Counts of a directory and a rename in the space matrix: bytes, versions, rows of the three tables."""
+_KEY_ROW = codec(KeyRow)
 _KEY_START = codec(KeyStart)
 _KEY_NAMES = codec(KeyNames)
 _DELETED_KEY_ROW = codec(DeletedKeyRow)
+_HOW_IT_DIED = _DELETED_KEY_ROW.encoder_of("death", "snapshots_before_death", "is_overwritten", "deletion_time_ms")
+_LAST_FIELDS = _DELETED_KEY_ROW.encoder_of("shadow_hour", "part_of", "part_ids", "unread_bytes")
 
 
 def key_cell(size_bytes: int, versions: int = 1) -> tuple[int, int, int, int, int]:
@@ -56,15 +64,27 @@ def move_key_to_garbage(
     death: Death,
     *,
     is_overwritten: bool = False,
+    keeps_object: bool = False,
 ) -> KeyStart:
-    """Move an encoded version to deletedTable, unless it has no blocks. Return its first fields."""
+    """Move an encoded version to deletedTable, unless it has no blocks. Return its first fields.
+
+    The key's access list goes, unless an overwrite or a rollback ``keeps_object`` as another version.
+    """
     key = _KEY_START.decode_head(row)
+    if transaction.acls.is_used and not (is_overwritten or keeps_object):
+        transaction.acls.remove(transaction.work, bucket_id, key.object_id)
+    if row[-1]:
+        _move_composed(transaction, (volume_id, bucket_id), row, death, is_overwritten=is_overwritten)
+        return key
     has_blocks = key.size_bytes > 0
     transaction.figures.move_to_garbage(bucket_id, key.size_bytes, names=1, rows=int(has_blocks))
     if has_blocks:
-        died = _died(transaction, death, is_overwritten=is_overwritten)
+        end = _end_of_row(transaction, death, is_overwritten=is_overwritten) + _ONE_RUN
         live = transaction.snapshots.of(transaction.work, bucket_id).live_txns
-        held_by = _move(transaction.work, volume_id, bucket_id, row, key, died, live)
+        held_by = _move(transaction.work, volume_id, bucket_id, row, key, end, death.txn, live)
+        if held_by != NOBODY:
+            # The name is decoded only here: most deleted versions were born after the newest snapshot.
+            note_death(transaction.work, bucket_id, _KEY_NAMES.decode_head(row), death.txn)
         transaction.space.add(bucket_id, held_by, key_cell(key.size_bytes))
         transaction.entries.add(DeletedKind.KEY, ((bucket_id, key.object_id, key.birth, *death),))
     return key
@@ -74,15 +94,25 @@ def move_keys_to_garbage(
     transaction: Transaction, volume_id: int, bucket_id: int, rows: Sequence[bytes], death: Death
 ) -> None:
     """Move versions of one bucket that die at one txn, as ``move_key_to_garbage`` does, with one look-up for all."""
+    if transaction.acls.is_used:
+        for row in rows:
+            transaction.acls.remove(transaction.work, bucket_id, _KEY_START.decode_head(row).object_id)
+    composed = [row for row in rows if row[-1]]
+    if composed:
+        for row in composed:
+            _move_composed(transaction, (volume_id, bucket_id), row, death)
+        rows = [row for row in rows if not row[-1]]
     if not rows:
         return
-    work, died = transaction.work, _died(transaction, death, is_overwritten=False)
+    work, end = transaction.work, _end_of_row(transaction, death, is_overwritten=False) + _ONE_RUN
     live = transaction.snapshots.of(work, bucket_id).live_txns
     entries, sizes_by_holders = [], dict[Holders, list[int]]()
     for row in rows:
         key = _KEY_START.decode_head(row)
         if key.size_bytes > 0:
-            held_by = _move(work, volume_id, bucket_id, row, key, died, live)
+            held_by = _move(work, volume_id, bucket_id, row, key, end, death.txn, live)
+            if held_by != NOBODY:
+                note_death(work, bucket_id, _KEY_NAMES.decode_head(row), death.txn)
             sizes_by_holders.setdefault(held_by, []).append(key.size_bytes)
             entries.append((bucket_id, key.object_id, key.birth, *death))
     for held_by, sizes in sizes_by_holders.items():
@@ -92,15 +122,121 @@ def move_keys_to_garbage(
     transaction.entries.add(DeletedKind.KEY, entries)
 
 
-def _died(transaction: Transaction, death: Death, *, is_overwritten: bool) -> dict[str, int]:
-    """Return the fields that a row of deletedTable has beside those of the namespace row."""
-    return {
-        "death": death.txn,
-        "snapshots_before_death": death.snapshots_before,
-        "is_overwritten": is_overwritten,
-        "deletion_time_ms": transaction.log_time_ms,
-        "shadow_hour": 0,
-    }
+def is_composed(row: bytes) -> bool:
+    """Return ``KeyRow.is_composed`` of an encoded row: its last byte."""
+    return row[-1] == 1
+
+
+def _move_composed(
+    transaction: Transaction, ids: Ids, row: bytes, death: Death, *, is_overwritten: bool = False
+) -> None:
+    """Move a version with several runs of blocks: each run becomes a row of its own.
+
+    The others are found by the row of the first one, which is held wherever they are, so it alone has an entry in
+    deletedNameTable.
+    """
+    key = _KEY_ROW.decode(row)
+    parts = pop_parts(transaction.work, ids, key)
+    first, others = row_of_first_run(key), [row_of_part(key, part) for part in parts]
+    stored = first.size_bytes + sum(one.size_bytes for one in others)
+    transaction.figures.move_to_garbage(ids[1], stored, names=1, rows=1 + len(others))
+    end = _end_of_row(transaction, death, is_overwritten=is_overwritten)
+    part_ids = tuple([one.object_id for one in others])
+    held_by = _move_run(transaction, ids, first, death, end + _runs(0, part_ids, stored - key.size_bytes))
+    if held_by != NOBODY:
+        note_death(transaction.work, ids[1], first, death.txn)
+    end += _runs(key.object_id)
+    for one in others:
+        _move_run(transaction, ids, one, death, end)
+
+
+def _runs(part_of: int, part_ids: tuple[int, ...] = (), unread_bytes: int = 0) -> bytes:
+    """Return the encoded last fields of a row of deletedTable."""
+    fields = {"shadow_hour": 0, "part_of": part_of, "part_ids": part_ids, "unread_bytes": unread_bytes}
+    return _LAST_FIELDS(fields)
+
+
+_ONE_RUN = _runs(0)
+"""The last fields of the row of a version that has one run of blocks."""
+
+
+def _move_run(transaction: Transaction, ids: Ids, row: KeyRow, death: Death, end: bytes) -> Holders:
+    """Write the garbage row of one run of blocks, count it, and send it to the judges. Return its holders."""
+    live = transaction.snapshots.of(transaction.work, ids[1]).live_txns
+    start = KeyStart(row.object_id, row.birth, row.size_bytes)
+    held_by = _move(transaction.work, *ids, _KEY_ROW.encode(row), start, end, death.txn, live)
+    transaction.space.add(ids[1], held_by, key_cell(row.size_bytes))
+    transaction.entries.add(DeletedKind.KEY, ((ids[1], row.object_id, row.birth, *death),))
+    return held_by
+
+
+def replace_live(
+    transaction: Transaction, bucket: BucketRow, table: Table[KeyRow], row_key: bytes, key: KeyRow
+) -> None:
+    """Write a version at its place. The live version there, if any, dies."""
+    ids = (bucket.volume_id, bucket.object_id)
+    replaced = table.get_encoded(row_key)
+    if replaced is not None:
+        move_key_to_garbage(transaction, *ids, replaced, death_now(transaction, ids[1]), is_overwritten=True)
+    table.put(row_key, key)
+
+
+class BlocksOf(NamedTuple):
+    """The name and label under which blocks that never belonged to a version are listed."""
+
+    parent_id: int
+    name: str
+    tag: str
+
+
+def free_runs(
+    transaction: Transaction, ids: Ids, runs: Sequence[OpenRun], owner: BlocksOf, *, upload_bytes: int = 0
+) -> None:
+    """Move blocks that never belonged to a version to deletedTable. No snapshot holds them: they die at their birth.
+
+    ``upload_bytes`` is how many of their bytes the bucket has counted as those of parts of an upload.
+    """
+    death, now = death_now(transaction, ids[1]), transaction.log_time_ms
+    stored = sum(run.blocks.size_bytes for run in runs)
+    transaction.figures.free_runs(ids[1], stored, len(runs), upload_bytes=upload_bytes)
+    end = _end_of_row(transaction, death, is_overwritten=False)
+    for run in runs:
+        row = KeyRow(
+            object_id=run.object_id,
+            birth=death.txn,
+            size_bytes=run.blocks.size_bytes,
+            blocks=run.blocks,
+            parent_id=owner.parent_id,
+            name=owner.name,
+            update_id=transaction.txn,
+            rename_txn=0,
+            tag=owner.tag,
+            creation_time_ms=now,
+            modification_time_ms=now,
+        )
+        _move_run(transaction, ids, row, death, end + _runs(run.object_id))
+
+
+def drop_parts(transaction: Transaction, ids: Ids, key: KeyRow, parts: Sequence[KeyPartRow]) -> None:
+    """Move runs that a live version loses to deletedTable."""
+    death = death_now(transaction, ids[1])
+    stored = sum(part.blocks.size_bytes for part in parts)
+    transaction.figures.free_runs(ids[1], stored, len(parts), live_bytes=stored)
+    end = _end_of_row(transaction, death, is_overwritten=False)
+    for part in parts:
+        _move_run(transaction, ids, row_of_part(key, part), death, end + _runs(part.object_id))
+
+
+def _end_of_row(transaction: Transaction, death: Death, *, is_overwritten: bool) -> bytes:
+    """Return the fields that a row of deletedTable has behind those of the namespace row, encoded, but for the last."""
+    return _HOW_IT_DIED(
+        {
+            "death": death.txn,
+            "snapshots_before_death": death.snapshots_before,
+            "is_overwritten": is_overwritten,
+            "deletion_time_ms": transaction.log_time_ms,
+        }
+    )
 
 
 def _move(
@@ -109,18 +245,13 @@ def _move(
     bucket_id: int,
     row: bytes,
     key: KeyStart,
-    died: dict[str, int],
+    end: bytes,
+    death: int,
     live: Sequence[int],
 ) -> Holders:
-    """Write a version's row to deletedTable, and its name if a snapshot holds it. Return its holders."""
-    death = died["death"]
-    deleted = _DELETED_KEY_ROW.encode_around(row, died)
-    work.table(DELETED_TABLE).put_encoded(garbage_key(volume_id, bucket_id, death, key.object_id), deleted)
-    held_by = holders(key.birth, death, live) if live else NOBODY
-    if held_by != NOBODY:
-        # The name is decoded only here: most deleted versions were born after the newest snapshot.
-        note_death(work, bucket_id, _KEY_NAMES.decode_head(row), death)
-    return held_by
+    """Write a row to deletedTable: that of the namespace, with an end. Return its holders."""
+    work.table(DELETED_TABLE).put_encoded(garbage_key(volume_id, bucket_id, death, key.object_id), row + end)
+    return holders(key.birth, death, live) if live else NOBODY
 
 
 def move_directory_to_garbage(
@@ -148,6 +279,7 @@ def move_directory_to_garbage(
         deletion_time_ms=transaction.log_time_ms,
     )
     work, object_id, birth = transaction.work, directory.object_id, object_txn(directory.object_id)
+    transaction.acls.remove(work, bucket_id, object_id)
     transaction.figures.move_to_garbage(bucket_id, 0, names=1, rows=1)
     work.table(DELETED_DIRECTORY_TABLE).put(garbage_key(volume_id, bucket_id, death.txn, object_id), row)
     note_death(work, bucket_id, directory, death.txn)

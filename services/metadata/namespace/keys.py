@@ -19,6 +19,7 @@ from schemas.records import (
     KeyRow,
     KeysDeleted,
     PutKey,
+    PutKeyIf,
     RenameKey,
 )
 from services.domain.names import MAX_KEY_TAG_LENGTH, check_key_path, check_length
@@ -26,6 +27,7 @@ from services.domain.refusals import CommandError
 from services.domain.table_keys import MAX_BLOCKS_PER_COMMAND, MAX_KEYS_PER_COMMAND, bucket_key, flat_key, local_id
 from services.metadata.namespace import tree
 from services.metadata.namespace.buckets import find_bucket
+from services.metadata.namespace.conditions import NO_CONDITION, check_generation
 from services.metadata.namespace.garbage import (
     death_now,
     move_directory_to_garbage,
@@ -33,8 +35,9 @@ from services.metadata.namespace.garbage import (
     move_keys_to_garbage,
     note_rename,
 )
+from services.metadata.namespace.inheritance import key_created
+from services.metadata.namespace.quotas import NO_QUOTA, check_room
 from services.metadata.namespace.tree import Place
-from services.metadata.state.figures import MAX_BYTES
 from services.metadata.state.tables import BUCKET_TABLE, KEY_TABLE
 from services.metadata.state.transaction import Transaction
 from services.runtime.loop.service import Work
@@ -62,7 +65,12 @@ def read_versions_ahead(bodies: Sequence[object], work: Work) -> None:
         work.table(KEY_TABLE).read_ahead(found_at)
 
 
-def put_key(transaction: Transaction, command: PutKey) -> Committed:
+def put_key_if(transaction: Transaction, command: PutKeyIf) -> Committed:
+    """Commit a version of a key if the key has the expected generation, or is absent as expected."""
+    return put_key(transaction, command, command.expected_generation)
+
+
+def put_key(transaction: Transaction, command: PutKey | PutKeyIf, expected_generation: int = NO_CONDITION) -> Committed:
     """Commit a version of a key. It creates the key, or replaces the existing version."""
     bucket = find_bucket(transaction.work, command.volume, command.bucket)
     is_tree = bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED
@@ -76,6 +84,11 @@ def put_key(transaction: Transaction, command: PutKey) -> Committed:
     table = transaction.work.table(place.table)
     replaced_row = table.get_encoded(place.db_key)
     existing = None if replaced_row is None else table.decode(replaced_row)
+    if expected_generation != NO_CONDITION:
+        check_generation(existing, expected_generation, command.key)
+    if bucket.quota_bytes != NO_QUOTA or bucket.quota_namespace != NO_QUOTA:
+        reserved_bytes = blocks.block_count * blocks.block_size_bytes if blocks else 0
+        check_room(transaction, bucket, reserved_bytes, 1 + place.made_directories)
     now = transaction.log_time_ms
     object_id = existing.object_id if existing else transaction.new_object_id()
     # Encode the fields without a record object, because most commands are puts.
@@ -91,23 +104,22 @@ def put_key(transaction: Transaction, command: PutKey) -> Committed:
         "tag": command.tag,
         "creation_time_ms": existing.creation_time_ms if existing else now,
         "modification_time_ms": now,
+        "is_composed": False,
     }
     table.put_encoded(place.db_key, _KEY_ROW.encode_fields(fields))
+    if existing is None and transaction.acls.is_used:
+        key_created(transaction, bucket, object_id, place.parent_id, command.key)
     transaction.figures.put(bucket.object_id, command.size_bytes, 1 + place.made_directories)
     if replaced_row is not None:
         death = death_now(transaction, bucket.object_id)
         move_key_to_garbage(transaction, bucket.volume_id, bucket.object_id, replaced_row, death, is_overwritten=True)
-    if transaction.counters.stored_bytes + transaction.figures.moved_stored() > MAX_BYTES:
-        raise CommandError(
-            ErrorCode.INVALID_REQUEST,
-            f"shard {transaction.shard} would store more than 2^63-1 bytes, deleted and not yet freed ones included",
-        )
+    transaction.check_stored()
     if blocks:
         transaction.written.add(bucket.object_id, blocks)
     return Committed(object_id, blocks)
 
 
-def _blocks(transaction: Transaction, command: PutKey) -> BlockRun | None:
+def _blocks(transaction: Transaction, command: PutKey | PutKeyIf) -> BlockRun | None:
     """Return the blocks of a version. Their ids follow from shard and txn, so that a replay assigns the same."""
     if command.size_bytes < 0 or command.block_size_bytes <= 0:
         raise CommandError(ErrorCode.INVALID_REQUEST, "size_bytes must be at least 0 and block_size_bytes at least 1")

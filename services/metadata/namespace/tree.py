@@ -22,6 +22,8 @@ from services.domain.refusals import CommandError
 from services.domain.table_keys import tree_key
 from services.metadata.namespace.buckets import find_bucket
 from services.metadata.namespace.garbage import death_now, move_directory_to_garbage, move_key_to_garbage, note_rename
+from services.metadata.namespace.inheritance import directory_created
+from services.metadata.namespace.quotas import check_room
 from services.metadata.state.tables import DIRECTORY_TABLE, FILE_TABLE
 from services.metadata.state.transaction import Transaction
 from services.runtime.loop.service import Work
@@ -89,6 +91,7 @@ def _make_directories(
             now = transaction.log_time_ms
             found = DirectoryRow(transaction.new_object_id(), parent_id, name, transaction.txn, 0, now, now)
             directories.put(key, found)
+            directory_created(transaction, bucket, found.object_id, parent_id)
             made += 1
         parent_id = found.object_id
     transaction.directories.remember(bucket.object_id, path, parent_id)
@@ -117,7 +120,7 @@ def _find_key(transaction: Transaction, bucket: BucketRow, path: str) -> bytes |
     return None if parent_id is None or not name else row_key(bucket, parent_id, name)
 
 
-def _find(transaction: Transaction, bucket: BucketRow, path: str) -> DirectoryRow | KeyRow | None:
+def find(transaction: Transaction, bucket: BucketRow, path: str) -> DirectoryRow | KeyRow | None:
     """Return the file or directory of a path; None if there is none, and for the root."""
     key, work = _find_key(transaction, bucket, path), transaction.work
     return None if key is None else work.table(DIRECTORY_TABLE).get(key) or work.table(FILE_TABLE).get(key)
@@ -139,6 +142,7 @@ def make_directory(transaction: Transaction, command: MakeDirectory) -> Committe
     bucket = tree_bucket(transaction, command.volume, command.bucket)
     check_key_path(command.directory, is_tree=True)
     object_id, made = _make_directories(transaction, bucket, command.directory, ErrorCode.FILE_ALREADY_EXISTS)
+    check_room(transaction, bucket, 0, made)
     transaction.figures.put(bucket.object_id, 0, made)
     return Committed(object_id)
 
@@ -194,7 +198,7 @@ def rename_directory(transaction: Transaction, command: RenameDirectory) -> Comm
 def rename(transaction: Transaction, bucket: BucketRow, source: str, target: str) -> int:
     """Move a file or directory, into the target if that is a directory. Return its id."""
     work = transaction.work
-    row = _find(transaction, bucket, source)
+    row = find(transaction, bucket, source)
     if row is None:
         raise CommandError(ErrorCode.KEY_NOT_FOUND, f"there is no file or directory {source}")
     check_key_path(target, is_tree=True)
@@ -202,7 +206,7 @@ def rename(transaction: Transaction, bucket: BucketRow, source: str, target: str
         if isinstance(row, KeyRow):
             return row.object_id
         raise CommandError(ErrorCode.KEY_ALREADY_EXISTS, f"source and target are both {source}")
-    if isinstance(_find(transaction, bucket, target), DirectoryRow):
+    if isinstance(find(transaction, bucket, target), DirectoryRow):
         target = f"{target}/{row.name}"
     if isinstance(row, DirectoryRow) and target.startswith(f"{source}/"):
         raise CommandError(ErrorCode.KEY_RENAME_ERROR, f"{source} cannot be moved below itself")

@@ -31,6 +31,7 @@ from services.domain.table_keys import (
     tree_key,
 )
 from services.metadata.reads.queries import live_snapshots
+from services.metadata.reads.whole_versions import is_claimed_in_part, size_of_whole
 from services.metadata.state.tables import DELETED_DIRECTORY_TABLE, DELETED_TABLE, DIRECTORY_TABLE
 from services.runtime.http.reads import ReadError
 from services.storage.store import prefix_end
@@ -55,7 +56,7 @@ _RETURNING = {
 def list_deleted(
     tables: TablesReader, bucket: BucketRow, start_after: str = "", limit: int = 1_000, undo_window_ms: int = 0
 ) -> list[ListedDeletion]:
-    """Return a page of deleted, unclaimed rows, oldest death first, after ``<death>:<objectID>``.
+    """Return a page of deleted, unclaimed versions and directories, oldest death first, after ``<death>:<objectID>``.
 
     Raises:
         ReadError: INVALID_REQUEST, ``start_after`` is malformed.
@@ -80,7 +81,13 @@ def _rows(tables: TablesReader, bucket: BucketRow, start_after: str) -> Iterator
         tables.table(DELETED_DIRECTORY_TABLE).scan(start, garbage_end(*ids)),
     ]
     for _, row in merge(*tables_rows, key=lambda one: one[0]):
-        yield row
+        if isinstance(row, DeletedDirectoryRow) or _can_come_back(tables, bucket, row):
+            yield row
+
+
+def _can_come_back(tables: TablesReader, bucket: BucketRow, row: DeletedKeyRow) -> bool:
+    """Return whether a row stands for a whole version of which nothing is claimed."""
+    return not row.part_of and not is_claimed_in_part(tables, bucket, row)
 
 
 def _entry(
@@ -88,7 +95,8 @@ def _entry(
 ) -> ListedDeletion:
     dead: KeyRow | DirectoryRow
     if isinstance(row, DeletedKeyRow):
-        kind, dead, birth, size_bytes, tag = DeletedKind.KEY, row.key, row.key.birth, row.key.size_bytes, row.key.tag
+        kind, dead, birth, tag = DeletedKind.KEY, row.key, row.key.birth, row.key.tag
+        size_bytes = size_of_whole(tables, bucket, row)
         returning = _RETURNING[return_of_key(row, bucket.rolled_back_txn, live)]
     else:
         kind, dead, size_bytes, tag = DeletedKind.DIRECTORY, row.directory, 0, ""

@@ -50,6 +50,7 @@ from services.domain.table_keys import (
 )
 from services.metadata.reads.queries import account_of, live_snapshots, shard_state, snapshot_count
 from services.metadata.reads.shown_versions import Checkpoint, ShownVersions, Stretch, opened
+from services.metadata.reads.whole_versions import size_of_whole
 from services.metadata.state.deleted_names import Dead, died_of, died_under
 from services.metadata.state.space import cell_of, unexpanded_count
 from services.metadata.state.tables import (
@@ -317,12 +318,15 @@ class _Search:
             yield row
 
     def _add_deleted(self, row: DeletedKeyRow | None, stage: VersionStage) -> None:
-        if row is None or not self._is_wanted(row) or (row.key.object_id, row.key.birth) in self.versions:
+        if row is None or row.part_of or not self._is_wanted(row):
+            return
+        if (row.key.object_id, row.key.birth) in self.versions:
             return
         if len(self.versions) >= MAX_VERSIONS:
             self.is_cut_short = True
             return
-        self.add(row.key, row.death, stage)
+        whole = replace(row.key, size_bytes=size_of_whole(self.tables, self.bucket, row))
+        self.add(whole, row.death, stage)
 
     def _is_wanted(self, row: DeletedKeyRow) -> bool:
         if (row.key.object_id, row.key.birth) in self.shown:

@@ -5,25 +5,56 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator
 from pydantic_core import PydanticCustomError
 from starlette.routing import Route
 
-from schemas.answers import BucketSpace, CollectionStatus, ListedDeletion, ListedEntry, ShardBacklog, StatAnswer
+from schemas.answers import (
+    BucketSpace,
+    CollectionStatus,
+    ListedDeletion,
+    ListedEntry,
+    ListedOpenKey,
+    ListedToken,
+    ShardBacklog,
+    StatAnswer,
+)
 from schemas.error_codes import ErrorCode
-from schemas.records import BucketRow, KeyRow, ShardState, VolumeRow
+from schemas.records import (
+    AccessIdRow,
+    Acl,
+    AclObject,
+    BucketRow,
+    KeyRow,
+    PartRow,
+    ShardState,
+    TenantRow,
+    UploadRow,
+    VolumeRow,
+)
 from services.domain.refusals import CommandError
 from services.domain.table_keys import snapshot_id_key, volume_key
-from services.metadata.reads import queries, space_api
+from services.metadata.reads import queries, space_api, tenant_queries, writing_queries
+from services.metadata.reads.acl_queries import acls_of
 from services.metadata.reads.collection_queries import collection_status
 from services.metadata.reads.deleted_queries import list_deleted
 from services.metadata.reads.queries import applied_txn, get_bucket
 from services.metadata.state.tables import SNAPSHOT_LIST_TABLE, VOLUME_TABLE
-from services.runtime.http.reads import DEFAULT_LIMIT, Asked, Limit, ReadError, ReadRoute, Stores, closing_reader
+from services.runtime.http.reads import (
+    DEFAULT_LIMIT,
+    Asked,
+    Limit,
+    Number,
+    ReadError,
+    ReadRoute,
+    Stores,
+    closing_reader,
+)
 from services.storage.tables import TablesReader
 
+ObjectKind = Literal["VOLUME", "BUCKET", "PREFIX", "KEY"]
 _ID = re.compile(r"-?\d{1,19}", re.ASCII)
 
 
@@ -42,10 +73,17 @@ def routes(stores: Stores, undo_window_ms: int = 0) -> list[Route]:
         "/backlog": backlog,
         "/volumes": volumes,
         "/buckets": buckets,
+        "/acl": acl,
+        "/tenants": tenants,
+        "/access-ids": access_ids,
+        "/delegation-tokens": delegation_tokens,
         "/bucket": bucket_row,
         "/entries": entries,
         "/deleted": deleted,
         "/stat": stat,
+        "/open-keys": open_keys,
+        "/uploads": uploads,
+        "/parts": parts,
         "/space": space,
         "/collection": collection,
     }
@@ -80,10 +118,40 @@ def backlog(asked: Asked) -> ShardBacklog:
         return queries.shard_backlog(tables)
 
 
-def volumes(asked: Asked, start_after: str = "", limit: Limit = DEFAULT_LIMIT) -> list[VolumeRow]:
-    """The volumes of the shard, by name."""
+def volumes(asked: Asked, user: str = "", start_after: str = "", limit: Limit = DEFAULT_LIMIT) -> list[VolumeRow]:
+    """The volumes of the shard, or those that a user owns, by name."""
     with asked.rows() as tables:
+        if user:
+            return queries.list_volumes_of(tables, user, start_after, limit)
         return queries.list_volumes(tables, start_after, limit)
+
+
+def acl(asked: Asked, object: ObjectKind, volume: str, bucket: str = "", path: str = "") -> list[Acl]:  # noqa: A002
+    """The access list of a volume, a bucket or link, a prefix, a key or a directory."""
+    with asked.rows() as tables:
+        return list(acls_of(tables, AclObject(object), volume, bucket, path))
+
+
+def tenants(asked: Asked, start_after: str = "", limit: Limit = DEFAULT_LIMIT) -> list[TenantRow]:
+    """The tenants of the shard, by name."""
+    with asked.rows() as tables:
+        return tenant_queries.list_tenants(tables, start_after, limit)
+
+
+def access_ids(
+    asked: Asked, tenant: str = "", user: str = "", start_after: str = "", limit: Limit = DEFAULT_LIMIT
+) -> list[AccessIdRow]:
+    """The access ids of the shard, of a tenant or of a user, without secrets."""
+    with asked.rows() as tables:
+        return tenant_queries.list_access_ids(tables, tenant, user, start_after, limit)
+
+
+def delegation_tokens(
+    asked: Asked, owner: str = "", start_after: str = "", limit: Limit = DEFAULT_LIMIT
+) -> list[ListedToken]:
+    """The delegation tokens of the shard or of an owner, without secrets. Expired ones stay for up to an hour."""
+    with asked.rows() as tables:
+        return tenant_queries.list_tokens(tables, owner, start_after, limit)
 
 
 def buckets(asked: Asked, volume: str, start_after: str = "", limit: Limit = DEFAULT_LIMIT) -> list[BucketRow]:
@@ -119,6 +187,37 @@ def stat(asked: Asked, volume: str, bucket: str, path: str, snapshot_id: str = "
     with _bucket_at(asked, volume, bucket, snapshot_id) as (tables, row):
         found = queries.stat(tables, row, path)
     return StatAnswer(key=found) if isinstance(found, KeyRow) else StatAnswer(directory=found)
+
+
+def open_keys(
+    asked: Asked, volume: str, bucket: str, start_after: str = "", limit: Limit = DEFAULT_LIMIT
+) -> list[ListedOpenKey]:
+    """The keys of a bucket that clients are writing."""
+    with asked.rows() as tables:
+        return writing_queries.list_open_keys(tables, get_bucket(tables, volume, bucket), start_after, limit)
+
+
+def uploads(
+    asked: Asked, volume: str, bucket: str, start_after: str = "", limit: Limit = DEFAULT_LIMIT
+) -> list[UploadRow]:
+    """The uploads in parts of a bucket that are neither completed nor aborted."""
+    with asked.rows() as tables:
+        return writing_queries.list_uploads(tables, get_bucket(tables, volume, bucket), start_after, limit)
+
+
+def parts(
+    asked: Asked,
+    volume: str,
+    bucket: str,
+    path: str,
+    upload_id: str,
+    start_after: Number = 0,
+    limit: Limit = DEFAULT_LIMIT,
+) -> list[PartRow]:
+    """The parts of an upload, by number."""
+    with asked.rows() as tables:
+        row = get_bucket(tables, volume, bucket)
+        return writing_queries.list_parts(tables, row, path, upload_id, start_after, limit)
 
 
 def space(asked: Asked, volume: str, bucket: str, start_after: str = "", limit: Limit = DEFAULT_LIMIT) -> BucketSpace:

@@ -40,9 +40,12 @@ from services.domain.table_keys import (
     snapshot_id_key,
     snapshot_list_key,
     tree_key,
+    user_key,
     volume_key,
 )
+from services.metadata.state.bucket_links import bucket_at
 from services.metadata.state.collection_states import own_state, read_collection_rows
+from services.metadata.state.owned_volumes import FIRST_LEVEL
 from services.metadata.state.space import MAX_UNEXPANDED_COUNT, unexpanded_count
 from services.metadata.state.tables import (
     ACCOUNT_TABLE,
@@ -56,6 +59,7 @@ from services.metadata.state.tables import (
     SPACE_TABLE,
     TRANSACTION_INFO_KEY,
     TRANSACTION_INFO_TABLE,
+    USER_TABLE,
     VOLUME_TABLE,
 )
 from services.runtime.http.reads import ReadError
@@ -85,6 +89,20 @@ def list_volumes(tables: TablesReader, after: str = "", limit: int = 1_000) -> l
     return [row for _, row in islice(tables.table(VOLUME_TABLE).scan(start, b"0"), limit)]
 
 
+def list_volumes_of(tables: TablesReader, user: str, after: str = "", limit: int = 1_000) -> list[VolumeRow]:
+    """Return a page of the volumes that a user owns, by name. Raise CommandError (FEATURE_NOT_ENABLED)."""
+    if shard_state(tables).feature_level < FIRST_LEVEL:
+        raise CommandError(
+            ErrorCode.FEATURE_NOT_ENABLED,
+            "volumes by user are for shards whose upgrade is finished (deepclean upgrade finish)",
+        )
+    prefix = user_key(user, "")
+    start = user_key(user, after) + b"\0" if after else prefix
+    owned = (row for _, row in tables.table(USER_TABLE).scan(start, prefix_end(prefix)) if row.user == user)
+    rows = (tables.table(VOLUME_TABLE).get(volume_key(one.volume)) for one in owned)
+    return list(islice((row for row in rows if row is not None), limit))
+
+
 def list_buckets(tables: TablesReader, volume: str, after: str = "", limit: int = 1_000) -> list[BucketRow]:
     """Return a page of a volume's buckets by name."""
     prefix = bucket_key(volume, "")
@@ -93,8 +111,8 @@ def list_buckets(tables: TablesReader, volume: str, after: str = "", limit: int 
 
 
 def get_bucket(tables: TablesReader, volume: str, bucket: str) -> BucketRow:
-    """Return a bucket by its name. Raise CommandError (VOLUME_NOT_FOUND, BUCKET_NOT_FOUND)."""
-    row = tables.table(BUCKET_TABLE).get(bucket_key(volume, bucket))
+    """Return a bucket by its name or that of a link to it. Raise CommandError (VOLUME_NOT_FOUND, BUCKET_NOT_FOUND)."""
+    row = bucket_at(tables, volume, bucket)
     if row is not None:
         return row
     if tables.table(VOLUME_TABLE).get(volume_key(volume)) is None:

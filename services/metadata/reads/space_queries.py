@@ -31,7 +31,9 @@ def snapshot_spaces(tables: TablesReader, bucket: BucketRow, start_after: Txn, l
     Cost: all cells of the bucket's matrix are read, for every page.
     """
     rows = live_snapshots(tables, bucket.object_id)
-    found = shares(_all_cells(tables, bucket.object_id), {row.txn: row.referenced_bytes for row in rows})
+    found = shares(
+        _all_cells(tables, bucket.object_id), {row.txn: row.referenced_bytes + row.grown_bytes for row in rows}
+    )
     unexpanded = unexpanded_bounds(tables, bucket.object_id)
     following = [*(row.txn for row in rows), 0][1:]
     page = [

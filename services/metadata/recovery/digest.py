@@ -8,7 +8,7 @@ removes them a page at a time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from operator import attrgetter
@@ -21,6 +21,7 @@ from services.metadata.state.changed_rows import unneeded_changes
 from services.metadata.state.tables import (
     CHANGED_TABLE,
     CHECKPOINTED,
+    LATER_TABLES,
     SNAPSHOT_LIST_TABLE,
     TABLES,
 )
@@ -77,7 +78,9 @@ def digest_shard(store: CheckpointedReader) -> ShardDigest:
     tables = TablesReader(store)
     return ShardDigest(
         txn=shard_state(tables).txn,
-        tables={table.name: digest_rows(_in_oldest_form(table, _rows(store, table.name))) for table in TABLES},
+        tables=dict(
+            _digested((table, digest_rows(_in_oldest_form(table, _rows(store, table.name)))) for table in TABLES)
+        ),
         checkpoints={name: _digest_checkpoint(store, name) for name in live_snapshot_ids(tables)},
     )
 
@@ -97,11 +100,17 @@ def _digest_checkpoint(store: CheckpointedReader, name: str) -> RowsDigest:
         ) from error
     kept = sorted((table for table in TABLES if table.name in CHECKPOINTED), key=attrgetter("name"))
     with closing(checkpoint):
-        found = [
-            (table.name, digest_rows(_in_oldest_form(table, checkpoint.scan(table.name, b"", BEYOND))))
-            for table in kept
-        ]
+        found = list(
+            _digested(
+                (table, digest_rows(_in_oldest_form(table, checkpoint.scan(table.name, b"", BEYOND)))) for table in kept
+            )
+        )
     return RowsDigest(sum(one.rows for _, one in found), digest_names(found))
+
+
+def _digested(found: Iterable[tuple[TableDefinition[Any], RowsDigest]]) -> Iterator[tuple[str, RowsDigest]]:
+    """Yield the digests by the names of the tables, without empty tables that an earlier release did not have."""
+    return ((table.name, one) for table, one in found if one.rows or table.name not in LATER_TABLES)
 
 
 def _in_oldest_form(table: TableDefinition[Any], rows: Iterator[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:

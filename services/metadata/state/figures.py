@@ -29,39 +29,63 @@ class BucketFigures:
 
     def clear(self) -> None:
         """Discard the changes of an aborted batch."""
-        self._used.clear()
-        self._accounts.clear()
+        for sums in (self._used, self._accounts):
+            sums.clear()
         self._stored_bytes = 0
         self._stored_before = (-1, 0)
 
     def undo_message(self) -> None:
         """Roll back the changes of the present message, which was not applied."""
-        self._used.undo_message()
-        self._accounts.undo_message()
+        for sums in (self._used, self._accounts):
+            sums.undo_message()
         txn, before = self._stored_before
         if txn == self._present.txn:
             self._stored_bytes = before
 
     def put(self, bucket_id: int, size_bytes: int, names: int) -> None:
         """Count bytes and names that have become live."""
-        self._used.add(bucket_id, (size_bytes, names, 0, 0))
+        self._used.add(bucket_id, (size_bytes, names, 0, 0, 0))
         self._store(size_bytes)
+
+    def put_part(self, bucket_id: int, size_bytes: int) -> None:
+        """Count a part of an upload. Its bytes are used, and no snapshot refers to them."""
+        self._used.add(bucket_id, (size_bytes, 0, 0, 0, size_bytes))
+        self._store(size_bytes)
+
+    def join_parts(self, bucket_id: int, size_bytes: int) -> None:
+        """Count the bytes of parts that have become those of a version."""
+        self._used.add(bucket_id, (0, 0, 0, 0, -size_bytes))
 
     def move_to_garbage(self, bucket_id: int, size_bytes: int, *, names: int, rows: int) -> None:
         """Count keys or directories that have died. Keys without bytes have no row in a garbage table."""
-        self._used.add(bucket_id, (-size_bytes, -names, size_bytes, rows))
+        self._used.add(bucket_id, (-size_bytes, -names, size_bytes, rows, 0))
+
+    def free_runs(
+        self, bucket_id: int, size_bytes: int, rows: int, *, live_bytes: int = 0, upload_bytes: int = 0
+    ) -> None:
+        """Count runs of blocks that die alone. ``live_bytes`` of them were a version's, ``upload_bytes`` those of parts
+        of uploads.
+        """
+        self._used.add(bucket_id, (-live_bytes - upload_bytes, 0, size_bytes, rows, -upload_bytes))
+
+    def allocate(self, size_bytes: int) -> None:
+        """Count the bytes of allocated blocks, which are stored until SCM has confirmed that they are deleted.
+
+        Negative when blocks become part of a version, which counts its own bytes.
+        """
+        self._store(size_bytes)
 
     def add_garbage(self, bucket_id: int, size_bytes: int) -> None:
         """Count a garbage row that was made for orphaned blocks."""
-        self._used.add(bucket_id, (0, 0, size_bytes, 1))
+        self._used.add(bucket_id, (0, 0, size_bytes, 1, 0))
 
-    def restore(self, bucket_id: int, size_bytes: int) -> None:
-        """Count a key or directory that was restored from a garbage table."""
-        self._used.add(bucket_id, (size_bytes, 1, -size_bytes, -1))
+    def restore(self, bucket_id: int, size_bytes: int, *, rows: int = 1) -> None:
+        """Count a key or directory that was restored from so many rows of a garbage table."""
+        self._used.add(bucket_id, (size_bytes, 1, -size_bytes, -rows, 0))
 
     def remove_directory(self, bucket_id: int) -> None:
         """Count a removed row of a deleted directory."""
-        self._used.add(bucket_id, (0, 0, 0, -1))
+        self._used.add(bucket_id, (0, 0, 0, -1, 0))
 
     def claim(self, bucket_id: int, size_bytes: int, versions: int = 1) -> None:
         """Count claimed versions."""
@@ -70,7 +94,7 @@ class BucketFigures:
     def finish(self, bucket_id: int, size_bytes: int, versions: int) -> None:
         """Count claimed versions that SCM has confirmed."""
         self._accounts.add(bucket_id, (-size_bytes, -versions, size_bytes, versions))
-        self._used.add(bucket_id, (0, 0, -size_bytes, -versions))
+        self._used.add(bucket_id, (0, 0, -size_bytes, -versions, 0))
         self._store(-size_bytes)
 
     def _store(self, size_bytes: int) -> None:
@@ -95,7 +119,7 @@ class BucketFigures:
         bucket = live_bucket(work, bucket_id)
         if bucket is None:
             return None
-        moved = self._used.of(bucket_id) or (0, 0, 0, 0)
+        moved = self._used.of(bucket_id) or (0, 0, 0, 0, 0)
         return (
             bucket.used_bytes + bucket.snapshot_used_bytes + moved[0] + moved[2],
             bucket.used_namespace + bucket.snapshot_used_namespace + moved[1] + moved[3],
@@ -123,7 +147,7 @@ class BucketFigures:
         bucket = live_bucket(work, bucket_id)
         if bucket is None:
             return
-        live_bytes, live_names, deleted_bytes, deleted_names = moved
+        live_bytes, live_names, deleted_bytes, deleted_names, upload_bytes = moved
         figures = replace(
             bucket,
             update_id=self._used.last_txn(bucket_id),
@@ -131,6 +155,7 @@ class BucketFigures:
             used_namespace=bucket.used_namespace + live_names,
             snapshot_used_bytes=bucket.snapshot_used_bytes + deleted_bytes,
             snapshot_used_namespace=bucket.snapshot_used_namespace + deleted_names,
+            upload_bytes=bucket.upload_bytes + upload_bytes,
         )
         work.table(BUCKET_TABLE).put(bucket_key(bucket.volume, bucket.bucket), figures)
 

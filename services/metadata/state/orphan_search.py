@@ -1,4 +1,4 @@
-"""The search of a shard for a version that owns one of some blocks, page by page between other commands.
+"""The search of a shard for a row that owns one of some blocks, page by page between other commands.
 
 Rows move meanwhile: a version that is renamed, deleted, claimed or undeleted may move from the part that is not yet
 searched to the part that is. So every command that is applied during a search is checked, too: if it set a row that
@@ -7,18 +7,31 @@ owns one of the blocks, the search ends. The search reaches every row that no co
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from schemas.codec import codec
-from schemas.records import ClaimedRow, KeyHead, OrphanSearchRow, RequeueOrphans
-from services.domain.table_keys import local_id_txn
+from schemas.records import (
+    BlockRun,
+    ClaimedRow,
+    KeyHead,
+    KeyPartRow,
+    OpenKeyRow,
+    OrphanSearchRow,
+    PartRow,
+    RequeueOrphans,
+)
 from services.metadata.state.tables import (
     DELETED_TABLE,
     FILE_TABLE,
+    KEY_PART_TABLE,
     KEY_TABLE,
+    OPEN_FILE_TABLE,
+    OPEN_KEY_TABLE,
     ORPHAN_SEARCH_KEY,
     ORPHAN_SEARCH_TABLE,
+    PART_TABLE,
     RECLAIM_TABLE,
 )
 from services.runtime.loop.service import Work
@@ -30,9 +43,42 @@ IDLE_MS = 60_000
 """Log time after which another search may replace one that no command has continued."""
 _KEY_HEAD = codec(KeyHead)
 _CLAIMED_ROW = codec(ClaimedRow)
-_FIRST, _BEYOND = b"/", b"0"
-_PLACES: tuple[TableDefinition[Any], ...] = (KEY_TABLE, FILE_TABLE, DELETED_TABLE, RECLAIM_TABLE)
-"""The tables whose versions can have blocks, in the order of the search."""
+_BEYOND = b"\xff"
+"""Behind all keys: those of parts of uploads begin with the upload's id."""
+_KEY_PART_ROW = codec(KeyPartRow)
+_OPEN_KEY_ROW = codec(OpenKeyRow)
+_PART_ROW = codec(PartRow)
+Wanted = Sequence[range]
+"""Ids of blocks: a range for each run."""
+
+
+def _of_head(row: bytes) -> Sequence[BlockRun]:
+    blocks = _KEY_HEAD.decode_head(row).blocks
+    return (blocks,) if blocks else ()
+
+
+def _of_claimed(row: bytes) -> Sequence[BlockRun]:
+    blocks = _CLAIMED_ROW.decode(row).version.key.blocks
+    return (blocks,) if blocks else ()
+
+
+def _of_open_key(row: bytes) -> Sequence[BlockRun]:
+    return [run.blocks for run in _OPEN_KEY_ROW.decode(row).runs]
+
+
+_BLOCKS_OF: Mapping[TableDefinition[Any], Callable[[bytes], Sequence[BlockRun]]] = {
+    KEY_TABLE: _of_head,
+    FILE_TABLE: _of_head,
+    DELETED_TABLE: _of_head,
+    RECLAIM_TABLE: _of_claimed,
+    KEY_PART_TABLE: lambda row: (_KEY_PART_ROW.decode(row).blocks,),
+    OPEN_KEY_TABLE: _of_open_key,
+    OPEN_FILE_TABLE: _of_open_key,
+    PART_TABLE: lambda row: [run.blocks for run in _PART_ROW.decode(row).runs],
+}
+"""The tables whose rows can have blocks, in the order of the search, and how the blocks are read from an encoded row.
+New ones are added at the end: a search that is in progress knows its table by the number."""
+_PLACES: tuple[TableDefinition[Any], ...] = tuple(_BLOCKS_OF)
 
 
 class OrphanSearch:
@@ -41,7 +87,7 @@ class OrphanSearch:
     def __init__(self) -> None:
         self._is_known = False
         self._row: OrphanSearchRow | None = None
-        self._txns: frozenset[int] = frozenset()
+        self._wanted: Wanted = ()
 
     def clear(self) -> None:
         """Discard the cached row: a command that changed it was undone."""
@@ -55,7 +101,7 @@ class OrphanSearch:
 
     def _keep(self, row: OrphanSearchRow | None) -> None:
         self._is_known, self._row = True, row
-        self._txns = frozenset() if row is None else _wanted(row.command)
+        self._wanted = () if row is None else _wanted(row.command)
 
     def save(self, work: Work, row: OrphanSearchRow) -> None:
         """Store the progress of a new or continued search."""
@@ -76,7 +122,7 @@ class OrphanSearch:
         for definition in _PLACES:
             table = work.table(definition)
             for key in work.set_by_message(definition):
-                if (encoded := table.get_encoded(key)) is not None and _owns(definition, encoded, self._txns):
+                if (encoded := table.get_encoded(key)) is not None and _owns(definition, encoded, self._wanted):
                     self.save(work, replace(row, owner=f"{definition.name}{key.decode()}"))
                     return
 
@@ -97,27 +143,31 @@ def is_through(row: OrphanSearchRow) -> bool:
     return row.table == len(_PLACES)
 
 
-def _wanted(command: RequeueOrphans) -> frozenset[int]:
-    """Return the txns that wrote the blocks. One txn writes the blocks of one version only."""
-    return frozenset(local_id_txn(run.first_local_id) for run in command.blocks)
+def _ids(runs: Iterable[BlockRun]) -> Wanted:
+    return [range(run.first_local_id, run.first_local_id + run.block_count) for run in runs]
 
 
-def _owns(table: TableDefinition[Any], row: bytes, txns: frozenset[int]) -> bool:
-    owned = (_CLAIMED_ROW.decode(row).version.key if table is RECLAIM_TABLE else _KEY_HEAD.decode_head(row)).blocks
-    return owned is not None and local_id_txn(owned.first_local_id) in txns
+def _wanted(command: RequeueOrphans) -> Wanted:
+    """Return the ids of the blocks. One allocation may be divided among a version, garbage rows, and an open key."""
+    return _ids(command.blocks)
+
+
+def _owns(table: TableDefinition[Any], row: bytes, wanted: Wanted) -> bool:
+    owned = _ids(_BLOCKS_OF[table](row))
+    return any(one.start < other.stop and other.start < one.stop for one in owned for other in wanted)
 
 
 def looked_on(work: Work, page: OrphanSearchRow) -> OrphanSearchRow:
     """Return the progress after the next rows, up to an owner, a limit, or the end of the shard."""
-    txns, rows, start = _wanted(page.command), page.rows, page.next_key
+    wanted, rows, start = _wanted(page.command), page.rows, page.next_key
     most = min(page.rows + MAX_ROWS_READ, page.command.max_rows)
     for number in range(page.table, len(_PLACES)):
-        for key, row in work.table(_PLACES[number]).scan_encoded(max(start, _FIRST), _BEYOND):
+        for key, row in work.table(_PLACES[number]).scan_encoded(start, _BEYOND):
             if rows >= most:
                 is_over = rows >= page.command.max_rows
                 return replace(page, table=number, next_key=key, rows=rows + is_over)
             rows += 1
-            if _owns(_PLACES[number], row, txns):
+            if _owns(_PLACES[number], row, wanted):
                 return replace(page, rows=rows, owner=f"{_PLACES[number].name}{key.decode()}")
         start = b""
     return replace(page, table=len(_PLACES), next_key=b"", rows=rows)

@@ -6,15 +6,16 @@ from dataclasses import dataclass, fields
 from operator import attrgetter
 
 from schemas.error_codes import ErrorCode
-from schemas.records import ShardState
+from schemas.records import BlockRun, ShardState
 from services.domain.refusals import CommandError
 from services.domain.table_keys import MAX_OBJECTS_PER_COMMAND, object_id
+from services.metadata.state.acl_rows import AclRows
 from services.metadata.state.batch_sums import PresentTxn
 from services.metadata.state.changed_rows import note_changes
 from services.metadata.state.client_numbers import ClientNumbers
 from services.metadata.state.collection_states import CollectionStates
 from services.metadata.state.directory_paths import DirectoryPaths
-from services.metadata.state.figures import BucketFigures
+from services.metadata.state.figures import MAX_BYTES, BucketFigures
 from services.metadata.state.orphan_search import OrphanSearch
 from services.metadata.state.reclaim_clocks import FreedVersions
 from services.metadata.state.sent_entries import SentEntries
@@ -43,6 +44,7 @@ class ShardCounters:
     refused_rows: int = 0
     feature_level: int = 1
     announced_schema_id: int = 0
+    reported_local_id: int = 0
 
     @classmethod
     def of(cls, state: ShardState | None) -> ShardCounters:
@@ -65,9 +67,9 @@ class Transaction:
     """
 
     __slots__ = (
-        *("clients", "collection_states", "counters", "directories", "entries", "figures", "freed", "log_time_ms"),
-        *("objects", "orphans", "signers", "snapshots", "space", "txn", "user", "work", "written"),
-        *("_present", "_saved_counters"),
+        *("acls", "clients", "collection_states", "counters", "creator", "directories", "entries", "figures"),
+        *("freed", "is_answered", "log_time_ms", "objects", "orphans", "signers", "snapshots", "space"),
+        *("txn", "user", "work", "written", "_present", "_saved_counters"),
     )
 
     def __init__(self) -> None:
@@ -83,6 +85,7 @@ class Transaction:
         self.directories = DirectoryPaths(self._present)
         self.clients = ClientNumbers()
         self.signers = Signers()
+        self.acls = AclRows()
         self.collection_states = CollectionStates()
         self.orphans = OrphanSearch()
         self.freed = FreedVersions()
@@ -92,6 +95,11 @@ class Transaction:
         self.objects = 0
         self.user = ""
         """The user who signed the client's command."""
+        self.is_answered = False
+        """Whether the command is answered even if nobody asked: its outcome depends on what is used of a quota, or on
+        more than the owners of volumes, and a replay of the log reads it from the answer."""
+        self.creator = ""
+        """This user, if only access lists allow the command: then it gets all rights to what it creates."""
 
     def restore(self, tables: TablesReader) -> None:
         """Load everything that is kept in memory from the tables, and discard the batch in progress."""
@@ -99,6 +107,7 @@ class Transaction:
         self._saved_counters = self.counters.state()
         self.snapshots.restore(tables)
         self.signers.restore(row for _, row in tables.table(SECRET_TABLE).scan())
+        self.acls.restore(tables)
         for notes in (self.space, self.figures, self.written, self.entries, self.directories, self.clients):
             notes.clear()
         for kept in (self.collection_states, self.freed, self.orphans):
@@ -110,6 +119,8 @@ class Transaction:
         self.txn = self._present.txn = self.counters.txn + 1
         self.log_time_ms = log_time_ms
         self.objects = 0
+        self.is_answered = False
+        self.creator = ""
 
     def undo(self) -> None:
         """Roll back the notes of the command, which was not applied."""
@@ -132,6 +143,18 @@ class Transaction:
         if state != self._saved_counters:
             work.table(TRANSACTION_INFO_TABLE).put(TRANSACTION_INFO_KEY, state)
             self._saved_counters = state
+
+    def report_late(self, bucket_id: int, blocks: BlockRun) -> None:
+        """Report blocks to SCM that an earlier command has allocated, or whose size has changed."""
+        self.counters.reported_local_id = self.written.add_late(self.shard, bucket_id, blocks)
+
+    def check_stored(self, added_bytes: int = 0) -> None:
+        """Refuse to store more bytes than fit into a sum of 64 bits. Raise CommandError (INVALID_REQUEST)."""
+        if self.counters.stored_bytes + self.figures.moved_stored() + added_bytes > MAX_BYTES:
+            raise CommandError(
+                ErrorCode.INVALID_REQUEST,
+                f"shard {self.shard} would store more than 2^63-1 bytes, deleted and not yet freed ones included",
+            )
 
     @property
     def shard(self) -> int:

@@ -8,17 +8,44 @@ announcement is a command itself.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 from schemas import published
 from schemas.codec import codec, schema_id_of
-from schemas.feature_level import FEATURE_LEVEL, confirmation, unknown_level
+from schemas.error_codes import ErrorCode
+from schemas.feature_level import FEATURE_LEVEL, confirmation, level_of, unknown_level
 from schemas.records import AnnounceSchema, MetadataCommand, SetFeatureLevel
 from services.domain.errors import InvalidMessageError, InvariantError, RetryableError
-from services.metadata.state.transaction import ShardCounters
+from services.domain.refusals import CommandError
+from services.metadata.state.owned_volumes import FIRST_LEVEL, fill
+from services.metadata.state.transaction import ShardCounters, Transaction
 
 FIRST_FRAME = codec(MetadataCommand).first_frame
 """How a command by the first schema begins."""
+Handler = Callable[[Transaction, Any], Any]
 _IDS = int.from_bytes(FIRST_FRAME[1:3], "big")
 """The upper half of each id of deepclean."""
+
+
+def from_their_levels_on(handlers: Mapping[type[Any], Handler]) -> Mapping[type[Any], Handler]:
+    """Return the handlers of commands; those of commands that a feature level adds refuse them below that level."""
+    return {kind: _from_level_on(handler, level_of(kind)) for kind, handler in handlers.items()}
+
+
+def _from_level_on(handler: Handler, level: int) -> Handler:
+    if level == 1:
+        return handler
+
+    def handle(transaction: Transaction, body: Any) -> Any:
+        if transaction.counters.feature_level < level:
+            raise CommandError(
+                ErrorCode.FEATURE_NOT_ENABLED,
+                f"{type(body).__name__} is for shards whose upgrade is finished (deepclean upgrade finish)",
+            )
+        return handler(transaction, body)
+
+    return handle
 
 
 def check_known(counters: ShardCounters) -> None:
@@ -34,14 +61,15 @@ def check_known(counters: ShardCounters) -> None:
         _require(counters.announced_schema_id)
 
 
-def set_feature_level(counters: ShardCounters, command: SetFeatureLevel) -> None:
-    """Raise the level.
+def set_feature_level(transaction: Transaction, command: SetFeatureLevel) -> None:
+    """Raise the level, and make the tables that it adds.
 
     Raises:
         InvalidMessageError: the command does not confirm the level, or would lower it.
         InvariantError: this program does not know the level. It stops: a newer one, which rebuilds the shard from its
             log, would go on differently from here.
     """
+    counters = transaction.counters
     if command.confirmation != confirmation(command.level):
         raise InvalidMessageError(
             f"feature level {command.level} is not confirmed: the command has to say {confirmation(command.level)!r}"
@@ -50,6 +78,8 @@ def set_feature_level(counters: ShardCounters, command: SetFeatureLevel) -> None
         raise InvalidMessageError(f"the shard has feature level {counters.feature_level}, which is never lowered")
     if command.level > FEATURE_LEVEL:
         raise InvariantError(unknown_level(command.level))
+    if counters.feature_level < FIRST_LEVEL <= command.level:
+        fill(transaction.work)
     counters.feature_level = command.level
 
 

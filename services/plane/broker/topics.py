@@ -14,6 +14,7 @@ from schemas.credentials import KafkaCredentials
 from schemas.topics import CHANGELOGS, DEAD_LETTERS, METADATA_COMMANDS, SCHEMAS, TOPICS
 from services.domain.errors import DeepcleanError
 from services.log.clock import SystemClock
+from services.log.first_commands import first_commands
 from services.log.kafka import KafkaLog
 from services.log.patience import patiently
 from services.log.port import MAX_CHANGE_MESSAGE_BYTES, MAX_LETTER_MESSAGE_BYTES, MAX_MESSAGE_BYTES
@@ -50,9 +51,25 @@ def create_plane_topics(
     Raises:
         StackError: the broker did not do it.
     """
-    create_topics(bootstrap_servers, PLANE_TOPICS, shards, credentials)
+    created = create_topics(bootstrap_servers, PLANE_TOPICS, shards, credentials)
     create_topics(bootstrap_servers, {SCHEMAS: SCHEMAS_SETTINGS}, 1, credentials)
     publish_schemas(bootstrap_servers, shards, credentials, signer)
+    if METADATA_COMMANDS.name in created:
+        _begin_logs(bootstrap_servers, shards, credentials, signer)
+
+
+def _begin_logs(
+    bootstrap_servers: str, shards: int, credentials: KafkaCredentials | None, signer: Signer | None
+) -> None:
+    log, now_ms = KafkaLog(bootstrap_servers, "deepclean.schemas", credentials=credentials), SystemClock().now_ms()
+    try:
+        with closing(log.open_sink()) as sink:
+            for shard in range(shards):
+                for message in first_commands(shard, signer, now_ms):
+                    sink.send(METADATA_COMMANDS.name, shard, message)
+            sink.flush()
+    except DeepcleanError as error:
+        raise StackError(f"The first commands could not be sent: {error}") from error
 
 
 def publish_schemas(

@@ -15,6 +15,8 @@ from schemas.answers import (
     DiffJob,
     ListedDeletion,
     ListedEntry,
+    ListedOpenKey,
+    ListedToken,
     RetentionPreview,
     ScmTotals,
     SnapshotConsumer,
@@ -22,6 +24,9 @@ from schemas.answers import (
 )
 from schemas.codec import codec
 from schemas.records import (
+    AccessIdRow,
+    Acl,
+    AclObject,
     BlockRun,
     BucketRow,
     DeadLetterRow,
@@ -30,11 +35,14 @@ from schemas.records import (
     MessageHeader,
     MetadataCommand,
     MetadataReply,
+    PartRow,
     RetentionPolicy,
     RetentionRow,
     SnapshotCommand,
     SnapshotInfo,
     SnapshotReply,
+    TenantRow,
+    UploadRow,
     VolumeRow,
 )
 from schemas.topics import METADATA_COMMANDS, METADATA_REPLIES, SNAPSHOTS_COMMANDS, SNAPSHOTS_REPLIES, Topic
@@ -46,6 +54,8 @@ from services.log.signing import Signer, signed_command
 from services.metadata.diffs.api import DiffJobsOfShards
 from services.metadata.diffs.jobs import DiffJobs
 from services.metadata.reads import queries as metadata_queries
+from services.metadata.reads import tenant_queries, writing_queries
+from services.metadata.reads.acl_queries import acls_of
 from services.metadata.reads.collection_queries import collection_status
 from services.metadata.reads.deleted_queries import list_deleted
 from services.metadata.settings import MetadataSettings
@@ -170,9 +180,33 @@ class InMemoryMetadataReads:
         except KeyError:
             raise metadata_queries.missing_snapshot(TablesReader(self._store), snapshot_id) from None
 
-    def volumes(self, *, start_after: str = "", limit: int | None = None) -> list[VolumeRow]:
-        """Return the volumes by name."""
+    def volumes(self, *, user: str = "", start_after: str = "", limit: int | None = None) -> list[VolumeRow]:
+        """Return the volumes by name, or those of a user."""
+        if user:
+            with refusals():
+                return metadata_queries.list_volumes_of(self._tables(), user, start_after, _rows(limit))
         return metadata_queries.list_volumes(self._tables(), start_after, _rows(limit))
+
+    def acl(self, kind: AclObject, volume: str, bucket: str = "", path: str = "") -> list[Acl]:
+        """Return the access list of an object."""
+        with refusals():
+            return list(acls_of(self._tables(), kind, volume, bucket, path))
+
+    def tenants(self, *, start_after: str = "", limit: int | None = None) -> list[TenantRow]:
+        """Return the tenants by name."""
+        return tenant_queries.list_tenants(self._tables(), start_after, _rows(limit))
+
+    def access_ids(
+        self, tenant: str = "", user: str = "", *, start_after: str = "", limit: int | None = None
+    ) -> list[AccessIdRow]:
+        """Return all access ids, those of a tenant or those of a user."""
+        return tenant_queries.list_access_ids(self._tables(), tenant, user, start_after, _rows(limit))
+
+    def delegation_tokens(
+        self, owner: str = "", *, start_after: str = "", limit: int | None = None
+    ) -> list[ListedToken]:
+        """Return all delegation tokens, or those of an owner, without their secrets."""
+        return tenant_queries.list_tokens(self._tables(), owner, start_after, _rows(limit))
 
     def buckets(self, volume: str, *, start_after: str = "", limit: int | None = None) -> list[BucketRow]:
         """Return the buckets of a volume by name."""
@@ -213,6 +247,22 @@ class InMemoryMetadataReads:
         with refusals():
             tables = self._tables(snapshot_id)
             return metadata_queries.stat(tables, metadata_queries.get_bucket(tables, volume, bucket), path)
+
+    def open_keys(
+        self, volume: str, bucket: str, *, start_after: str = "", limit: int | None = None
+    ) -> list[ListedOpenKey]:
+        """Return the keys that clients are writing."""
+        return writing_queries.list_open_keys(self._tables(), self.bucket(volume, bucket), start_after, _rows(limit))
+
+    def uploads(self, volume: str, bucket: str, *, start_after: str = "", limit: int | None = None) -> list[UploadRow]:
+        """Return the uploads of a bucket by key."""
+        return writing_queries.list_uploads(self._tables(), self.bucket(volume, bucket), start_after, _rows(limit))
+
+    def parts(self, volume: str, bucket: str, key: str, upload_id: str) -> list[PartRow]:
+        """Return the parts of an upload by number."""
+        with refusals():
+            row = self.bucket(volume, bucket)
+            return writing_queries.list_parts(self._tables(), row, key, upload_id, limit=sys.maxsize)
 
     def space(self, volume: str, bucket: str, *, start_after: str = "", limit: int = 1_000) -> BucketSpace:
         """Return the space of a bucket with a page of its cells."""

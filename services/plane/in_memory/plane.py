@@ -12,12 +12,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from schemas.topics import METADATA_COMMANDS
 from services.directory_deletion.service import DirectoryDeletionService
 from services.directory_deletion.settings import DirectoryDeletionSettings
 from services.domain.errors import RetryableError
 from services.key_deletion.service import KeyDeletionService
 from services.key_deletion.settings import KeyDeletionSettings
 from services.log.clock import Clock, VirtualClock
+from services.log.first_commands import first_commands
 from services.log.memory import MemoryLog
 from services.log.port import Log
 from services.log.signing import SigningLog
@@ -75,6 +77,9 @@ class InMemoryPlane:
 
     def __post_init__(self) -> None:
         self.log = MemoryLog(self.clock)
+        for shard in range(self.shards):
+            for message in first_commands(shard, None, self.clock.now_ms()):
+                self.log.append(METADATA_COMMANDS.name, shard, message)
         for name in SERVICES:
             for shard in range(self.shards):
                 self.start(name, shard)

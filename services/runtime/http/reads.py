@@ -238,13 +238,21 @@ async def body_of(request: Request) -> bytes | None:
     return bytes(body)
 
 
+_STATUSES = {
+    "NO_SUCH_MULTIPART_UPLOAD_ERROR": 404,
+    "SNAPSHOT_EXPIRED": 410,
+    "INTERNAL_ERROR": 500,
+    "UNAVAILABLE": 503,
+}
+
+
 def status_of(code: str) -> int:
     """Return the HTTP status for a code."""
     if code.endswith("_NOT_FOUND") or code == "WRONG_SHARD":
         return 404
     if code.startswith("INVALID_"):
         return 400
-    return {"SNAPSHOT_EXPIRED": 410, "INTERNAL_ERROR": 500, "UNAVAILABLE": 503}.get(code, 409)
+    return _STATUSES.get(code, 409)
 
 
 def _store_of(shard: int, stores: Stores) -> Store:

@@ -11,17 +11,20 @@ between.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from schemas.error_codes import ErrorCode
-from schemas.records import MetadataCommand, SecretRole, SecretRow, SetSecret, SnapshotCommand
+from schemas.records import MetadataCommand, SecretRole, SecretRow, SetGroups, SetSecret, SnapshotCommand
 from schemas.signatures import LONGEST_SECRET, SHORTEST_SECRET, is_signed_with
-from services.domain.authorization import SIGNED_FOR_MS, is_timely, why_not_named
+from services.domain.authorization import LONGEST_NAME, SIGNED_FOR_MS, is_timely, why_not_named
 from services.domain.errors import DeepcleanError
 from services.domain.refusals import CommandError
 from services.runtime.loop.service import Message
 from services.storage.tables import Table
 
 Command = MetadataCommand | SnapshotCommand
+MAX_GROUPS = 64
+"""Maximum groups of a user."""
 
 
 class DeniedError(DeepcleanError):
@@ -60,20 +63,50 @@ class Signers:
         if reason := why_not_named(change.name, change.role):
             raise CommandError(ErrorCode.INVALID_REQUEST, reason)
         before = self._rows.get(change.name)
+        if before is not None and before.principal:
+            raise CommandError(
+                ErrorCode.INVALID_REQUEST, f"{change.name} is an access id: its user or tenant changes its secret"
+            )
         if self.is_on and not self._others_administer(change):
             raise CommandError(
                 ErrorCode.INVALID_REQUEST, f"{change.name} is the last administrator: name another one first"
             )
         if not change.secret:
             return None
-        if not SHORTEST_SECRET <= len(change.secret) <= LONGEST_SECRET:
-            raise CommandError(
-                ErrorCode.INVALID_REQUEST,
-                f"a secret has {SHORTEST_SECRET} to {LONGEST_SECRET} bytes, this has {len(change.secret)}",
-            )
+        check_secret(change.secret)
         is_same = before is not None and before.secret == change.secret
         previous = b"" if before is None or is_same else before.secret
-        return SecretRow(change.name, change.role, change.secret, previous)
+        return SecretRow(change.name, change.role, change.secret, previous, before.groups if before else ())
+
+    def set_of_access_id(self, access_id: str, user: str, secret: bytes, table: Table[SecretRow]) -> None:
+        """Set the secret by which an access id signs as its user. Raise CommandError (INVALID_REQUEST)."""
+        check_secret(secret)
+        before = self._rows.get(access_id)
+        previous = before.secret if before is not None and before.secret != secret else b""
+        row = SecretRow(access_id, SecretRole.USER, secret, previous, principal=user)
+        table.put(access_id.encode(), row)
+        self._rows[access_id] = row
+
+    def remove_access_id(self, access_id: str, table: Table[SecretRow]) -> None:
+        """Remove the secret of an access id, if it has one."""
+        if self._rows.pop(access_id, None) is not None:
+            table.delete(access_id.encode())
+
+    def set_groups(self, change: SetGroups, table: Table[SecretRow]) -> None:
+        """Set the groups of a user, here and in the table. Raise CommandError (INVALID_REQUEST)."""
+        row = self._rows.get(change.name)
+        if row is None or row.principal or row.role is SecretRole.SERVICE:
+            raise CommandError(
+                ErrorCode.INVALID_REQUEST, f"{change.name[:LONGEST_NAME]!r} is not a user with a secret: set one first"
+            )
+        if len(change.groups) > MAX_GROUPS or not all(0 < len(group) <= LONGEST_NAME for group in change.groups):
+            raise CommandError(
+                ErrorCode.INVALID_REQUEST,
+                f"a user has at most {MAX_GROUPS} groups, with names of 1 to {LONGEST_NAME} characters",
+            )
+        changed = replace(row, groups=tuple(sorted(set(change.groups))))
+        table.put(change.name.encode(), changed)
+        self._rows[change.name] = changed
 
     def _others_administer(self, change: SetSecret) -> bool:
         if change.secret and change.role is SecretRole.ADMINISTRATOR:
@@ -90,16 +123,18 @@ class Signers:
         if command.user or row is None or row.role is not SecretRole.SERVICE or not _is_signed_by(row, message):
             raise DeniedError(f"{type(command.body).__name__} is not signed by {command.sender}: {_ADVICE}")
 
-    def require_person(self, message: Message, command: Command) -> SecretRole:
+    def require_person(self, message: Message, command: Command, token: SecretRow | None = None) -> SecretRole:
         """Refuse a command that its user has not signed recently; return the user's role.
 
         The age is measured by the record's own time. The log's highest time is not used: one clock that ran ahead would
         lock out all users until the other clocks have caught up.
 
+        ``token`` is the secret of the delegation token that the command names as its user.
+
         Raises:
             DeniedError: the signature is missing or of another user, or the command may be an old one sent again.
         """
-        row = self._rows.get(command.user)
+        row = token or self._rows.get(command.user)
         if row is None or row.role is SecretRole.SERVICE or not _is_signed_by(row, message):
             who = command.user or "a user"
             raise DeniedError(f"{type(command.body).__name__} is not signed by {who}: {_ADVICE}")
@@ -115,6 +150,16 @@ class Signers:
             )
         return row.role
 
+    def groups_of(self, name: str) -> tuple[str, ...]:
+        """Return the groups of a user."""
+        row = self._rows.get(name)
+        return () if row is None else row.groups
+
+    def principal_of(self, name: str) -> str:
+        """Return the user as whom an access id acts, or the name itself."""
+        row = self._rows.get(name)
+        return name if row is None or not row.principal else row.principal
+
     def role_of(self, name: str) -> SecretRole | None:
         """Return the role of a name; None when it has no secret."""
         row = self._rows.get(name)
@@ -122,6 +167,15 @@ class Signers:
 
 
 _ADVICE = "name the secret file of who sends it, and see that its secret is known (docs/security.md)"
+
+
+def check_secret(secret: bytes) -> None:
+    """Refuse a secret of another length than those that sign. Raise CommandError (INVALID_REQUEST)."""
+    if not SHORTEST_SECRET <= len(secret) <= LONGEST_SECRET:
+        raise CommandError(
+            ErrorCode.INVALID_REQUEST,
+            f"a secret has {SHORTEST_SECRET} to {LONGEST_SECRET} bytes, this has {len(secret)}",
+        )
 
 
 def _is_signed_by(row: SecretRow, message: Message) -> bool:

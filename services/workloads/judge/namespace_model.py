@@ -5,12 +5,21 @@ The model has no lifetimes, chains or garbage tables, so that it can check the p
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
 from schemas.records import BucketLayout
-from services.domain.errors import DeepcleanError
+from services.workloads.judge.model_bucket import (
+    Block,
+    Bucket,
+    Creation,
+    Directory,
+    OperationRefusedError,
+    Version,
+    View,
+)
+from services.workloads.judge.steps_model import StepOperation, StepsModel
 from services.workloads.workload import (
     CreateBucket,
     CreateSnapshot,
@@ -20,7 +29,9 @@ from services.workloads.workload import (
     DeleteKey,
     DeleteKeys,
     DeleteSnapshot,
+    ExpireOpenKeys,
     ExpireSnapshots,
+    ExpireUploads,
     Explain,
     InBucket,
     MakeDirectory,
@@ -39,157 +50,6 @@ from services.workloads.workload import (
     UntagSnapshot,
     WhatIf,
 )
-
-
-class OperationRefusedError(DeepcleanError):
-    """The plane must refuse this operation with ``code``, and change nothing."""
-
-    def __init__(self, code: str, subject: str) -> None:
-        super().__init__(f"{code}: {subject}")
-        self.code = code
-
-
-@dataclass(frozen=True, slots=True)
-class Version:
-    """The version that one put made. ``number`` is the put's operation number, ``key`` is the path of the put."""
-
-    number: int
-    volume: str
-    bucket: str
-    key: str
-    tag: str
-    size_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """The keys and directories of the active namespace or of one snapshot."""
-
-    keys: Mapping[str, Version]
-    directories: tuple[str, ...]
-
-    @property
-    def referenced_bytes(self) -> int:
-        """The bytes of all keys that the view lists."""
-        return sum(version.size_bytes for version in self.keys.values())
-
-
-@dataclass(slots=True)
-class _Directory:
-    children: dict[str, "Version | _Directory"] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class _Creation:
-    """The creation of a snapshot: the operation's number, and the creation time that the operation gave, if any."""
-
-    number: int
-    at_ms: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Death:
-    """A version that was deleted or overwritten by an operation on its own path."""
-
-    number: int
-    version: Version
-    is_overwritten: bool
-
-
-@dataclass(slots=True)
-class _Bucket:
-    layout: BucketLayout
-    root: _Directory = field(default_factory=_Directory)
-    snapshots: dict[str, View] = field(default_factory=dict)  # in the order of the chain
-    creations: dict[str, _Creation] = field(default_factory=dict)
-    tags: dict[str, str] = field(default_factory=dict)  # tag → the snapshot that it protects
-    consumers: dict[str, int] = field(default_factory=dict)  # consumer → creation number of its next snapshot
-    deaths: dict[str, list[_Death]] = field(default_factory=dict)
-    rolled_back: int = -1
-    """Number of the last rollback's operation; -1 before the first rollback."""
-
-    @property
-    def has_directories(self) -> bool:
-        return self.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED
-
-    def parts(self, path: str) -> list[str]:
-        """Return the names along a path. A bucket without directories is a tree of one level."""
-        parts = path.split("/") if self.has_directories else [path]
-        if not all(parts):
-            raise OperationRefusedError("INVALID_KEY_NAME", repr(path))
-        return parts
-
-    def find(self, parts: list[str]) -> "Version | _Directory | None":
-        entry: Version | _Directory | None = self.root
-        for part in parts:
-            if not isinstance(entry, _Directory):
-                return None
-            entry = entry.children.get(part)
-        return entry
-
-    def make_directories(self, parts: list[str], code: str) -> _Directory:
-        """Create the missing directories of a path and return the last one; refuse with ``code`` if a file is on it."""
-        # The whole path is checked first, because a refused operation must not change anything.
-        for depth in range(1, len(parts) + 1):
-            if isinstance(self.find(parts[:depth]), Version):
-                raise OperationRefusedError(code, "/".join(parts[:depth]))
-        directory = self.root
-        for part in parts:
-            child = directory.children.setdefault(part, _Directory())
-            assert isinstance(child, _Directory)  # noqa: S101 - checked above
-            directory = child
-        return directory
-
-    def directory_above(self, parts: list[str]) -> _Directory | None:
-        parent = self.find(parts[:-1])
-        return parent if isinstance(parent, _Directory) else None
-
-    def view(self) -> View:
-        keys: dict[str, Version] = {}
-        directories: list[str] = []
-        unread = [("", self.root)]
-        while unread:
-            prefix, directory = unread.pop()
-            for name, entry in directory.children.items():
-                if isinstance(entry, Version):
-                    keys[prefix + name] = entry
-                else:
-                    directories.append(prefix + name)
-                    unread.append((f"{prefix}{name}/", entry))
-        return View(keys, tuple(sorted(directories)))
-
-    def require_snapshot(self, name: str) -> View:
-        if name not in self.snapshots:
-            raise OperationRefusedError("FILE_NOT_FOUND", name)
-        return self.snapshots[name]
-
-    def forget_snapshot(self, name: str) -> None:
-        if name in self.tags.values():
-            raise OperationRefusedError("TAGGED_SNAPSHOT", name)
-        del self.snapshots[name], self.creations[name]
-
-    def note_death(self, number: int, path: str, *, is_overwritten: bool) -> None:
-        """Record the version at a path that this operation deletes or overwrites, unless the version has 0 bytes."""
-        version = self.find(self.parts(path))
-        if isinstance(version, Version) and version.size_bytes:
-            self.deaths.setdefault(path, []).append(_Death(number, version, is_overwritten))
-
-    def roll_back(self, number: int, name: str) -> None:
-        """Set the active namespace to a snapshot's view and delete the newer snapshots."""
-        view = self.require_snapshot(name)
-        newer = list(self.snapshots)[list(self.snapshots).index(name) + 1 :]
-        if held := next((one for one in newer if one in self.tags.values()), None):
-            raise OperationRefusedError("TAGGED_SNAPSHOT", held)
-        self.rolled_back = number
-        self.root = _Directory()
-        for directory in view.directories:
-            self.make_directories(self.parts(directory), code="NOT_A_FILE")
-        for path, version in view.keys.items():
-            parts = self.parts(path)
-            self.make_directories(parts[:-1], code="NOT_A_FILE").children[parts[-1]] = version
-        for one in newer:
-            self.forget_snapshot(one)
-
 
 MOST_KEYS_AT_ONCE: Final = 1_000
 _SNAPSHOT_NAME: Final = re.compile(r"[0-9a-z]+(?:(?:\.|-+)[0-9a-z]+)*")
@@ -216,8 +76,9 @@ class NamespaceModel:
 
     def __init__(self) -> None:
         self._volumes: set[str] = set()
-        self._buckets: dict[tuple[str, str], _Bucket] = {}
+        self._buckets: dict[tuple[str, str], Bucket] = {}
         self._versions: dict[int, Version] = {}
+        self.steps = StepsModel(self._versions)
 
     # ---- changes
 
@@ -236,13 +97,20 @@ class NamespaceModel:
                 self._create_bucket(volume, bucket, layout)
             case DeleteBucket(volume, bucket):
                 self._delete_bucket(volume, bucket)
+            case ExpireOpenKeys():
+                self.steps.expire_open_keys()
+            case ExpireUploads():
+                self.steps.expire_uploads()
             case Settle() | Observe() | WhatIf() | Plan() | Explain():
                 pass  # they change nothing
             case InBucket(volume, bucket):
-                return self._apply_in_bucket(self._bucket(volume, bucket), number, operation)
+                of_bucket = self._bucket(volume, bucket)
+                if not isinstance(operation, StepOperation):
+                    return self._apply_in_bucket(of_bucket, number, operation)
+                self.steps.apply(of_bucket, number, operation)
         return {}
 
-    def _apply_in_bucket(self, bucket: _Bucket, number: int, operation: Operation) -> dict[str, object]:
+    def _apply_in_bucket(self, bucket: Bucket, number: int, operation: Operation) -> dict[str, object]:
         match operation:
             case CreateSnapshot() | DeleteSnapshot() | RenameSnapshot():
                 self._change_snapshots(bucket, number, operation)
@@ -257,11 +125,11 @@ class NamespaceModel:
             case DeleteKeys():
                 return self._delete_keys(bucket, number, operation)
             case UndeleteKey():
-                _undelete(bucket, operation.key)
+                _undelete(bucket, number, operation.key)
             case DeleteKey() | RenameKey():
                 self._change_key(bucket, number, operation)
             case RenameDirectory() | MakeDirectory() | DeleteDirectory():
-                self._change_directory(bucket, operation)
+                self._change_directory(bucket, number, operation)
             case _:
                 raise TypeError(f"the model knows namespaces and snapshots alone, not {operation}")
         return {}
@@ -271,7 +139,7 @@ class NamespaceModel:
             raise OperationRefusedError("VOLUME_NOT_FOUND", volume)
         if (volume, bucket) in self._buckets:
             raise OperationRefusedError("BUCKET_ALREADY_EXISTS", f"{volume}/{bucket}")
-        self._buckets[volume, bucket] = _Bucket(layout)
+        self._buckets[volume, bucket] = Bucket(layout)
 
     def _delete_bucket(self, volume: str, name: str) -> None:
         bucket = self._bucket(volume, name)
@@ -281,25 +149,29 @@ class NamespaceModel:
             raise OperationRefusedError("CONTAINS_SNAPSHOT", name)
         del self._buckets[volume, name]
 
-    def _bucket(self, volume: str, bucket: str) -> _Bucket:
+    def _bucket(self, volume: str, bucket: str) -> Bucket:
         if volume not in self._volumes:
             raise OperationRefusedError("VOLUME_NOT_FOUND", volume)
         if (volume, bucket) not in self._buckets:
             raise OperationRefusedError("BUCKET_NOT_FOUND", f"{volume}/{bucket}")
         return self._buckets[volume, bucket]
 
-    def _put(self, bucket: _Bucket, number: int, put: PutKey) -> None:
+    def _put(self, bucket: Bucket, number: int, put: PutKey) -> None:
         if number in self._versions:
             raise ValueError(f"operation number {number} was used by another put; number operations uniquely")
         parts = bucket.parts(put.key)
-        if isinstance(bucket.find(parts), _Directory):
+        live = bucket.find(parts)
+        if isinstance(live, Directory):
             raise OperationRefusedError("NOT_A_FILE", put.key)
+        bucket.require_directories(parts[:-1], code="NOT_A_FILE")
+        self.steps.check_condition(put, live)
         parent = bucket.make_directories(parts[:-1], code="NOT_A_FILE")
         bucket.note_death(number, put.key, is_overwritten=True)
-        version = Version(number, put.volume, put.bucket, put.key, put.tag, put.size_bytes)
-        parent.children[parts[-1]] = self._versions[number] = version
+        version = Version(number, put.volume, put.bucket, put.key, put.tag, put.size_bytes, generation=number)
+        parent.children[parts[-1]] = version
+        self.steps.note_version(version)
 
-    def _delete_keys(self, bucket: _Bucket, number: int, operation: DeleteKeys) -> dict[str, object]:
+    def _delete_keys(self, bucket: Bucket, number: int, operation: DeleteKeys) -> dict[str, object]:
         if not 1 <= len(operation.keys) <= MOST_KEYS_AT_ONCE:
             raise OperationRefusedError("INVALID_REQUEST", f"{len(operation.keys)} keys")
         left = []
@@ -310,35 +182,40 @@ class NamespaceModel:
                 left.append([key, refusal.code])
         return {"left": left} if left else {}
 
-    def _change_key(self, bucket: _Bucket, number: int, operation: DeleteKey | RenameKey) -> None:
+    def _change_key(self, bucket: Bucket, number: int, operation: DeleteKey | RenameKey) -> None:
         if isinstance(operation, RenameKey):
-            _rename(bucket, operation.from_key, operation.to_key)
+            _rename(bucket, number, operation.from_key, operation.to_key)
             return
         parts = bucket.parts(operation.key)
         entry = bucket.find(parts)
-        if isinstance(entry, _Directory) and entry.children:
+        if isinstance(entry, Directory) and entry.children:
             raise OperationRefusedError("DIRECTORY_NOT_EMPTY", operation.key)
         bucket.note_death(number, operation.key, is_overwritten=False)
         _remove(bucket, parts)
 
-    def _change_directory(self, bucket: _Bucket, operation: RenameDirectory | MakeDirectory | DeleteDirectory) -> None:
+    def _change_directory(
+        self, bucket: Bucket, number: int, operation: RenameDirectory | MakeDirectory | DeleteDirectory
+    ) -> None:
         if not bucket.has_directories:
             raise OperationRefusedError("NOT_SUPPORTED_OPERATION", f"{bucket.layout} bucket")
         match operation:
             case RenameDirectory():
-                _rename(bucket, operation.from_directory, operation.to_directory)
+                _rename(bucket, number, operation.from_directory, operation.to_directory)
             case MakeDirectory():
                 bucket.make_directories(bucket.parts(operation.directory), code="FILE_ALREADY_EXISTS")
             case DeleteDirectory():
                 _remove(bucket, bucket.parts(operation.directory))
 
     def _change_snapshots(
-        self, bucket: _Bucket, number: int, operation: CreateSnapshot | DeleteSnapshot | RenameSnapshot
+        self, bucket: Bucket, number: int, operation: CreateSnapshot | DeleteSnapshot | RenameSnapshot
     ) -> None:
         match operation:
             case CreateSnapshot(snapshot=name, at_ms=at_ms):
                 _check_new_snapshot_name(bucket, name)
-                bucket.snapshots[name], bucket.creations[name] = bucket.view(), _Creation(number, at_ms)
+                view = bucket.view()
+                referenced_bytes = self._stored(_blocks(view.keys.values()))
+                bucket.snapshots[name] = view
+                bucket.creations[name] = Creation(number, at_ms, referenced_bytes)
             case DeleteSnapshot(snapshot=name):
                 bucket.require_snapshot(name)
                 bucket.forget_snapshot(name)
@@ -364,7 +241,7 @@ class NamespaceModel:
         """Return the view of each live snapshot of a bucket, oldest first."""
         return self._bucket(volume, bucket).snapshots
 
-    def _views(self, bucket: _Bucket) -> Iterator[View]:
+    def _views(self, bucket: Bucket) -> Iterator[View]:
         yield bucket.view()
         yield from bucket.snapshots.values()
 
@@ -377,24 +254,65 @@ class NamespaceModel:
             for version in view.keys.values()
         )
 
+    def referenced_bytes(self, volume: str, bucket: str) -> dict[str, int]:
+        """Return for each live snapshot the bytes of the blocks that it shows, as they were at its creation."""
+        return {name: one.referenced_bytes for name, one in self._bucket(volume, bucket).creations.items()}
+
     def exclusive_bytes(self, volume: str, bucket: str) -> dict[str, int]:
-        """Return for each live snapshot the bytes of the versions that no other view lists."""
+        """Return for each live snapshot the bytes of the blocks that no other view shows."""
         of_bucket = self._bucket(volume, bucket)
-        holders = Counter(v.number for view in self._views(of_bucket) for v in view.keys.values())
+        holders = Counter(block for view in self._views(of_bucket) for block in _blocks(view.keys.values()))
         return {
-            name: sum(v.size_bytes for v in view.keys.values() if holders[v.number] == 1)
+            name: self._stored(block for block in _blocks(view.keys.values()) if holders[block] == 1)
             for name, view in of_bucket.snapshots.items()
         }
 
+    def _stored(self, blocks: Iterable[Block]) -> int:
+        return sum(map(self.steps.length, blocks))
 
-def _check_new_snapshot_name(bucket: _Bucket, name: str) -> None:
+    def _held_blocks(self, bucket: Bucket) -> frozenset[Block]:
+        """Return the blocks that a view of a bucket or a part of an upload shows."""
+        shown = (version for view in self._views(bucket) for version in view.keys.values())
+        return frozenset(_blocks(shown)) | frozenset(_blocks(self.steps.parts(bucket)))
+
+    def stored_bytes(self, volume: str, bucket: str) -> int:
+        """Return the bytes of all blocks of a bucket that are not freed, on a settled plane."""
+        return self._stored(self._held_blocks(self._bucket(volume, bucket)))
+
+    def used(self, volume: str, bucket: str) -> dict[str, int]:
+        """Return the used figures of a bucket, on a settled plane."""
+        of_bucket = self._bucket(volume, bucket)
+        view, parts = of_bucket.view(), list(self.steps.parts(of_bucket))
+        present = frozenset(_blocks([*view.keys.values(), *parts]))
+        return {
+            "used_bytes": self._stored(present),
+            "used_namespace": len(view.keys) + len(view.directories),
+            "snapshot_used_bytes": self._stored(self._held_blocks(of_bucket) - present),
+        }
+
+    def reclaimed(self) -> list[str]:
+        """Return the labels of all blocks that a settled plane has freed, in the order of their first writing."""
+        held = frozenset[Block]().union(*map(self._held_blocks, self._buckets.values()))
+        return self.steps.reclaimed(held)
+
+    def observe_steps(self, volume: str, bucket: str) -> dict[str, object]:
+        """Return the open keys and uploads of a bucket as an observation shows them."""
+        return self.steps.observe(self._bucket(volume, bucket))
+
+
+def _blocks(versions: Iterable[Version]) -> Iterator[Block]:
+    for version in versions:
+        yield from version.blocks
+
+
+def _check_new_snapshot_name(bucket: Bucket, name: str) -> None:
     if not is_valid_snapshot_name(name):
         raise OperationRefusedError("INVALID_SNAPSHOT_ERROR", repr(name))
     if name in bucket.snapshots:
         raise OperationRefusedError("FILE_ALREADY_EXISTS", name)
 
 
-def _change_holds(bucket: _Bucket, operation: TagSnapshot | UntagSnapshot | MoveConsumer) -> None:
+def _change_holds(bucket: Bucket, operation: TagSnapshot | UntagSnapshot | MoveConsumer) -> None:
     match operation:
         case TagSnapshot(snapshot=name, tag=tag):
             bucket.require_snapshot(name)
@@ -414,7 +332,7 @@ def _change_holds(bucket: _Bucket, operation: TagSnapshot | UntagSnapshot | Move
             bucket.consumers[consumer] = bucket.creations[name].number
 
 
-def _expire(bucket: _Bucket, rules: ExpireSnapshots) -> list[str]:
+def _expire(bucket: Bucket, rules: ExpireSnapshots) -> list[str]:
     """Delete the snapshots that expire by these rules, oldest first, and return their names.
 
     The first snapshot that must stay ends the run. Only a tagged snapshot is skipped instead.
@@ -447,7 +365,7 @@ def _or(given: int | None, otherwise: int) -> int:
     return otherwise if given is None else given
 
 
-def _undelete(bucket: _Bucket, path: str) -> None:
+def _undelete(bucket: Bucket, number: int, path: str) -> None:
     """Restore the version that died last at a path.
 
     Refused if a snapshot holds the version and, since the death, a snapshot was created or the bucket was rolled back;
@@ -459,40 +377,44 @@ def _undelete(bucket: _Bucket, path: str) -> None:
         raise OperationRefusedError("TOO_LATE", path)
     death = deaths[-1]
     is_snapshot_since = any(creations.number > death.number for creations in bucket.creations.values())
-    is_held = any(death.version in view.keys.values() for view in bucket.snapshots.values())
+    blocks = set(death.version.blocks)
+    is_held = any(not blocks.isdisjoint(one.blocks) for view in bucket.snapshots.values() for one in view.keys.values())
     if is_held and is_snapshot_since:
         raise OperationRefusedError("SNAPSHOT_IN_BETWEEN", path)
-    if is_held and (death.is_overwritten or death.number < bucket.rolled_back):
+    may_object_be_live = death.is_overwritten or death.number < bucket.rolled_back
+    if is_held and may_object_be_live:
         raise OperationRefusedError("HELD_BY_SNAPSHOT", path)
     parts = bucket.parts(path)
     found = bucket.find(parts)
-    if isinstance(found, _Directory):
+    if isinstance(found, Directory):
         raise OperationRefusedError("NOT_A_FILE", path)
     if found is not None:
         raise OperationRefusedError("FILE_ALREADY_EXISTS" if bucket.has_directories else "KEY_ALREADY_EXISTS", path)
-    bucket.make_directories(parts[:-1], code="NOT_A_FILE").children[parts[-1]] = death.version
+    is_new = is_snapshot_since or may_object_be_live
+    version = replace(death.version, incarnation=number if is_new else death.version.incarnation, generation=number)
+    bucket.make_directories(parts[:-1], code="NOT_A_FILE").children[parts[-1]] = version
     bucket.deaths[path].remove(death)
 
 
-def _remove(bucket: _Bucket, parts: list[str]) -> None:
+def _remove(bucket: Bucket, parts: list[str]) -> None:
     parent = bucket.directory_above(parts)
     if parent is None or parts[-1] not in parent.children:
         raise OperationRefusedError("KEY_NOT_FOUND", "/".join(parts))
     del parent.children[parts[-1]]
 
 
-def _rename(bucket: _Bucket, from_path: str, to_path: str) -> None:
+def _rename(bucket: Bucket, number: int, from_path: str, to_path: str) -> None:
     """Move a file or a directory. If the target is an existing directory, move into it."""
     from_parts, to_parts = bucket.parts(from_path), bucket.parts(to_path)
     entry = bucket.find(from_parts)
     if entry is None:
         raise OperationRefusedError("KEY_NOT_FOUND", from_path)
-    if isinstance(entry, _Directory) and to_parts != from_parts and to_parts[: len(from_parts)] == from_parts:
+    if isinstance(entry, Directory) and to_parts != from_parts and to_parts[: len(from_parts)] == from_parts:
         raise OperationRefusedError("KEY_RENAME_ERROR", f"{to_path} lies below {from_path}")
     target = bucket.find(to_parts)
     if target is entry and isinstance(entry, Version) and bucket.has_directories:
         return  # renaming a file to its own path does nothing
-    if isinstance(target, _Directory) and target is not entry:
+    if isinstance(target, Directory) and target is not entry:
         to_parts = [*to_parts, from_parts[-1]]
         target = bucket.find(to_parts)
     if target is not None:
@@ -501,4 +423,4 @@ def _rename(bucket: _Bucket, from_path: str, to_path: str) -> None:
     if parent is None:
         raise OperationRefusedError("KEY_RENAME_ERROR", f"the parent of {to_path} is not a directory")
     _remove(bucket, from_parts)
-    parent.children[to_parts[-1]] = entry
+    parent.children[to_parts[-1]] = replace(entry, generation=number) if isinstance(entry, Version) else entry

@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from services.workloads.judge.namespace_model import NamespaceModel, Version, View
+from services.workloads.judge.model_bucket import Version, View
+from services.workloads.judge.namespace_model import NamespaceModel
 from services.workloads.workload import Operation
 
 _MOST_EXAMPLES_COUNT: Final = 10

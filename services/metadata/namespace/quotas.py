@@ -1,0 +1,113 @@
+"""Quotas of buckets and volumes, by Ozone's rules.
+
+Bytes and names count from their put until they are freed: live ones, and deleted ones that a snapshot holds or that
+wait to be freed. A put needs room for whole blocks, since the last one is allocated whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from schemas.error_codes import ErrorCode
+from schemas.records import BucketRow, Committed, SetQuota, VolumeRow
+from services.domain.refusals import CommandError
+from services.domain.table_keys import bucket_key, volume_key
+from services.metadata.namespace.buckets import find_bucket, volume_row
+from services.metadata.state.tables import BUCKET_TABLE, VOLUME_TABLE
+from services.metadata.state.transaction import Transaction
+from services.runtime.loop.service import Work
+from services.storage.store import prefix_end
+
+NO_QUOTA = -1
+
+
+def check_room(transaction: Transaction, bucket: BucketRow, size_bytes: int, names: int) -> None:
+    """Refuse a command for whose bytes and names the bucket has no room. Call it before the command counts them.
+
+    Raises:
+        CommandError: QUOTA_EXCEEDED.
+    """
+    if bucket.quota_bytes == NO_QUOTA and bucket.quota_namespace == NO_QUOTA:
+        return
+    transaction.is_answered = True
+    used_bytes, used_names = _used(transaction, bucket)
+    for quota, used, more, unit in (
+        (bucket.quota_bytes, used_bytes, size_bytes, "bytes"),
+        (bucket.quota_namespace, used_names, names, "keys and directories"),
+    ):
+        if NO_QUOTA != quota < used + more and more > 0:
+            raise CommandError(
+                ErrorCode.QUOTA_EXCEEDED,
+                f"{bucket.volume}/{bucket.bucket} has a quota of {quota} {unit}: {used} are used, deleted ones that "
+                f"are not freed yet included, and {more} more are needed",
+            )
+
+
+def _used(transaction: Transaction, bucket: BucketRow) -> tuple[int, int]:
+    return transaction.figures.live_and_deleted(transaction.work, bucket.object_id) or (0, 0)
+
+
+def set_quota(transaction: Transaction, command: SetQuota) -> Committed:
+    """Set both quotas of a bucket, or of a volume.
+
+    Raises:
+        CommandError: QUOTA_ERROR when more is used already, or when a bucket of a volume with a quota of bytes would
+            have none; QUOTA_EXCEEDED when the quotas of the buckets would exceed the volume's.
+    """
+    if any(quota < NO_QUOTA or quota == 0 for quota in (command.quota_bytes, command.quota_namespace)):
+        raise CommandError(ErrorCode.QUOTA_ERROR, "a quota is at least 1, or -1 for no limit")
+    if command.bucket:
+        return _set_of_bucket(transaction, command)
+    return _set_of_volume(transaction, command)
+
+
+def _set_of_bucket(transaction: Transaction, command: SetQuota) -> Committed:
+    work, bucket = transaction.work, find_bucket(transaction.work, command.volume, command.bucket)
+    for quota, used in zip((command.quota_bytes, command.quota_namespace), _used(transaction, bucket), strict=True):
+        if NO_QUOTA != quota < used:
+            raise CommandError(ErrorCode.QUOTA_ERROR, f"{used} are used already: the quota cannot be {quota}")
+    volume = volume_row(work, bucket.volume)
+    if volume.quota_bytes != NO_QUOTA:
+        others = [one.quota_bytes for one in _buckets(work, volume.volume) if one.object_id != bucket.object_id]
+        _check_sum(volume, [*others, command.quota_bytes], volume.quota_bytes)
+    quotas = replace(
+        bucket, quota_bytes=command.quota_bytes, quota_namespace=command.quota_namespace, update_id=transaction.txn
+    )
+    work.table(BUCKET_TABLE).put(bucket_key(bucket.volume, bucket.bucket), quotas)
+    return Committed(bucket.object_id)
+
+
+def _set_of_volume(transaction: Transaction, command: SetQuota) -> Committed:
+    work, volume = transaction.work, volume_row(transaction.work, command.volume)
+    buckets = list(_buckets(work, command.volume))
+    if command.quota_bytes != NO_QUOTA:
+        _check_sum(volume, [one.quota_bytes for one in buckets], command.quota_bytes)
+    if NO_QUOTA != command.quota_namespace < len(buckets):
+        raise CommandError(ErrorCode.QUOTA_EXCEEDED, f"the volume {volume.volume} has {len(buckets)} buckets already")
+    quotas = replace(
+        volume, quota_bytes=command.quota_bytes, quota_namespace=command.quota_namespace, update_id=transaction.txn
+    )
+    work.table(VOLUME_TABLE).put(volume_key(command.volume), quotas)
+    return Committed(volume.object_id)
+
+
+def _check_sum(volume: VolumeRow, of_buckets: list[int], most: int) -> None:
+    if NO_QUOTA in of_buckets:
+        raise CommandError(
+            ErrorCode.QUOTA_ERROR,
+            f"in a volume with a quota of bytes each bucket has one: set those of the buckets of {volume.volume} first",
+        )
+    if sum(of_buckets) > most:
+        raise CommandError(
+            ErrorCode.QUOTA_EXCEEDED,
+            f"the quotas of the buckets of {volume.volume} would add up to more than {most} bytes",
+        )
+
+
+def _buckets(work: Work, volume: str) -> Iterator[BucketRow]:
+    """Yield the buckets of a volume that have keys of their own: links count nothing."""
+    prefix = bucket_key(volume, "")
+    for _, row in work.table(BUCKET_TABLE).scan(prefix, prefix_end(prefix)):
+        if not row.source_bucket:
+            yield row

@@ -1,0 +1,245 @@
+"""Replays how clients write keys: which blocks become part of a version at which command, and which never do.
+
+An open key has blocks without content. A sync or a commit gives content to as many as it needs, in their order, after
+what still fits into the last block of the version. These become part of the version at this command: a snapshot has
+seen them if it was captured later. A commit frees the rest, and so do an abandon and an expiry: blocks that never
+belonged to a version die when they are freed, and were born then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from schemas import records
+from schemas.records import BlockRun
+from services.domain.names import MAX_KEY_TAG_LENGTH, check_key_path, check_length
+from services.domain.table_keys import flat_key, open_key, tree_key
+from services.verifier.history import Entry
+from services.verifier.namespace import Namespace
+from services.verifier.open_writes import OpenKey, OpenWrites, Run, Synced, Upload
+from services.verifier.present import MAX_OBJECTS, Bucket, Present, require_generation
+from services.verifier.refusals import require, required
+from services.verifier.uploads import MAX_RUNS, Uploads, free, whole_bytes, with_content
+
+FLAT_TABLE, TREE_TABLE, UPLOAD_TABLE = range(3)
+"""What ``ExpireWrites.table`` names."""
+MAX_PART_NUMBER = 10_000
+
+
+class Writing:
+    """Replays the commands on open keys over the shard as it is."""
+
+    def __init__(self, present: Present, writes: OpenWrites, namespace: Namespace, uploads: Uploads) -> None:
+        self._present = present
+        self._history = present.history
+        self._writes = writes
+        self._namespace = namespace
+        self._uploads = uploads
+        self.commands: Mapping[type[Any], Callable[[Any], None]] = {
+            records.OpenKey: self._open,
+            records.AllocateBlocks: self._allocate,
+            records.SyncKey: self._sync,
+            records.CommitKey: self._commit,
+            records.RecoverLease: self._recover,
+            records.AbandonKey: self._abandon,
+        }
+
+    # Opening
+
+    def _open(self, body: records.OpenKey) -> None:
+        present, missing, there = self._present, list[str](), None
+        bucket = present.bucket(body)
+        check_key_path(body.key, is_tree=bucket.is_tree)
+        check_length("a tag", body.tag, MAX_KEY_TAG_LENGTH)
+        if body.upload_id:
+            parent_id, name = self._place_of_part(bucket, body)
+        else:
+            parent_id, missing, name, there = present.place_for_file(bucket, body.key)
+        require_generation(there, body.expected_generation)
+        require(len(missing) + (body.size_bytes > 0) <= MAX_OBJECTS)
+        synced = self._appended_to(parent_id, name, there) if body.is_append else None
+        blocks = self._whole_blocks(body.size_bytes, body.block_size_bytes)
+        parent_id = present.add_directories(bucket, parent_id, missing)
+        runs = self._as_runs(blocks)
+        table, key = self._key(bucket, parent_id, name)
+        opened = OpenKey(
+            table=table,
+            key=key,
+            session=present.now.txn,
+            bucket_id=bucket.bucket_id,
+            parent_id=parent_id,
+            name=name,
+            path=body.key,
+            block_size_bytes=body.block_size_bytes,
+            expected_generation=body.expected_generation,
+            upload_id=body.upload_id,
+            part_number=body.part_number,
+            synced=synced,
+            is_recovered=False,
+            updated_ms=present.time_ms,
+            runs=runs,
+        )
+        self._writes.put_key(opened)
+
+    def _place_of_part(self, bucket: Bucket, body: records.OpenKey) -> tuple[int, str]:
+        require(not body.is_append and not body.expected_generation and 1 <= body.part_number <= MAX_PART_NUMBER)
+        upload = self._uploads.find(bucket, body.key, body.upload_id)
+        parent_id, name = self._present.place_in_directory(bucket, body.key)
+        require(parent_id == upload.parent_id)
+        return parent_id, name
+
+    def _appended_to(self, parent_id: int, name: str, there: Entry | None) -> Synced:
+        """Return the version to which a client appends. Nobody else may be writing it."""
+        live = required(there)
+        require(self._writes.writer_of(parent_id, name, _known_as(live)) is None)
+        return Synced(*_known_as(live), room_bytes=0)
+
+    def _key(self, bucket: Bucket, parent_id: int, name: str) -> tuple[int, bytes]:
+        """Return where metadata lists the open key."""
+        session = self._present.now.txn
+        if bucket.is_tree:
+            return TREE_TABLE, open_key(tree_key(bucket.volume_id, bucket.bucket_id, parent_id, name), session)
+        return FLAT_TABLE, open_key(flat_key(bucket.volume, bucket.name, name), session)
+
+    def _whole_blocks(self, size_bytes: int, block_size_bytes: int) -> BlockRun | None:
+        """Return blocks for some bytes: whole ones, which are stored from now on."""
+        blocks = self._present.new_blocks(size_bytes, block_size_bytes)
+        if blocks is None:
+            return None
+        whole = replace(blocks, size_bytes=blocks.block_count * block_size_bytes)
+        self._present.store(whole.size_bytes)
+        return whole
+
+    def _as_runs(self, blocks: BlockRun | None) -> tuple[Run, ...]:
+        return () if blocks is None else (Run(self._present.new_object_id(), blocks),)
+
+    def _opened(self, body: Any) -> tuple[Bucket, OpenKey]:
+        bucket = self._present.bucket(body)
+        opened = required(self._writes.key_at(*self._present.place_in_directory(bucket, body.key), body.session))
+        require(opened.bucket_id == bucket.bucket_id)
+        return bucket, opened
+
+    def _allocate(self, body: records.AllocateBlocks) -> None:
+        _, opened = self._opened(body)
+        require(not opened.is_recovered)
+        require(len(opened.runs) + (body.size_bytes > 0) <= MAX_RUNS)
+        runs = (*opened.runs, *self._as_runs(self._whole_blocks(body.size_bytes, opened.block_size_bytes)))
+        self._writes.put_key(replace(opened, runs=runs, updated_ms=self._present.time_ms))
+
+    # Making visible
+
+    def _sync(self, body: records.SyncKey) -> None:
+        bucket, opened = self._opened(body)
+        require(not opened.upload_id and not opened.is_recovered)
+        synced, unused = self._show(bucket, opened, body.size_bytes)
+        self._writes.put_key(replace(opened, runs=unused, synced=synced, updated_ms=self._present.time_ms))
+
+    def _commit(self, body: records.CommitKey) -> None:
+        bucket, opened = self._opened(body)
+        require(opened.is_recovered == body.is_recovery)
+        unused: Sequence[Run]
+        if opened.upload_id:
+            unused = self._uploads.commit_part(bucket, opened, body.size_bytes)
+        else:
+            _, unused = self._show(bucket, opened, body.size_bytes)
+        self._writes.close_key(opened)
+        free(self._present, opened.bucket_id, unused)
+
+    def _show(self, bucket: Bucket, opened: OpenKey, length: int) -> tuple[Synced, tuple[Run, ...]]:
+        """Make a key as long as its writer says. Return what the writer knows of it now, and the blocks left over."""
+        present, place = self._present, (opened.parent_id, opened.name)
+        there = self._history.find(*place)
+        if opened.synced is None:
+            require(there is None or not there.is_directory)
+            require_generation(there, opened.expected_generation)
+        else:
+            require(there is not None and _known_as(there) == opened.synced[:3])
+        added = length - (opened.synced.length if opened.synced else 0)
+        require(added >= 0)
+        old_room = opened.synced.room_bytes if opened.synced else 0
+        into_last = min(added, old_room)
+        runs, unused, room = with_content(opened.runs, added - into_last, present.new_object_id)
+        present.store(added - whole_bytes(runs))
+        if opened.synced is None or there is None:
+            entry = self._namespace.replace(bucket, place, there, length, runs[0].blocks if runs else None)
+            further: Sequence[Run] = runs[1:]
+        else:
+            entry, further = self._grow(bucket, place, there, length, into_last, runs)
+        for run in further:
+            name = (entry.object_id, entry.birth)
+            self._history.add_run(name, bucket.bucket_id, run.object_id, run.blocks, present.now)
+        return Synced(*_known_as(entry), room if runs else old_room - into_last), tuple(unused)
+
+    def _grow(
+        self, bucket: Bucket, place: tuple[int, str], there: Entry, length: int, into_last: int, runs: Sequence[Run]
+    ) -> tuple[Entry, Sequence[Run]]:
+        """Lengthen the live version. Return its entry, and the runs that become further ones of it.
+
+        A version without blocks gets its first ones as if it was written now: nobody has seen them before.
+        """
+        now, last = self._present.now, self._history.last_run(there.object_id, there.birth)
+        entry = there._replace(generation=now.txn, length=length)
+        if last is not None and last.first_local_id is None and runs:
+            entry = entry._replace(birth=now.txn)
+            self._history.die(there.object_id, there.birth, now)
+            self._history.write(bucket.bucket_id, entry.object_id, entry.birth, length, runs[0].blocks, now)
+            runs = runs[1:]
+        else:
+            self._history.lengthen((there.object_id, there.birth), length, last, into_last)
+        self._history.leave(*place, now)
+        self._history.add(bucket.bucket_id, *place, entry, now)
+        return entry, runs
+
+    # Ends without a commit
+
+    def _abandon(self, body: records.AbandonKey) -> None:
+        bucket = self._present.bucket(body)
+        if body.parent_id and bucket.is_tree:  # the directory, wherever it is by now
+            place = (body.parent_id, body.key.rpartition("/")[2])
+        else:
+            place = self._present.place_in_directory(bucket, body.key)
+        opened = required(self._writes.key_at(*place, body.session))
+        require(opened.bucket_id == bucket.bucket_id)
+        self._close(opened)
+
+    def _close(self, opened: OpenKey) -> None:
+        """Close an open key. What was synced stays."""
+        self._writes.close_key(opened)
+        free(self._present, opened.bucket_id, opened.runs)
+
+    def _recover(self, body: records.RecoverLease) -> None:
+        bucket = self._present.bucket(body)
+        parent_id, name = self._present.place_in_directory(bucket, body.key)
+        live = required(self._history.find(parent_id, name))
+        require(not live.is_directory)
+        opened = required(self._writes.writer_of(parent_id, name, _known_as(live)))
+        self._writes.put_key(replace(opened, is_recovered=True, updated_ms=self._present.time_ms))
+
+    def expire(self, body: records.ExpireWrites) -> None:
+        """Close what is old enough on one page. A page ends at a number of rows, with those that it frees."""
+        now_ms = self._present.time_ms
+        if body.table == UPLOAD_TABLE:
+            rows: list[OpenKey] | list[Upload] = list(self._uploads.first(body))
+        else:
+            rows = list(self._first_keys(body))
+        left = max(1, body.max_rows)
+        for row in rows:
+            if left <= 0:
+                return
+            left -= 1
+            if isinstance(row, OpenKey) and row.updated_ms + body.open_key_age_ms <= now_ms:
+                self._close(row)
+                left -= len(row.runs)
+            elif isinstance(row, Upload) and row.initiated_ms + body.upload_age_ms <= now_ms:
+                left -= self._uploads.end(row)
+
+    def _first_keys(self, body: records.ExpireWrites) -> Sequence[OpenKey]:
+        keys = self._writes.keys_from(body.table, body.start_key)
+        return [row for row, _ in zip(keys, range(max(1, body.max_rows)), strict=False)]
+
+
+def _known_as(live: Entry) -> tuple[int, int, int]:
+    """Return by what a client recognizes the version that it has written."""
+    return live.object_id, live.birth, live.length
