@@ -16,14 +16,7 @@ from services.workloads.workload import Operation, parse_line
 from tests.model_lines import lines_of
 
 FOLDER = Path(__file__).parent / "conformance" / "cases"
-WAITING = {
-    "m07_quota_bytes_and_snapshot": "set_quota is no operation of workloads yet",
-    "m10_through_a_link": "create_link is no operation of workloads yet",
-    "x104": "set_quota is no operation of workloads yet",
-}
-"""Cases that cannot be played yet, with the reason."""
-ALL = sorted(file.name.removesuffix(".ops.jsonl") for file in FOLDER.glob("*.ops.jsonl"))
-CASES = [name for name in ALL if name not in WAITING]
+CASES = sorted(file.name.removesuffix(".ops.jsonl") for file in FOLDER.glob("*.ops.jsonl"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,6 +136,12 @@ class BucketRow:
     """Bytes of parts of uploads: used_bytes contains them, no snapshot does."""
     owner: str = ""
     """User who owns the bucket; empty: the owner of the volume."""
+    spare_bytes: int = 0
+    """Bytes of blocks that never belonged to a version: snapshot_used_bytes contains them, quotas do not count them."""
+    block_rows: int = 0
+    """Rows of deletedTable that have blocks only, and are no keys: snapshot_used_namespace contains them, quotas do
+    not count them.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -444,9 +444,9 @@ class TestTrees:
         shard.part("tree", "d/k", upload, 1, 10)
         shard.do(DeleteDirectory("vol", "tree", "d"))
         part = OpenKey("vol", "tree", "d/k", 5, upload_id=upload, part_number=2)
-        assert shard.refusal(part) == "DIRECTORY_NOT_FOUND"
+        assert shard.refusal(part) == "NO_SUCH_MULTIPART_UPLOAD_ERROR"
         shard.do(MakeDirectory("vol", "tree", "d"))
-        assert shard.refusal(part) == "DIRECTORY_NOT_FOUND", "another one of its name"
+        assert shard.refusal(part) == "NO_SUCH_MULTIPART_UPLOAD_ERROR", "another one of its name"
         shard.do(DeleteDirectory("vol", "tree", "d"))
         shard.complete("tree", "d/k", upload, 1)
         assert shard.names("tree") == {"d/k": "t"}
@@ -459,6 +459,7 @@ class TestTrees:
         assert shard.refusal(CommitKey("vol", "tree", "x", opened, 10)) == "NOT_A_FILE"
         assert shard.refusal(CompleteUpload("vol", "tree", "x", upload, (1,))) == "NOT_A_FILE"
         assert shard.refusal(OpenKey("vol", "tree", "x", 10)) == "NOT_A_FILE"
+        assert shard.refusal(OpenKey("vol", "tree", "x", 10, upload_id=upload, part_number=2)) == "NOT_A_FILE"
         assert shard.refusal(OpenKey("vol", "tree", "a//b", 10)) == "INVALID_PATH"
         assert shard.names("tree") == {}
 

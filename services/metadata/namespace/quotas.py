@@ -1,7 +1,10 @@
 """Quotas of buckets and volumes, by Ozone's rules.
 
 Bytes and names count from their put until they are freed: live ones, and deleted ones that a snapshot holds or that
-wait to be freed. A put needs room for whole blocks, since the last one is allocated whole.
+wait to be freed. A put needs room for whole blocks, since the last one is allocated whole; further blocks of an open
+key need it together with those that it has and nobody sees yet. Blocks that never belonged to a version count no more
+as soon as they are given up: unused ones, and parts that were replaced, left out or aborted. A key counts as one name,
+however many runs of blocks it has.
 """
 
 from __future__ import annotations
@@ -45,7 +48,7 @@ def check_room(transaction: Transaction, bucket: BucketRow, size_bytes: int, nam
 
 
 def _used(transaction: Transaction, bucket: BucketRow) -> tuple[int, int]:
-    return transaction.figures.live_and_deleted(transaction.work, bucket.object_id) or (0, 0)
+    return transaction.figures.counted_by_quotas(transaction.work, bucket)
 
 
 def set_quota(transaction: Transaction, command: SetQuota) -> Committed:
