@@ -72,7 +72,7 @@ def observe_link(plane: Plane, shard: int, link: Place, leads_to: Place) -> Line
     try:
         real = bucket_of_link(plane, shard, *names)
         snapshots = plane.snapshots(shard).snapshots(*real)
-        listed = {one.name: list_everything(plane, shard, *names, one.snapshot_id) for one in snapshots}
+        listed = {one.name: list_everything(plane, shard, *real, one.snapshot_id) for one in snapshots}
         active = list_everything(plane, shard, *names)
     except PlaneError as error:
         return {**shown, "error": error.code}

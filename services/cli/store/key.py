@@ -142,6 +142,8 @@ def stat(context: typer.Context, key: KeyArgument, snapshot: SnapshotOption = ""
     """Show one key or directory."""
     volume, bucket, name = key_path(key)
     with session_of(context) as session:
+        if snapshot:
+            volume, bucket = session.bucket_of(volume, bucket)
         snapshot_id = snapshot_id_of(session, volume, bucket, snapshot)
         row = session.metadata(volume).stat(volume, bucket, name, snapshot_id=snapshot_id)
     if as_json:
