@@ -66,6 +66,8 @@ class Replay:
     _buckets: dict[Place, None] = field(default_factory=dict)
     _links: dict[Place, Place] = field(default_factory=dict)
     """By the volume and bucket of each link those to which it leads."""
+    _beside: dict[str, str] = field(default_factory=dict)
+    """Of each volume with links the first one of those that must be in one shard."""
     _sent: list[_Sent] = field(default_factory=list)
     _settles: int = 0
     _generations: dict[tuple[str, str, str], int] = field(default_factory=dict)
@@ -84,6 +86,7 @@ class Replay:
         operations = list(operations)
         self.is_wide |= workload.has_wide_observations(operations)
         self._collection.is_needed = workload.has_quotas(operations)
+        self._beside = workload.volumes_of_one_shard(operations)
         try:
             for number, operation in operations:
                 yield from self.execute(number, operation)
@@ -192,9 +195,15 @@ class Replay:
         return line
 
     def _shard(self, operation: Any) -> int:
-        """Return the shard of an operation's volume; a new volume gets the next shard, round robin."""
-        following = (self.first_shard + len(self.shards)) % self.plane.shards
-        return self.shards.setdefault(operation.volume, following)
+        """Return the shard of an operation's volume; a new volume gets the next shard, round robin, or that of the
+        volumes to which links lead from it.
+        """
+        volume: str = operation.volume
+        if volume not in self.shards:
+            of_groups = {self._beside.get(one, one): shard for one, shard in self.shards.items()}
+            following = (self.first_shard + len(of_groups)) % self.plane.shards
+            self.shards[volume] = of_groups.get(self._beside.get(volume, volume), following)
+        return self.shards[volume]
 
     def collect(self) -> Iterator[Line]:
         """Wait for the answers of all sent operations. Yield a line for each refusal."""

@@ -465,6 +465,16 @@ def has_quotas(operations: Iterable[tuple[int, Operation]]) -> bool:
     return any(isinstance(operation, SetQuota) and bool(operation.bucket) for _, operation in operations)
 
 
+def volumes_of_one_shard(operations: Iterable[tuple[int, Operation]]) -> dict[str, str]:
+    """Return for each volume that links lead from or to the first one of its group: links stay within a shard."""
+    first: dict[str, str] = {}
+    for _, operation in operations:
+        if isinstance(operation, CreateLink):
+            ends = [first.setdefault(volume, volume) for volume in (operation.volume, operation.link_volume)]
+            first = {volume: ends[0] if one == ends[1] else one for volume, one in first.items()}
+    return first
+
+
 def to_json(operation: Operation) -> str:
     """Return the line of an operation, without the newline."""
     name = str(operation.__struct_config__.tag)

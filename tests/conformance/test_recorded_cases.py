@@ -13,13 +13,13 @@ from services.workloads.replay import Replay
 from tests.model_lines import lines_of
 from tests.recorded_cases import CASES, DEVIATIONS, expected_lines, operations_of, recorded_lines
 
-STEPS = ("m", "x")
+STEPS = ("m", "n", "x", "y")
 """How the names of the cases begin that write in steps."""
 PLAIN = [case for case in CASES if not case.startswith(STEPS)]
 
 
 def test_all_cases_are_here() -> None:
-    assert (len(CASES), len(PLAIN)) == (37, 25)
+    assert (len(CASES), len(PLAIN)) == (52, 25)
 
 
 def _played(case: str, shards: int) -> list[Any]:

@@ -179,10 +179,10 @@ class Writes:
             raise OperationRefusedError("INVALID_REQUEST", body.key)
         upload = self._upload(incarnation, body.key, body.upload_id)
         above = bucket.directory_above(parts)
-        if above is None or above is not upload.parent:
-            raise OperationRefusedError("NO_SUCH_MULTIPART_UPLOAD_ERROR", body.key)
         if isinstance(bucket.find(parts), Directory):
             raise OperationRefusedError("NOT_A_FILE", body.key)
+        if above is None or above is not upload.parent:
+            raise OperationRefusedError("NO_SUCH_MULTIPART_UPLOAD_ERROR", body.key)
         return above
 
     def _appended_to(self, incarnation: Incarnation, parent: Directory | None, name: str, live: Version | None) -> Left:

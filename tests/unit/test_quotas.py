@@ -178,8 +178,8 @@ class TestLinks:
         shard.do(CreateBucketLink("other", "second", "other", "link"))
         shard.do(PutKey("other", "second", "k", 7, "through"))
         assert shard.names("flat") == {"k": "through"}
-        shard.do(SetQuota("other", "link", BLOCK, NONE))
-        assert shard.bucket("flat").quota_bytes == BLOCK
+        assert shard.refusal(SetQuota("other", "link", BLOCK, NONE)) == "NOT_SUPPORTED_OPERATION"
+        assert shard.bucket("flat").quota_bytes == NONE
         shard.do(DeleteKey("other", "link", "k"))
         assert not shard.names("flat")
 

@@ -141,6 +141,17 @@ class TestLinks:
         assert links["v/x"]["error"] == "DETECTED_LOOP_IN_BUCKET_LINKS"
         assert "v/second" not in lines[-1]["links"]
 
+    def test_volumes_between_which_links_lead_are_in_one_shard(self) -> None:
+        operations: list[Operation] = [
+            *(CreateVolume(name) for name in "vwxyz"),
+            CreateLink("x", "l", "w", "b"),
+            CreateLink("z", "l", "y", "b"),
+            CreateLink("y", "l", "x", "b"),
+        ]
+        replay = Replay(InMemoryClient(InMemoryPlane(shards=3)))
+        assert not list(replay.run(enumerate(operations)))
+        assert replay.shards == {"v": 0, "w": 1, "x": 1, "y": 1, "z": 1}
+
 
 class TestQuotas:
     def test_what_is_deleted_counts_until_the_next_settle(self) -> None:
@@ -217,6 +228,10 @@ class TestQuotas:
             CompleteUpload(*PLACE, "u", (1,), "joined"),
         ]
         assert refusals(joined) == [(6, "QUOTA_EXCEEDED")]
+
+    def test_a_link_has_no_quota_and_its_bucket_s_counts(self) -> None:
+        linked = [*LINKED, SetQuota(*LINK, 10), SetQuota(*PLACE, BLOCK), put("k", BLOCK, LINK), put("l", 1, LINK)]
+        assert refusals(linked) == [(4, "NOT_SUPPORTED_OPERATION"), (7, "QUOTA_EXCEEDED")]
 
     def test_quotas_of_a_volume(self) -> None:
         of_volume = [

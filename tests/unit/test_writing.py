@@ -363,6 +363,18 @@ class TestUploads:
 
 
 @BOTH
+def test_a_link_is_a_name_of_its_volume_and_needs_no_quota_of_bytes(shard: WritingShard, bucket: str) -> None:
+    for name in ("flat", "tree"):
+        shard.done(SetQuota("vol", name, BLOCK, -1))
+    shard.done(SetQuota("vol", "", 2 * BLOCK, 3))
+    shard.done(CreateBucketLink("vol", "link", "vol", bucket))
+    assert shard.refusal(CreateBucketLink("vol", "second", "vol", bucket)) == "QUOTA_EXCEEDED"
+    assert shard.refusal(SetQuota("vol", "", 2 * BLOCK, 2)) == "QUOTA_EXCEEDED"
+    shard.done(PutKey("vol", "link", "k", BLOCK, "t", BLOCK))
+    assert shard.refusal(PutKey("vol", bucket, "l", 1, "t", BLOCK)) == "QUOTA_EXCEEDED"
+
+
+@BOTH
 @pytest.mark.parametrize("wants_reply", [True, False])
 def test_what_a_quota_refuses_is_known_from_the_log_and_the_answers(
     shard: WritingShard, bucket: str, wants_reply: bool

@@ -105,7 +105,7 @@ def delete_volume(transaction: Transaction, command: DeleteVolume) -> Committed:
 def create_bucket(transaction: Transaction, command: CreateBucket) -> Committed:
     """Create a bucket."""
     work = transaction.work
-    volume = _volume_with_room(transaction, command.volume, command.bucket)
+    volume = _volume_with_room(transaction, command.volume, command.bucket, is_link=False)
     key = bucket_key(command.volume, command.bucket)
     object_id = transaction.new_object_id()
     row = BucketRow(
@@ -132,13 +132,13 @@ def create_bucket(transaction: Transaction, command: CreateBucket) -> Committed:
     return Committed(object_id)
 
 
-def _volume_with_room(transaction: Transaction, volume: str, bucket: str) -> VolumeRow:
-    """Return the volume for a new bucket. Refuse a name in use, and a bucket too many for the volume's quota."""
+def _volume_with_room(transaction: Transaction, volume: str, bucket: str, *, is_link: bool) -> VolumeRow:
+    """Return the volume for a new bucket or link. Refuse a name in use, and one too many for the volume's quota."""
     check_bucket_name(bucket)
     table, row = transaction.work.table(BUCKET_TABLE), volume_row(transaction.work, volume)
     if table.get(bucket_key(volume, bucket)) is not None:
         raise CommandError(ErrorCode.BUCKET_ALREADY_EXISTS, f"there is a bucket {volume}/{bucket} already")
-    if row.quota_bytes >= 0:
+    if row.quota_bytes >= 0 and not is_link:
         raise CommandError(
             ErrorCode.QUOTA_ERROR,
             f"the volume {volume} has a quota of bytes, and a new bucket has none: take the volume's away, create the "
@@ -147,14 +147,14 @@ def _volume_with_room(transaction: Transaction, volume: str, bucket: str) -> Vol
     prefix = bucket_key(volume, "")
     if 0 <= row.quota_namespace <= sum(1 for _ in table.scan(prefix, prefix_end(prefix))):
         raise CommandError(
-            ErrorCode.QUOTA_EXCEEDED, f"the volume {volume} has its {row.quota_namespace} buckets already"
+            ErrorCode.QUOTA_EXCEEDED, f"the volume {volume} has its {row.quota_namespace} buckets and links already"
         )
     return row
 
 
 def create_bucket_link(transaction: Transaction, command: CreateBucketLink) -> Committed:
     """Create a bucket that is a link. The bucket to which it leads need not exist."""
-    volume = _volume_with_room(transaction, command.volume, command.bucket)
+    volume = _volume_with_room(transaction, command.volume, command.bucket, is_link=True)
     check_volume_name(command.source_volume)
     check_bucket_name(command.source_bucket)
     object_id = transaction.new_object_id()

@@ -16,7 +16,7 @@ from schemas.error_codes import ErrorCode
 from schemas.records import BucketRow, Committed, SetQuota, VolumeRow
 from services.domain.refusals import CommandError
 from services.domain.table_keys import bucket_key, volume_key
-from services.metadata.namespace.buckets import find_bucket, volume_row
+from services.metadata.namespace.buckets import find_bucket, named_bucket, volume_row
 from services.metadata.state.tables import BUCKET_TABLE, VOLUME_TABLE
 from services.metadata.state.transaction import Transaction
 from services.runtime.loop.service import Work
@@ -55,7 +55,7 @@ def set_quota(transaction: Transaction, command: SetQuota) -> Committed:
     """Set both quotas of a bucket, or of a volume.
 
     Raises:
-        CommandError: QUOTA_ERROR when more is used already, or when a bucket of a volume with a quota of bytes would
+        CommandError: NOT_SUPPORTED_OPERATION for a link; QUOTA_ERROR when more is used already, or when a bucket of a volume with a quota of bytes would
             have none; QUOTA_EXCEEDED when the quotas of the buckets would exceed the volume's.
     """
     if any(quota < NO_QUOTA or quota == 0 for quota in (command.quota_bytes, command.quota_namespace)):
@@ -67,12 +67,18 @@ def set_quota(transaction: Transaction, command: SetQuota) -> Committed:
 
 def _set_of_bucket(transaction: Transaction, command: SetQuota) -> Committed:
     work, bucket = transaction.work, find_bucket(transaction.work, command.volume, command.bucket)
+    if named_bucket(work, command.volume, command.bucket).source_bucket:
+        raise CommandError(
+            ErrorCode.NOT_SUPPORTED_OPERATION,
+            f"{command.volume}/{command.bucket} is a link: name the bucket {bucket.volume}/{bucket.bucket}",
+        )
     for quota, used in zip((command.quota_bytes, command.quota_namespace), _used(transaction, bucket), strict=True):
         if NO_QUOTA != quota < used:
             raise CommandError(ErrorCode.QUOTA_ERROR, f"{used} are used already: the quota cannot be {quota}")
     volume = volume_row(work, bucket.volume)
     if volume.quota_bytes != NO_QUOTA:
-        others = [one.quota_bytes for one in _buckets(work, volume.volume) if one.object_id != bucket.object_id]
+        rows = _buckets_and_links(work, volume.volume)
+        others = [one.quota_bytes for one in rows if not one.source_bucket and one.object_id != bucket.object_id]
         _check_sum(volume, [*others, command.quota_bytes], volume.quota_bytes)
     quotas = replace(
         bucket, quota_bytes=command.quota_bytes, quota_namespace=command.quota_namespace, update_id=transaction.txn
@@ -83,11 +89,13 @@ def _set_of_bucket(transaction: Transaction, command: SetQuota) -> Committed:
 
 def _set_of_volume(transaction: Transaction, command: SetQuota) -> Committed:
     work, volume = transaction.work, volume_row(transaction.work, command.volume)
-    buckets = list(_buckets(work, command.volume))
+    rows = list(_buckets_and_links(work, command.volume))
     if command.quota_bytes != NO_QUOTA:
-        _check_sum(volume, [one.quota_bytes for one in buckets], command.quota_bytes)
-    if NO_QUOTA != command.quota_namespace < len(buckets):
-        raise CommandError(ErrorCode.QUOTA_EXCEEDED, f"the volume {volume.volume} has {len(buckets)} buckets already")
+        _check_sum(volume, [one.quota_bytes for one in rows if not one.source_bucket], command.quota_bytes)
+    if NO_QUOTA != command.quota_namespace < len(rows):
+        raise CommandError(
+            ErrorCode.QUOTA_EXCEEDED, f"the volume {volume.volume} has {len(rows)} buckets and links already"
+        )
     quotas = replace(
         volume, quota_bytes=command.quota_bytes, quota_namespace=command.quota_namespace, update_id=transaction.txn
     )
@@ -108,9 +116,8 @@ def _check_sum(volume: VolumeRow, of_buckets: list[int], most: int) -> None:
         )
 
 
-def _buckets(work: Work, volume: str) -> Iterator[BucketRow]:
-    """Yield the buckets of a volume that have keys of their own: links count nothing."""
+def _buckets_and_links(work: Work, volume: str) -> Iterator[BucketRow]:
+    """Yield the rows of a volume. A link is a name of the volume, and has no bytes of its own."""
     prefix = bucket_key(volume, "")
     for _, row in work.table(BUCKET_TABLE).scan(prefix, prefix_end(prefix)):
-        if not row.source_bucket:
-            yield row
+        yield row

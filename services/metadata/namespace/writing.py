@@ -137,12 +137,13 @@ def _place_of_part(transaction: Transaction, bucket: BucketRow, command: OpenKey
         raise CommandError(ErrorCode.INVALID_REQUEST, f"a part has a number from 1 to {MAX_PART_NUMBER}")
     upload = uploads.find_upload(transaction.work, bucket, command.key, command.upload_id)
     place = find_place(transaction, bucket, command.key)
+    if place is not None:
+        _require_no_directory(transaction, place, command.key)
     if place is None or place.parent_id != upload.parent_id:
         raise CommandError(
             ErrorCode.NO_SUCH_MULTIPART_UPLOAD_ERROR,
             f"the directory of {command.key} was deleted or renamed since the upload was initiated",
         )
-    _require_no_directory(transaction, place, command.key)
     return place
 
 

@@ -208,6 +208,8 @@ class NamespaceModel:
             self._volumes.set_of_volume(command, of_volume, self._names_in(command.volume))
             return
         volume, name = self._lead_to(command.volume, command.bucket)
+        if (volume, name) != (command.volume, command.bucket):
+            raise OperationRefusedError("NOT_SUPPORTED_OPERATION", f"{command.volume}/{command.bucket} is a link")
         others = [one for place, one in self._buckets.items() if place[0] == volume and place[1] != name]
         bucket = self._buckets[volume, name]
         self._volumes.set_of_bucket(command, volume, bucket, others, self._counted(bucket))

@@ -201,11 +201,11 @@ class StepsModel:
             raise OperationRefusedError("INVALID_REQUEST", f"part {operation.part_number}")
         upload = self._upload(bucket, operation.upload)
         key = upload.initiated.key
+        if isinstance(bucket.find(bucket.parts(key)), Directory):
+            raise OperationRefusedError("NOT_A_FILE", key)
         parent = bucket.directory_above(bucket.parts(key))
         if parent is None or parent.id != upload.parent_id:
             raise OperationRefusedError("NO_SUCH_MULTIPART_UPLOAD_ERROR", key)
-        if isinstance(bucket.find(bucket.parts(key)), Directory):
-            raise OperationRefusedError("NOT_A_FILE", key)
         count = blocks_of(operation.size_bytes)
         self._check_room(bucket, 0, 1)
         try:
