@@ -747,6 +747,16 @@ class TestWhatOzoneLoses:
         assert shard.expire(bucket).expired == 2
         _each_block_is_freed_once(shard)
 
+    def test_a_key_that_dies_twice_has_two_rows(self, shard: WritingShard, bucket: str) -> None:
+        shard.done(PutKey("vol", bucket, "k", 70, "first"))
+        session = shard.open(bucket, "k", 30, "second")
+        shard.done(DeleteKey("vol", bucket, "k"))
+        shard.commit(bucket, "k", session, 30)
+        shard.done(DeleteKey("vol", bucket, "k"))
+        assert sorted((row.key.tag, row.key.size_bytes) for row in shard.garbage()) == [("first", 70), ("second", 30)]
+        _each_block_is_freed_once(shard)
+        assert shard.bucket(bucket).snapshot_used_bytes == 0
+
     def test_a_refused_completion_counts_no_directory(self, shard: WritingShard, bucket: str) -> None:
         upload = shard.initiate(bucket, "d/e/k")
         shard.part(bucket, "d/e/k", upload, 1, 10)

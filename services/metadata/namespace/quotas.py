@@ -55,8 +55,9 @@ def set_quota(transaction: Transaction, command: SetQuota) -> Committed:
     """Set both quotas of a bucket, or of a volume.
 
     Raises:
-        CommandError: NOT_SUPPORTED_OPERATION for a link; QUOTA_ERROR when more is used already, or when a bucket of a volume with a quota of bytes would
-            have none; QUOTA_EXCEEDED when the quotas of the buckets would exceed the volume's.
+        CommandError: NOT_SUPPORTED_OPERATION for a link; QUOTA_ERROR when more is used already, or when a bucket of a
+            volume with a quota of bytes would have none; QUOTA_EXCEEDED when the quotas of the buckets would exceed
+            the volume's, or when it has more buckets and links.
     """
     if any(quota < NO_QUOTA or quota == 0 for quota in (command.quota_bytes, command.quota_namespace)):
         raise CommandError(ErrorCode.QUOTA_ERROR, "a quota is at least 1, or -1 for no limit")
