@@ -126,7 +126,7 @@ def _kept_and_recounted(
 
 
 def _referenced(bucket: AuditedBucket, sums: BucketTally, oldest_waiting: int) -> Iterator[Figure]:
-    """Yield the bytes that each snapshot refers to.
+    """Yield the bytes that each snapshot refers to, and those by which its blocks have grown since.
 
     A snapshot is skipped if a directory that died before it waits for expansion: the expansion corrects the figure.
     """
@@ -134,6 +134,8 @@ def _referenced(bucket: AuditedBucket, sums: BucketTally, oldest_waiting: int) -
         if txn < oldest_waiting:
             shown = sum(size_bytes for holders, size_bytes in sums.shown_bytes.items() if holders >> place & 1)
             yield f"bytes that snapshot {snapshot_id} refers to", bucket.referenced_bytes[place], shown
+            grown = sum(size_bytes for holders, size_bytes in sums.grown_bytes.items() if holders >> place & 1)
+            yield f"bytes that have grown since snapshot {snapshot_id}", bucket.grown_bytes[place], grown
 
 
 def _examples(shard: AuditedShard, trees: Trees, raw: Sequence[RawFinding]) -> Iterator[Finding]:

@@ -28,6 +28,7 @@ from services.domain.table_keys import bucket_id_key, bucket_id_of_cell, bucket_
 
 FILES, FLAT_KEYS, DIRECTORIES = "fileTable", "keyTable", "directoryTable"
 DELETED, CLAIMED, DELETED_DIRECTORIES = "deletedTable", "reclaimTable", "deletedDirectoryTable"
+KEY_PARTS, UPLOADS, UPLOADED = "keyPartTable", "multipartInfoTable", "multipartPartsTable"
 INVENTORY = "inventoryTable"
 _SURVEYED = ("bucketIdTable", "bucketTable", "snapshotListTable", "spaceTable", "accountTable", "transactionInfoTable")
 _BY_PATH = (b"/", b"0")
@@ -87,6 +88,8 @@ class AuditedBucket:
     snapshot_txns: tuple[int, ...]
     referenced_bytes: tuple[int, ...]
     """Metadata's figure for each snapshot."""
+    grown_bytes: tuple[int, ...]
+    """Metadata's figure for each snapshot."""
     cells: tuple[SpaceCellValue, ...]
 
     @property
@@ -127,6 +130,8 @@ class AuditedShard:
     chain_version: int
     mark_before: int
     """The last local id that was reported to the block store before its first copy was made."""
+    reported_local_id: int
+    """The mark of the last late report that metadata's copy has sent; 0 when there is none."""
     inventory_bytes: int
     inventory_blocks: int
     """The block store's own sum of blocks, like that of bytes, in the second copy."""
@@ -153,6 +158,7 @@ def survey(copies: AuditedCopies, opener: Opener) -> AuditedShard:
             txn=state.txn if state else 0,
             chain_version=state.chain_version if state else 0,
             mark_before=before.mark_local_id,
+            reported_local_id=state.reported_local_id if state else 0,
             inventory_bytes=after.inventory_bytes,
             inventory_blocks=after.inventory_blocks,
             buckets=_buckets(rows, copies.bucket),
@@ -230,6 +236,7 @@ def _buckets(rows: Rows, wanted: str) -> dict[int, AuditedBucket]:
             snapshot_ids=tuple(one.snapshot_id for one in snapshots),
             snapshot_txns=tuple(one.txn for one in snapshots),
             referenced_bytes=tuple(one.referenced_bytes for one in snapshots),
+            grown_bytes=tuple(one.grown_bytes for one in snapshots),
             cells=tuple(cells[identity.bucket_id]),
         )
     return found
