@@ -9,8 +9,9 @@ The copies are made in this order: first inventory, metadata, second inventory. 
   If metadata's copy refers to the run, its blocks are lost. A younger run may have been written and deleted in between:
   the rule draws no conclusion.
 - A run that is in both inventories, and was written by a txn that metadata had applied, is referenced by metadata's
-  copy or is an orphan for ever: block ids are never reused, and a run without references cannot get one again. The block store
-  hears of blocks when they become part of a version or of an upload, or die: the blocks of open keys are in no inventory.
+  copy or is an orphan for ever: block ids are never reused, and a run without references cannot get one again. The
+  block store hears of blocks when they become part of a version or of an upload, or die. So the blocks of open keys are
+  in no inventory.
 """
 
 from __future__ import annotations
@@ -233,8 +234,14 @@ def _versions(facts: Sequence[Fact]) -> list[Version]:
         else:
             version.claimed = seen
     for version in found.values():
-        version.is_split |= any(size != version.run[4] for size in version.own_sizes)
+        sizes = version.own_sizes if _is_late(version) else version.own_sizes | {size for _, size in version.shown}
+        version.is_split |= any(size != version.run[4] for size in sizes)
     return list(found.values())
+
+
+def _is_late(version: Version) -> bool:
+    """Return whether the blocks became visible after the txn that allocated them. Only the last of these may grow."""
+    return local_id_txn(version.run[1]) != version.birth
 
 
 def _sort(version: Version, shard: AuditedShard, tally: Tally) -> None:
@@ -349,7 +356,5 @@ def _was_reported(version: Version, shard: AuditedShard) -> bool:
     A command's own blocks are their mark. Blocks that an earlier command has allocated are reported later, at the birth
     of the run, and again when the last block grows: the mark of such a report is an id of its own txn.
     """
-    first_local_id = version.run[1]
-    if local_id_txn(first_local_id) == version.birth:
-        return first_local_id <= shard.mark_before
-    return shard.reported_local_id <= shard.mark_before
+    newest_local_id = shard.reported_local_id if _is_late(version) else version.run[1]
+    return newest_local_id <= shard.mark_before
