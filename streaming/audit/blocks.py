@@ -240,7 +240,10 @@ def _versions(facts: Sequence[Fact]) -> list[Version]:
 
 
 def _is_late(version: Version) -> bool:
-    """Return whether the blocks became visible after the txn that allocated them. Only the last of these may grow."""
+    """Return whether the version was born after the txn that allocated its blocks: it was written in steps, or undeleted.
+
+    Only the last block of the former may grow.
+    """
     return local_id_txn(version.run[1]) != version.birth
 
 
@@ -356,5 +359,5 @@ def _was_reported(version: Version, shard: AuditedShard) -> bool:
     A command's own blocks are their mark. Blocks that an earlier command has allocated are reported later, at the birth
     of the run, and again when the last block grows: the mark of such a report is an id of its own txn.
     """
-    newest_local_id = shard.reported_local_id if _is_late(version) else version.run[1]
-    return newest_local_id <= shard.mark_before
+    first_local_id, late = version.run[1], shard.reported_local_id if _is_late(version) else 0
+    return max(first_local_id, late) <= shard.mark_before

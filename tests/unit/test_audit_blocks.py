@@ -184,6 +184,11 @@ def test_a_block_that_has_grown_is_damaged_once_all_late_reports_have_arrived(
     assert set(judge_all(facts, shard(reported_local_id=reported_local_id)).findings) == expected
 
 
+def test_blocks_of_an_undeleted_version_may_not_have_been_reported_yet() -> None:
+    undeleted = (*fact(FactKind.NAMESPACE, LIVE, birth=36)[:8], 38, *fact(FactKind.NAMESPACE, LIVE)[9:])
+    assert kinds(undeleted) == set()
+
+
 def test_blocks_that_nobody_used_have_died_at_their_birth() -> None:
     tally = judged(written_in_steps(FactKind.DELETED, 31, birth=31), WRITTEN)
     assert not tally.findings
