@@ -240,7 +240,7 @@ def _versions(facts: Sequence[Fact]) -> list[Version]:
 
 
 def _is_late(version: Version) -> bool:
-    """Return whether the version was born after the txn that allocated its blocks: it was written in steps, or undeleted.
+    """Return whether the version was born after its blocks were allocated: it was written in steps, or undeleted.
 
     Only the last block of the former may grow.
     """
