@@ -136,6 +136,8 @@ class BucketRow:
     """Bytes of parts of uploads: used_bytes contains them, no snapshot does."""
     owner: str = ""
     """User who owns the bucket; empty: the owner of the volume."""
+    repaired_txn: int = 0
+    """txn of the last RepairQuota; 0 when there was none."""
 
 
 @dataclass(frozen=True, slots=True)

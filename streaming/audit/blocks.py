@@ -78,6 +78,8 @@ class BucketTally:
     pending: Amount = NOTHING
     claimed: Amount = NOTHING
     stray: Amount = NOTHING
+    live_keys: int = 0
+    """Rows of live keys, with blocks or without."""
     keys: Verdicts = NO_ROWS
     cells: defaultdict[Holders, Amount] = field(default_factory=lambda: defaultdict(Amount))
     shown_bytes: Counter[int] = field(default_factory=Counter)
@@ -115,6 +117,7 @@ class Tally:
             for name in ("live", "unexpanded", "held", "pending", "claimed", "stray"):
                 setattr(ours, name, getattr(ours, name) + getattr(theirs, name))
             ours.keys += theirs.keys
+            ours.live_keys += theirs.live_keys
             for holders, amount in theirs.cells.items():
                 ours.cells[holders] += amount
             ours.shown_bytes.update(theirs.shown_bytes)
@@ -127,9 +130,12 @@ class Tally:
 def judge_all(facts: Iterable[Fact], shard: AuditedShard) -> Tally:
     """Judge every run and return the results; ``facts`` must contain all facts of each run."""
     by_run: defaultdict[tuple[int, int], list[Fact]] = defaultdict(list)
-    for fact in facts:
-        by_run[fact[1], fact[2]].append(fact)
     tally = Tally()
+    for fact in facts:
+        if fact[0] == FactKind.NAMES:
+            tally.buckets[fact[6]].live_keys += fact[9]
+        else:
+            by_run[fact[1], fact[2]].append(fact)
     still = _Still(shard)
     for of_run in by_run.values():
         if not still.count_if_still(of_run):

@@ -71,6 +71,8 @@ class FactKind(IntEnum):
     """A row of reclaimTable; ``seen`` is its death."""
     INVENTORY = 3
     """A run of blocks in the block store; ``seen`` is the mask of the inventory copies that have it."""
+    NAMES = 4
+    """No run, but a number of live keys of a bucket, with blocks or without; ``seen`` is the number."""
 
 
 Fact = tuple[int, int, int, int, int, int, int, int, int, int, bytes]
@@ -144,10 +146,11 @@ def _fact(kind: FactKind, run: BlockRun, bucket_id: int, object_id: int, birth: 
 
 def _namespace_facts(shard: AuditedShard, task: FactTask, reach: Mapping[int, int]) -> Iterator[Fact]:
     bucket, rows = shard.buckets[task.bucket_id], row_codec(KeyRow)
-    decode = rows.head(KeyHead)
+    decode, live_keys = rows.head(KeyHead), 0
     with _opened(shard, task, KEY_PARTS) as states:
         for key, value, mask in _distinct_rows(states, task.family, task.part):
             head = decode(value)
+            live_keys += mask & ACTIVE
             # A row below a directory that died before a snapshot was created is not reached: it is not in the snapshot.
             if head.blocks is not None and (reached := _reached(bucket, key, mask, reach)):
                 yield _fact(FactKind.NAMESPACE, head.blocks, task.bucket_id, head.object_id, head.birth, reached, key)
@@ -157,6 +160,7 @@ def _namespace_facts(shard: AuditedShard, task: FactTask, reach: Mapping[int, in
                         yield _fact(
                             FactKind.NAMESPACE, part.blocks, task.bucket_id, part.object_id, part.birth, reached, key
                         )
+    yield (int(FactKind.NAMES), 0, 0, 0, 0, 0, task.bucket_id, 0, 0, live_keys, b"")
 
 
 def _parts(bucket: AuditedBucket, object_id: int, states: States) -> Iterator[tuple[KeyPartRow, int]]:

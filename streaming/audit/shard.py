@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from schemas.audit_report import UsedFigures
 from schemas.records import (
     AccountRow,
     BucketIdentity,
@@ -81,7 +82,7 @@ class AuditedBucket:
     is_deleted: bool
     is_rolling_back: bool
     """A rollback is in progress: rows move between two states, so the audit does not check their places."""
-    used_bytes: int
+    used: UsedFigures
     claimed_bytes: int
     claimed_versions: int
     snapshot_ids: tuple[str, ...]
@@ -193,6 +194,10 @@ def _check(shard: AuditedShard, after: ScmState) -> None:
         )
 
 
+def _used(row: BucketRow) -> UsedFigures:
+    return UsedFigures(row.used_bytes, row.used_namespace, row.snapshot_used_bytes, row.snapshot_used_namespace)
+
+
 def _scm_state(place: str, opener: Opener) -> ScmState:
     with opener(place, ("scmStateTable",)) as rows:
         found: ScmState | None = next(_decoded(rows, "scmStateTable", ScmState, _STATE), None)
@@ -230,7 +235,7 @@ def _buckets(rows: Rows, wanted: str) -> dict[int, AuditedBucket]:
             is_tree=identity.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED,
             is_deleted=identity.is_deleted,
             is_rolling_back=row is not None and bool(row.rollback_snapshot_id),
-            used_bytes=row.used_bytes if row else 0,
+            used=_used(row) if row else UsedFigures(),
             claimed_bytes=account.claimed_bytes,
             claimed_versions=account.claimed_versions,
             snapshot_ids=tuple(one.snapshot_id for one in snapshots),

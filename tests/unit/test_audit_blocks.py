@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.audit_report import Amount, FindingKind, Verdicts
+from schemas.audit_report import Amount, FindingKind, UsedFigures, Verdicts
 from streaming.audit.blocks import Tally, _judge_run, judge_all, look_up
 from streaming.audit.facts import AFTER, BEFORE, Fact, FactKind
 from streaming.audit.reach import ACTIVE, FIRST_SNAPSHOT, PRESENT, UNEXPANDED, DirectoryFact, path_in, reach_of
@@ -33,7 +33,9 @@ def fact(kind: FactKind, seen: int, birth: int = 5, size: int = 100, bucket: int
 def shard(*, is_rolling_back: bool = False, reported_local_id: int = 0) -> AuditedShard:
     """A shard with one bucket; nothing reads its copies, names and figures."""
     snapshots = ("one", "two", "three"), SNAPSHOTS, (0, 0, 0), (0, 0, 0)
-    bucket = AuditedBucket("vol", "bucket", 1, BUCKET, False, False, is_rolling_back, 0, 0, 0, *snapshots, ())
+    bucket = AuditedBucket(
+        "vol", "bucket", 1, BUCKET, False, False, is_rolling_back, UsedFigures(), 0, 0, *snapshots, ()
+    )
     return AuditedShard(
         AuditedCopies(0, "", "", {}, ""), CheckpointRows, NOW, 0, MARK, reported_local_id, 0, 0, {BUCKET: bucket}
     )
