@@ -142,6 +142,8 @@ class BucketRow:
     """Rows of deletedTable that have blocks only, and are no keys: snapshot_used_namespace contains them, quotas do
     not count them.
     """
+    repaired_txn: int = 0
+    """txn of the last RepairQuota; 0 when there was none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,6 +72,7 @@ from schemas.records import (
     RenameKey,
     RenameSnapshot,
     RenewDelegationToken,
+    RepairQuota,
     RequeueOrphans,
     ResetBreaker,
     ResolveDeadLetter,
@@ -152,12 +153,13 @@ NamespaceCommand = (
     | RenameDirectory
     | Undelete
     | RequeueOrphans
+    | RepairQuota
     | SetSecret
     | SetCollection
     | SetBreaker
     | ResetBreaker
 )
-SENDERS: Mapping[type[Any], str] = {RequeueOrphans: "audit"}
+SENDERS: Mapping[type[Any], str] = {RequeueOrphans: "audit", RepairQuota: "audit"}
 """The sender that a command names, for commands that do not name a client only."""
 SnapshotRequest = (
     CreateSnapshot

@@ -20,7 +20,9 @@ from services.metadata.state.transaction import Transaction
 from services.runtime.loop.service import Message
 from services.runtime.parts.signers import DeniedError, Signers
 
-_ADMINISTRATORS_ONLY = (records.CreateVolume, records.SetSecret, records.SetGroups, records.RequeueOrphans)
+_ADMINISTRATORS_ONLY = (
+    *(records.CreateVolume, records.SetSecret, records.SetGroups, records.RequeueOrphans, records.RepairQuota),
+)
 _OF_TENANTS = (
     *(records.CreateTenant, records.DeleteTenant, records.AssignUserToTenant, records.RevokeUserFromTenant),
     *(records.AssignTenantAdmin, records.SetS3Secret, records.RevokeS3Secret),

@@ -13,10 +13,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from schemas.error_codes import ErrorCode
-from schemas.records import BucketRow, Committed, SetQuota, VolumeRow
+from schemas.records import BucketRow, Committed, RepairQuota, SetQuota, VolumeRow
 from services.domain.refusals import CommandError
 from services.domain.table_keys import bucket_key, volume_key
 from services.metadata.namespace.buckets import find_bucket, named_bucket, volume_row
+from services.metadata.state.figures import live_bucket
 from services.metadata.state.tables import BUCKET_TABLE, VOLUME_TABLE
 from services.metadata.state.transaction import Transaction
 from services.runtime.loop.service import Work
@@ -102,6 +103,41 @@ def _set_of_volume(transaction: Transaction, command: SetQuota) -> Committed:
     )
     work.table(VOLUME_TABLE).put(volume_key(command.volume), quotas)
     return Committed(volume.object_id)
+
+
+def repair_quota(transaction: Transaction, command: RepairQuota) -> Committed:
+    """Correct the used figures of a bucket by the differences that an audit has found.
+
+    What commands have counted since the audit stays counted: a difference does not depend on it.
+
+    Raises:
+        CommandError: BUCKET_NOT_FOUND; INVALID_REQUEST when the figures were repaired since the audit, or would become
+            negative.
+    """
+    work, bucket = transaction.work, live_bucket(transaction.work, command.bucket_id)
+    if bucket is None:
+        raise CommandError(ErrorCode.BUCKET_NOT_FOUND, f"there is no bucket with the id {command.bucket_id}")
+    if not bucket.repaired_txn <= command.audited_txn < transaction.txn:
+        raise CommandError(
+            ErrorCode.INVALID_REQUEST,
+            f"the figures of {bucket.volume}/{bucket.bucket} were repaired at txn {bucket.repaired_txn}, and the audit "
+            f"is as of txn {command.audited_txn}: audit again",
+        )
+    amounts = (
+        *(command.used_bytes, command.used_namespace),
+        *(command.snapshot_used_bytes, command.snapshot_used_namespace),
+    )
+    stated = transaction.figures.stated(bucket)
+    if min(one + more for one, more in zip(stated, amounts, strict=True)) < 0:
+        raise CommandError(
+            ErrorCode.INVALID_REQUEST,
+            f"the figures of {bucket.volume}/{bucket.bucket} would become negative: audit again",
+        )
+    work.table(BUCKET_TABLE).put(
+        bucket_key(bucket.volume, bucket.bucket), replace(bucket, repaired_txn=transaction.txn)
+    )
+    transaction.figures.repair(bucket.object_id, amounts)
+    return Committed(bucket.object_id)
 
 
 def _check_sum(volume: VolumeRow, of_buckets: list[int], most: int) -> None:

@@ -90,6 +90,10 @@ class BucketFigures:
         """Count a key or directory that was restored from so many rows of a garbage table."""
         self._used.add(bucket_id, (size_bytes, 1, -size_bytes, -rows, 0, 0, 1 - rows))
 
+    def repair(self, bucket_id: int, amounts: tuple[int, int, int, int]) -> None:
+        """Add what a recount has found: live bytes and names, deleted bytes and names."""
+        self._used.add(bucket_id, (*amounts, 0, 0, 0))
+
     def remove_directory(self, bucket_id: int) -> None:
         """Count a removed row of a deleted directory."""
         self._used.add(bucket_id, (0, 0, 0, -1, 0, 0, 0))
@@ -128,10 +132,17 @@ class BucketFigures:
         bucket = live_bucket(work, bucket_id)
         if bucket is None:
             return None
-        moved = self._used.of(bucket_id) or _NOTHING
+        live_bytes, live_names, deleted_bytes, deleted_names = self.stated(bucket)
+        return live_bytes + deleted_bytes, live_names + deleted_names
+
+    def stated(self, bucket: BucketRow) -> tuple[int, int, int, int]:
+        """Return a bucket's live bytes and names, and deleted ones, with the changes of this batch so far."""
+        moved = self._used.of(bucket.object_id) or _NOTHING
         return (
-            bucket.used_bytes + bucket.snapshot_used_bytes + moved[0] + moved[2],
-            bucket.used_namespace + bucket.snapshot_used_namespace + moved[1] + moved[3],
+            bucket.used_bytes + moved[0],
+            bucket.used_namespace + moved[1],
+            bucket.snapshot_used_bytes + moved[2],
+            bucket.snapshot_used_namespace + moved[3],
         )
 
     def counted_by_quotas(self, work: Work, bucket: BucketRow) -> tuple[int, int]:
