@@ -513,6 +513,8 @@ def _rename(bucket: Bucket, number: int, from_path: str, to_path: str) -> None:
     """Move a file or a directory. If the target is an existing directory, move into it."""
     from_parts, to_parts = bucket.parts(from_path), bucket.parts(to_path)
     entry = bucket.find(from_parts)
+    if not bucket.has_directories and bucket.find(to_parts) is not None:
+        raise OperationRefusedError("KEY_ALREADY_EXISTS", to_path)
     if entry is None:
         raise OperationRefusedError("KEY_NOT_FOUND", from_path)
     if isinstance(entry, Directory) and to_parts != from_parts and to_parts[: len(from_parts)] == from_parts:
