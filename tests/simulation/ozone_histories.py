@@ -147,6 +147,13 @@ def _deleted_twice(client: Client) -> None:
     client.delete(_KEY)
 
 
+def _moved_and_expired(client: Client) -> None:
+    client.synced()
+    client.open("other", 100)
+    client.do(records.RenameDirectory, "d", "e")
+    client.expire()
+
+
 OZONE_HISTORIES: Mapping[int, tuple[Callable[[Client], None], int]] = {
     1: (_refused_puts, 100),
     2: (_complete_over_a_held_key, 200),
@@ -159,6 +166,7 @@ OZONE_HISTORIES: Mapping[int, tuple[Callable[[Client], None], int]] = {
     10: (_deleted_and_expired, 100),
     11: (_refused_completion, 100),
     14: (_deleted_twice, 0),
+    15: (_moved_and_expired, 250),
 }
 """Each with the bytes that the block store must have afterwards: of what a client, a snapshot or an upload has."""
 

@@ -181,6 +181,7 @@ class Writes:
         above = bucket.directory_above(parts)
         if isinstance(bucket.find(parts), Directory):
             raise OperationRefusedError("NOT_A_FILE", body.key)
+        bucket.require_directories(parts[:-1], code="NOT_A_FILE")
         if above is None or above is not upload.parent:
             raise OperationRefusedError("NO_SUCH_MULTIPART_UPLOAD_ERROR", body.key)
         return above

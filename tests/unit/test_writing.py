@@ -510,6 +510,9 @@ class TestTrees:
         shard.do(MakeDirectory("vol", "tree", "d"))
         assert shard.refusal(part) == "NO_SUCH_MULTIPART_UPLOAD_ERROR", "another one of its name"
         shard.do(DeleteDirectory("vol", "tree", "d"))
+        shard.done(PutKey("vol", "tree", "d", 1))
+        assert shard.refusal(part) == "NOT_A_FILE"
+        shard.done(DeleteKey("vol", "tree", "d"))
         shard.complete("tree", "d/k", upload, 1)
         assert shard.names("tree") == {"d/k": "t"}
 
@@ -736,6 +739,19 @@ class TestWhatOzoneLoses:
         assert shard.open_keys(bucket) == [session, other]
         assert shard.expire(bucket).expired == 2
         assert (shard.size(bucket, "new"), shard.open_keys(bucket)) == (30, [])
+        _each_block_is_freed_once(shard)
+
+    def test_a_synced_key_in_a_renamed_directory_expires(self, shard: WritingShard, bucket: str) -> None:
+        session = shard.open(bucket, "d/k", 250)
+        shard.sync(bucket, "d/k", session, 30)
+        other = shard.open(bucket, "other", 10)
+        if bucket == "tree":
+            shard.do(RenameDirectory("vol", bucket, "d", "e"))
+        else:
+            shard.do(RenameKey("vol", bucket, "d/k", "e/k"))
+        assert shard.open_keys(bucket) == [session, other]
+        assert shard.expire(bucket).expired == 2
+        assert (shard.size(bucket, "e/k"), shard.open_keys(bucket)) == (30, [])
         _each_block_is_freed_once(shard)
 
     def test_a_deleted_hsynced_key_that_expires_is_freed_once(self, shard: WritingShard, bucket: str) -> None:

@@ -139,6 +139,8 @@ def _place_of_part(transaction: Transaction, bucket: BucketRow, command: OpenKey
     place = find_place(transaction, bucket, command.key)
     if place is not None:
         _require_no_directory(transaction, place, command.key)
+    elif is_tree(bucket):
+        tree.require_no_file_above(transaction, bucket, command.key)
     if place is None or place.parent_id != upload.parent_id:
         raise CommandError(
             ErrorCode.NO_SUCH_MULTIPART_UPLOAD_ERROR,

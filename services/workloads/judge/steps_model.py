@@ -203,6 +203,7 @@ class StepsModel:
         key = upload.initiated.key
         if isinstance(bucket.find(bucket.parts(key)), Directory):
             raise OperationRefusedError("NOT_A_FILE", key)
+        bucket.require_directories(bucket.parts(key)[:-1], code="NOT_A_FILE")
         parent = bucket.directory_above(bucket.parts(key))
         if parent is None or parent.id != upload.parent_id:
             raise OperationRefusedError("NO_SUCH_MULTIPART_UPLOAD_ERROR", key)
