@@ -58,7 +58,7 @@ def check_client(transaction: Transaction, message: Message, command: MetadataCo
     if role is SecretRole.ADMINISTRATOR or isinstance(body, _OF_TOKENS):
         return
     if isinstance(body, _OF_TENANTS):
-        if not may_manage_tenant(transaction, user, body):
+        if not may_manage_tenant(transaction, user, command.user, body):
             raise _denied(body, user)
     elif isinstance(body, _ADMINISTRATORS_ONLY) or _has_no_owner(transaction, body):
         raise _denied(body, user)
