@@ -361,6 +361,17 @@ class TestUploads:
         assert not shard.refusal(InitiateUpload("vol", last, "k"))
         assert shard.refusal(InitiateUpload("vol", beyond, "k")) == "DETECTED_LOOP_IN_BUCKET_LINKS"
 
+    def test_an_upload_is_not_found_by_a_shorter_key(self, shard: WritingShard, bucket: str) -> None:
+        upload = shard.initiate(bucket, "k/up")
+        shard.part(bucket, "k/up", upload, 1, 10)
+        for body in (
+            OpenKey("vol", bucket, "k", 10, upload_id=f"up/{upload}", part_number=2),
+            CompleteUpload("vol", bucket, "k", f"up/{upload}", (1,)),
+            AbortUpload("vol", bucket, "k", f"up/{upload}"),
+        ):
+            assert shard.refusal(body) == "NO_SUCH_MULTIPART_UPLOAD_ERROR"
+        shard.complete(bucket, "k/up", upload, 1)
+
 
 @BOTH
 def test_a_link_is_a_name_of_its_volume_and_needs_no_quota_of_bytes(shard: WritingShard, bucket: str) -> None:
