@@ -267,7 +267,9 @@ class TestInheritance:
         quota = records.SetQuota("bobs", "link", 1_000, -1)
         assert lists.refusal("bob", quota) == "PERMISSION_DENIED"
         lists.give(*_TO_WRITE)
-        assert lists.refusal("bob", quota) == ""
+        assert lists.refusal("bob", quota) == "NOT_SUPPORTED_OPERATION", "a link has no quota"
+        of_bucket = records.SetQuota(VOLUME, BUCKET, 1_000, -1)
+        assert lists.refusal("bob", of_bucket) == ""
 
 
 def of(shard: Shard, path: str, bucket: str = "flat") -> tuple[Acl, ...]:
