@@ -197,10 +197,10 @@ class Writing:
     def _abandon(self, body: records.AbandonKey) -> None:
         bucket = self._present.bucket(body)
         if body.parent_id and bucket.is_tree:  # the directory, wherever it is by now
-            place = (body.parent_id, body.key.rpartition("/")[2])
+            opened = required(self._writes.key_at(body.parent_id, body.key.rpartition("/")[2], body.session))
+            require(opened.path == body.key)
         else:
-            place = self._present.place_in_directory(bucket, body.key)
-        opened = required(self._writes.key_at(*place, body.session))
+            opened = required(self._writes.key_at(*self._present.place_in_directory(bucket, body.key), body.session))
         require(opened.bucket_id == bucket.bucket_id)
         self._close(opened)
 

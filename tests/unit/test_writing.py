@@ -436,6 +436,8 @@ class TestTrees:
         shard.done(PutKey("vol", "tree", "d/other", 1))
         assert shard.refusal(CommitKey("vol", "tree", "d/k", opened, 10)) == "KEY_NOT_FOUND", "another directory"
         shard.expand(directory.object_id)
+        other = AbandonKey("vol", "tree", "mine/k", opened, directory.object_id)
+        assert shard.refusal(other) == "KEY_NOT_FOUND", "the rights to the path that a command names were checked"
         for key, session in (("d/k", opened), ("d/s", synced)):
             shard.done(AbandonKey("vol", "tree", key, session, directory.object_id))
         assert shard.open_keys("tree") == []
