@@ -26,6 +26,7 @@ from services.verifier.uploads import MAX_RUNS, Uploads, free, whole_bytes, with
 FLAT_TABLE, TREE_TABLE, UPLOAD_TABLE = range(3)
 """What ``ExpireWrites.table`` names."""
 MAX_PART_NUMBER = 10_000
+MAX_PAGE_ROWS = 10_000
 
 
 class Writing:
@@ -224,7 +225,7 @@ class Writing:
             rows: list[OpenKey] | list[Upload] = list(self._uploads.first(body))
         else:
             rows = list(self._first_keys(body))
-        left = max(1, body.max_rows)
+        left = min(max(1, body.max_rows), MAX_PAGE_ROWS)
         for row in rows:
             if left <= 0:
                 return

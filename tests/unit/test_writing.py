@@ -36,7 +36,7 @@ from schemas.records import (
 )
 from schemas.topics import DEAD_LETTERS, SCM_COMMANDS
 from services.domain.row_columns import block_groups, by_columns
-from services.metadata.namespace import writing
+from services.metadata.namespace import expired_writes, writing
 from services.metadata.reads import queries
 from services.metadata.reads.deleted_queries import list_deleted
 from services.metadata.reads.explanations import explain_path
@@ -240,6 +240,16 @@ class TestExpiry:
                 break
         assert (expired, shard.open_keys(bucket)) == (5, [])
         assert len(shard.garbage()) == 4
+
+    def test_a_page_has_a_limit_that_no_setting_raises(
+        self, shard: WritingShard, bucket: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(expired_writes, "MAX_PAGE_ROWS", 2)
+        for name in "abcd":
+            shard.open(bucket, name)
+        page = shard.expire(bucket, 1_000_000)
+        assert page.expired == 2
+        assert shard.expire(bucket, 1_000_000, page.next_key).next_key == b""
 
     def test_what_was_synced_stays_and_nothing_of_it_is_freed(self, shard: WritingShard, bucket: str) -> None:
         shard.write(bucket, "k", 30, 130)
