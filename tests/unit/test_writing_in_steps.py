@@ -10,6 +10,7 @@ import pytest
 from schemas.records import (
     AbortUpload,
     AllocateBlocks,
+    CaptureSnapshot,
     CommitKey,
     CompleteUpload,
     CreateBucketLink,
@@ -19,6 +20,7 @@ from schemas.records import (
     OpenKey,
     PutKey,
     RecoverLease,
+    RollbackPage,
     SetQuota,
     SyncKey,
 )
@@ -110,3 +112,16 @@ def test_a_name_leads_over_as_many_links_as_are_allowed(shard: Shard) -> None:
     last, beyond = f"link{MAX_LINKS - 1}", f"link{MAX_LINKS}"
     assert not shard.refusal(InitiateUpload("vol", last, "k"))
     assert shard.refusal(InitiateUpload("vol", beyond, "k")) == "DETECTED_LOOP_IN_BUCKET_LINKS"
+
+
+def test_a_writer_does_not_continue_a_version_that_another_one_made_as_long_again(shard: Shard) -> None:
+    first = opened(shard, "k", BLOCK)
+    shard.do(SyncKey("vol", "flat", "k", first, 10))
+    shard.internal(CaptureSnapshot("vol", "flat", "snap"))
+    shard.do(SyncKey("vol", "flat", "k", first, 40))
+    page = RollbackPage("back", shard.bucket("flat").object_id, "snap", 1, 1_000)
+    shard.send(MetadataCommand(0, "", 0, page, "snapshots"))
+    shard.runner.step()
+    second = opened(shard, "k", BLOCK, is_append=True)
+    assert not shard.refusal(SyncKey("vol", "flat", "k", second, 40))
+    assert shard.refusal(SyncKey("vol", "flat", "k", first, 70)) == "KEY_NOT_FOUND"
