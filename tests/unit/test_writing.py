@@ -34,10 +34,12 @@ from schemas.records import (
     SyncKey,
     WritesExpired,
 )
+from schemas.space_answers import VersionStage
 from schemas.topics import DEAD_LETTERS, SCM_COMMANDS
 from services.domain.row_columns import block_groups, by_columns
 from services.metadata.namespace import expired_writes, writing
 from services.metadata.reads import queries
+from services.metadata.reads.block_search import explain_block
 from services.metadata.reads.deleted_queries import list_deleted
 from services.metadata.reads.explanations import explain_path
 from services.metadata.state.tables import DIRECTORY_TABLE, KEY_PART_TABLE, OPEN_KEY_TABLE, PART_TABLE
@@ -189,6 +191,17 @@ class TestOpenKeys:
         assert shard.names(bucket) == {"k": "second"}
         shard.abandon(bucket, "k", first)
         assert [row.key.size_bytes for row in shard.garbage()] == [10], "its blocks died once, with the version"
+
+    def test_the_owner_of_each_block_is_found(self, shard: WritingShard, bucket: str) -> None:
+        session = shard.write(bucket, "k", BLOCK)
+        (blocks,) = shard.allocate(bucket, "k", session, 3 * BLOCK)
+        shard.commit(bucket, "k", session, 2 * BLOCK + 1)
+        ids = range(blocks.first_local_id, blocks.first_local_id + blocks.block_count)
+        found = [explain_block(shard.tables, 0, one).version for one in ids]
+        assert [(one.birth, one.size_bytes, one.stage) for one in found if one] == [
+            *[(shard.txn, BLOCK + 1, VersionStage.LIVE)] * 2,
+            (shard.txn, BLOCK, VersionStage.PENDING),
+        ]
 
     def test_a_late_report_has_a_mark_of_its_own_command(self, shard: WritingShard, bucket: str) -> None:
         session = shard.open(bucket, "early", 10)
