@@ -81,13 +81,14 @@ class Namespace:
         self._present.links[body.volume, body.bucket] = (body.source_volume, body.source_bucket)
 
     def _require_new(self, body: records.CreateBucket | records.CreateBucketLink) -> None:
-        """Refuse a name in use, and a bucket for which the quotas of its volume have no room."""
+        """Refuse a name in use, and a bucket or link for which the quotas of its volume have no room."""
         check_bucket_name(body.bucket)
         present, name = self._present, (body.volume, body.bucket)
         require(body.volume in present.volumes and name not in present.buckets and name not in present.links)
         most_bytes, most_buckets = self._quotas.get(body.volume, (NO_QUOTA, NO_QUOTA))
         there = sum(volume == body.volume for volume, _ in [*present.buckets, *present.links])
-        require(most_bytes == NO_QUOTA and (most_buckets == NO_QUOTA or there < most_buckets))
+        require(most_bytes == NO_QUOTA or isinstance(body, records.CreateBucketLink))
+        require(most_buckets == NO_QUOTA or there < most_buckets)
 
     def _delete_bucket(self, body: records.DeleteBucket) -> None:
         if self._present.links.pop((body.volume, body.bucket), None) is not None:

@@ -105,6 +105,12 @@ def delete_volume(transaction: Transaction, command: DeleteVolume) -> Committed:
 def create_bucket(transaction: Transaction, command: CreateBucket) -> Committed:
     """Create a bucket."""
     volume = _volume_with_room(transaction, command.volume, command.bucket)
+    if volume.quota_bytes >= 0:
+        raise CommandError(
+            ErrorCode.QUOTA_ERROR,
+            f"the volume {volume.volume} has a quota of bytes, and a new bucket has none: take the volume's away, "
+            f"create the bucket, set its quota, then the volume's again",
+        )
     row = _new_bucket(transaction, volume, command.bucket, command.layout)
     _put_new(transaction, row)
     identity = BucketIdentity(
@@ -139,21 +145,15 @@ def _put_new(transaction: Transaction, row: BucketRow) -> None:
 
 
 def _volume_with_room(transaction: Transaction, volume: str, bucket: str) -> VolumeRow:
-    """Return the volume for a new bucket. Refuse a name in use, and a bucket too many for the volume's quota."""
+    """Return the volume for a new bucket or link. Refuse a name in use, and one too many for the volume's quota."""
     check_bucket_name(bucket)
     table, row = transaction.work.table(BUCKET_TABLE), volume_row(transaction.work, volume)
     if table.get(bucket_key(volume, bucket)) is not None:
         raise CommandError(ErrorCode.BUCKET_ALREADY_EXISTS, f"there is a bucket {volume}/{bucket} already")
-    if row.quota_bytes >= 0:
-        raise CommandError(
-            ErrorCode.QUOTA_ERROR,
-            f"the volume {volume} has a quota of bytes, and a new bucket has none: take the volume's away, create the "
-            f"bucket, set its quota, then the volume's again",
-        )
     prefix = bucket_key(volume, "")
     if 0 <= row.quota_namespace <= sum(1 for _ in table.scan(prefix, prefix_end(prefix))):
         raise CommandError(
-            ErrorCode.QUOTA_EXCEEDED, f"the volume {volume} has its {row.quota_namespace} buckets already"
+            ErrorCode.QUOTA_EXCEEDED, f"the volume {volume} has its {row.quota_namespace} buckets and links already"
         )
     return row
 

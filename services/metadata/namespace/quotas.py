@@ -70,7 +70,11 @@ def _set_of_bucket(transaction: Transaction, command: SetQuota) -> Committed:
             raise CommandError(ErrorCode.QUOTA_ERROR, f"{used} are used already: the quota cannot be {quota}")
     volume = volume_row(work, bucket.volume)
     if volume.quota_bytes != NO_QUOTA:
-        others = [one.quota_bytes for one in _buckets(work, volume.volume) if one.object_id != bucket.object_id]
+        others = [
+            one.quota_bytes
+            for one in _named(work, volume.volume)
+            if not one.source_bucket and one.object_id != bucket.object_id
+        ]
         _check_sum(volume, [*others, command.quota_bytes], volume.quota_bytes)
     quotas = replace(
         bucket, quota_bytes=command.quota_bytes, quota_namespace=command.quota_namespace, update_id=transaction.txn
@@ -81,11 +85,13 @@ def _set_of_bucket(transaction: Transaction, command: SetQuota) -> Committed:
 
 def _set_of_volume(transaction: Transaction, command: SetQuota) -> Committed:
     work, volume = transaction.work, volume_row(transaction.work, command.volume)
-    buckets = list(_buckets(work, command.volume))
+    named = list(_named(work, command.volume))
     if command.quota_bytes != NO_QUOTA:
-        _check_sum(volume, [one.quota_bytes for one in buckets], command.quota_bytes)
-    if NO_QUOTA != command.quota_namespace < len(buckets):
-        raise CommandError(ErrorCode.QUOTA_EXCEEDED, f"the volume {volume.volume} has {len(buckets)} buckets already")
+        _check_sum(volume, [one.quota_bytes for one in named if not one.source_bucket], command.quota_bytes)
+    if NO_QUOTA != command.quota_namespace < len(named):
+        raise CommandError(
+            ErrorCode.QUOTA_EXCEEDED, f"the volume {volume.volume} has {len(named)} buckets and links already"
+        )
     quotas = replace(
         volume, quota_bytes=command.quota_bytes, quota_namespace=command.quota_namespace, update_id=transaction.txn
     )
@@ -141,9 +147,7 @@ def _check_sum(volume: VolumeRow, of_buckets: list[int], most: int) -> None:
         )
 
 
-def _buckets(work: Work, volume: str) -> Iterator[BucketRow]:
-    """Yield the buckets of a volume that have keys of their own: links count nothing."""
+def _named(work: Work, volume: str) -> Iterator[BucketRow]:
+    """Yield the buckets and links of a volume. A link counts as a bucket, as in Ozone, and has no bytes of its own."""
     prefix = bucket_key(volume, "")
-    for _, row in work.table(BUCKET_TABLE).scan(prefix, prefix_end(prefix)):
-        if not row.source_bucket:
-            yield row
+    return (row for _, row in work.table(BUCKET_TABLE).scan(prefix, prefix_end(prefix)))
