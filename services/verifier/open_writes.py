@@ -191,9 +191,12 @@ class OpenWrites:
         """Return the numbers of the parts that an upload has."""
         return {number for (number,) in self._run("SELECT number FROM parts WHERE upload = ?", (upload.upload_id,))}
 
-    def run_count(self, upload: Upload, number: int) -> int:
-        """Return the number of runs of a part."""
-        return len(self._runs_of(_of_part(upload.upload_id, number)))
+    def run_count(self, upload: Upload, number: int | None = None) -> int:
+        """Return the number of runs of a part, or of all parts."""
+        first = _of_part(upload.upload_id, "" if number is None else number)
+        end = first + (":" if number is None else "\0")  # behind all digits, or behind this number alone
+        found: int = self._run("SELECT count(*) FROM runs WHERE owner >= ? AND owner < ?", (first, end)).fetchone()[0]
+        return found
 
     def put_part(self, upload: Upload, part: Part) -> tuple[Run, ...]:
         """Record a part as it is now. Return the runs of the part that it replaces."""
@@ -208,5 +211,5 @@ def _of_key(session: int) -> str:
     return f"key {session}"
 
 
-def _of_part(upload_id: str, number: int) -> str:
+def _of_part(upload_id: str, number: int | str) -> str:
     return f"part {upload_id} {number}"

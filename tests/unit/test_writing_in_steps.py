@@ -26,7 +26,9 @@ from schemas.records import (
 )
 from schemas.topics import DEAD_LETTERS, METADATA_COMMANDS
 from services.log.first_commands import first_commands
+from services.metadata.namespace import uploads as metadata_uploads
 from services.metadata.state.bucket_links import MAX_LINKS
+from services.verifier import uploads as verifier_uploads
 from tests.unit.test_metadata import Shard
 from tests.unit.test_verify_replay import txn_of, verified
 
@@ -125,3 +127,22 @@ def test_a_writer_does_not_continue_a_version_that_another_one_made_as_long_agai
     second = opened(shard, "k", BLOCK, is_append=True)
     assert not shard.refusal(SyncKey("vol", "flat", "k", second, 40))
     assert shard.refusal(SyncKey("vol", "flat", "k", first, 70)) == "KEY_NOT_FOUND"
+
+
+def test_all_parts_of_an_upload_have_a_limited_number_of_runs(monkeypatch: pytest.MonkeyPatch, shard: Shard) -> None:
+    """The command that ends the upload changes all of them."""
+    monkeypatch.setattr(metadata_uploads, "MAX_RUNS_PER_VERSION", 3)
+    monkeypatch.setattr(verifier_uploads, "MAX_RUNS", 3)
+    reply = shard.do(InitiateUpload("vol", "flat", "k"))
+    assert reply.committed
+    upload = reply.committed.upload_id
+
+    def part(number: int, runs: int) -> str:
+        session = opened(shard, "k", BLOCK, upload_id=upload, part_number=number)
+        for _ in range(runs - 1):
+            shard.do(AllocateBlocks("vol", "flat", "k", session, BLOCK))
+        return shard.refusal(CommitKey("vol", "flat", "k", session, runs * BLOCK))
+
+    assert [part(1, 2), part(2, 1), part(3, 1)] == ["", "", "INVALID_REQUEST"]
+    assert [part(1, 3), part(1, 1), part(3, 1)] == ["INVALID_REQUEST", "", ""], "those of a replaced part do not count"
+    assert not shard.refusal(CompleteUpload("vol", "flat", "k", upload, (1, 3)))
