@@ -2,7 +2,8 @@
 unless the version was undeleted as a new object.
 
 No table is ordered by birth. So the search reads the versions of a bucket, or of the shard if none is named: first the
-claimed, then the deleted, then the live ones. It goes page by page and stops at the first match.
+claimed, then the deleted, then the live ones, current and noncurrent. It goes page by page and stops at the first
+match. A noncurrent version has the path that it had when it was overwritten.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from services.domain.table_keys import (
     bucket_key,
     garbage_end,
     garbage_from,
+    key_versions_prefix,
     local_id,
     local_id_txn,
 )
@@ -31,6 +33,7 @@ from services.metadata.state.tables import (
     DIRECTORY_TABLE,
     FILE_TABLE,
     KEY_TABLE,
+    KEY_VERSION_TABLE,
     RECLAIM_TABLE,
     namespace_prefix,
 )
@@ -40,7 +43,7 @@ from services.storage.tables import TableDefinition, TablesReader
 
 MAX_ROWS_PER_PAGE = 100_000
 _EVERYTHING = (b"/", b"0")
-_PLACES: tuple[TableDefinition[Any], ...] = (RECLAIM_TABLE, DELETED_TABLE, KEY_TABLE, FILE_TABLE)
+_PLACES: tuple[TableDefinition[Any], ...] = (RECLAIM_TABLE, DELETED_TABLE, KEY_TABLE, FILE_TABLE, KEY_VERSION_TABLE)
 _Row = ClaimedRow | DeletedKeyRow | KeyRow
 
 
@@ -50,6 +53,8 @@ def _bounds(table: TableDefinition[Any], bucket: BucketRow, birth: Txn) -> tuple
         prefix = namespace_prefix(bucket)
         return prefix, prefix_end(prefix)
     ids = (bucket.volume_id, bucket.object_id)
+    if table is KEY_VERSION_TABLE:
+        return key_versions_prefix(*ids), prefix_end(key_versions_prefix(*ids))
     return garbage_from(*ids, birth + 1), garbage_end(*ids)
 
 
