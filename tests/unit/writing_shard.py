@@ -61,6 +61,21 @@ OPEN_KEYS = {"flat": 0, "tree": 1}
 UPLOADS = 2
 
 
+def checked_versions(tables: TablesReader, ids: tuple[int, int], keys: list[KeyRow]) -> list[KeyRow]:
+    """Return the noncurrent versions of a bucket, of which each belongs to a key, is older than its current one, and is
+    counted there with its runs."""
+    prefix, counted, found = b"/%d/%d/" % ids, Counter[int](), list[KeyRow]()
+    of_key = {key.object_id: key for key in keys}
+    for row_key, version in tables.table(KEY_VERSION_TABLE).scan(prefix, prefix + b"\xff"):
+        object_id, birth = key_of_version(row_key)
+        assert version.birth == birth < of_key[object_id].birth
+        assert version.object_id == version_object_id(birth)
+        counted[object_id] += 1 + len(parts_of(tables, ids, version))
+        found.append(version)
+    assert {key.object_id: key.version_rows for key in keys if key.version_rows} == counted
+    return found
+
+
 class WritingShard(Shard):
     """A shard of the newest feature level, with the buckets ``vol/tree`` and ``vol/flat``."""
 
@@ -193,27 +208,13 @@ class WritingShard(Shard):
         for batch in (1, 2_000):
             assert rebuilt_digest(self.log, batch).differences(digest) == []
 
-    def _checked_versions(self, ids: tuple[int, int], keys: list[KeyRow]) -> list[KeyRow]:
-        """Return the noncurrent versions of a bucket, of which each belongs to a key, is older than its current one,
-        and is counted there with its runs."""
-        tables, of_key = self.tables, {key.object_id: key for key in keys}
-        prefix, counted, found = b"/%d/%d/" % ids, Counter[int](), list[KeyRow]()
-        for row_key, version in tables.table(KEY_VERSION_TABLE).scan(prefix, prefix + b"\xff"):
-            object_id, birth = key_of_version(row_key)
-            assert version.birth == birth < of_key[object_id].birth
-            assert version.object_id == version_object_id(birth)
-            counted[object_id] += 1 + len(parts_of(tables, ids, version))
-            found.append(version)
-        assert {key.object_id: key.version_rows for key in keys if key.version_rows} == counted
-        return found
-
     def _check_bucket(self, bucket: BucketRow) -> int:
         """Check one bucket, and return the bytes of all its blocks that are not in an open key."""
         tables, ids = self.tables, (bucket.volume_id, bucket.object_id)
         is_tree = bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED
         prefix = b"/%d/%d/" % ids if is_tree else f"/{bucket.volume}/{bucket.bucket}/".encode()
         keys = [row for _, row in tables.table(FILE_TABLE if is_tree else KEY_TABLE).scan(prefix, prefix + b"\xff")]
-        keys += self._checked_versions(ids, keys)
+        keys += checked_versions(tables, ids, keys)
         uploads = {row.upload_id for _, row in tables.table(UPLOAD_TABLE).scan() if row.bucket_id == ids[1]}
         parts = [row for key, row in tables.table(PART_TABLE).scan() if key[:-5].decode() in uploads]
         part_bytes = sum(part.size_bytes for part in parts)

@@ -54,11 +54,16 @@ def keep_version(transaction: Transaction, ids: Ids, key: KeyRow) -> int:
     Raises:
         CommandError: INVALID_REQUEST, the key has too many versions.
     """
+    check_version_rows(key, len(parts_of(transaction.work, ids, key)))
+    return key.version_rows + become_noncurrent(transaction, ids, key)
+
+
+def become_noncurrent(transaction: Transaction, ids: Ids, key: KeyRow) -> int:
+    """Move a live version, whose place the caller writes, to keyVersionTable. Return the number of its rows."""
     parts = pop_parts(transaction.work, ids, key)
-    rows = check_version_rows(key, len(parts))
     put_version(transaction.work, ids, key.object_id, replace(key, object_id=version_object_id(key.birth)), parts)
     transaction.figures.put(ids[1], 0, -1)
-    return rows
+    return 1 + len(parts)
 
 
 def check_version_rows(key: KeyRow, parts: int) -> int:

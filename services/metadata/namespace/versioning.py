@@ -17,7 +17,7 @@ from services.metadata.namespace.garbage import death_now, move_key_to_garbage, 
 from services.metadata.namespace.key_parts import Ids
 from services.metadata.namespace.key_versions import (
     as_current,
-    keep_version,
+    become_noncurrent,
     rows_of_version,
     take_version,
     versions_of,
@@ -77,12 +77,11 @@ def _end_current(transaction: Transaction, ids: Ids, table: Table[KeyRow], row_k
     """Move the current version to deletedTable as a version of its key, which lives on as the newest noncurrent one."""
     work = transaction.work
     newest = versions_of(work, ids, key)[-1]
-    rows = keep_version(transaction, ids, key)
+    become_noncurrent(transaction, ids, key)
     ended = take_version(work, ids, key.object_id, key.birth)
     found = take_version(work, ids, key.object_id, newest.birth)
     if ended is None or found is None:
         raise InvariantError(f"the key {key.object_id} has no version {newest.birth}; report it with the log")
-    counted = replace(key, version_rows=rows - rows_of_version(work, ids, ended))
     move_version_to_garbage(transaction, ids, ended, key, death_now(transaction, ids[1]))
-    table.put(row_key, as_current(work, ids, found, counted, transaction.txn))
+    table.put(row_key, as_current(work, ids, found, key, transaction.txn))
     transaction.figures.put(ids[1], 0, 1)
