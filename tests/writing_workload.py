@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+from schemas.answers import Returning
 from schemas.codec import codec
 from schemas.records import (
     AbandonKey,
@@ -344,8 +345,9 @@ class Writers:
         listed = self.client.metadata(0).deleted(VOLUME, BUCKET)
         if not listed:
             return
-        one = self.random.choice(listed)
-        path = self.random.choice((self._path(), f"new{self.number}", one.path or "k"))
+        likely = [one for one in listed if one.returning is Returning.ITSELF and one.path]
+        one = self.random.choice(likely if likely and self.random.random() < 0.5 else listed)
+        path = self.random.choice((self._path(), f"new{self.number}", one.path or "k", one.path or "k"))
         self.do(Undelete(*self._place, path, one.kind, one.object_id, one.birth, one.death))
 
     def _quota(self) -> None:

@@ -70,6 +70,8 @@ def checked_versions(tables: TablesReader, ids: tuple[int, int], keys: list[KeyR
         object_id, birth = key_of_version(row_key)
         assert version.birth == birth < of_key[object_id].birth
         assert version.object_id == version_object_id(birth)
+        key = of_key[object_id]
+        assert (version.parent_id, version.name) == (key.parent_id, key.name)
         counted[object_id] += 1 + len(parts_of(tables, ids, version))
         found.append(version)
     assert {key.object_id: key.version_rows for key in keys if key.version_rows} == counted

@@ -144,6 +144,7 @@ def _undelete_version(
         counted = replace(key, version_rows=check_version_rows(key, len(parts)))
         work.table(place.table).put(place.db_key, counted)
         transaction.figures.put(ids[1], 0, -1)
+        back = replace(version, parent_id=key.parent_id, name=key.name)
         table, row_key = work.table(KEY_VERSION_TABLE), key_version_key(*ids, key.object_id, version.birth)
     if parts or row.unread_bytes:
         back = _restore_parts(transaction, bucket, row, back, parts)

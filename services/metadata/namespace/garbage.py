@@ -155,8 +155,8 @@ def _move_large(
 
 
 def move_version_to_garbage(transaction: Transaction, ids: Ids, version: KeyRow, key: KeyRow, death: Death) -> None:
-    """Move a noncurrent version, whose row was removed, to deletedTable under the present name of its key."""
-    named = replace(version, parent_id=key.parent_id, name=key.name, rename_txn=key.rename_txn)
+    """Move a noncurrent version of a key, whose row was removed, to deletedTable."""
+    named = replace(version, rename_txn=key.rename_txn)
     _move_whole(transaction, ids, named, death, version_of=key.object_id)
 
 

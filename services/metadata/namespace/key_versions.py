@@ -5,8 +5,9 @@ id. The row has an objectID of its own (``version_object_id``), under which are 
 garbage row when it dies. A version lives from its birth until its death, whether it is current or not. So a snapshot
 holds exactly the versions that it lists (docs/decisions/0044).
 
-What holds at any time, but for the pages of a rollback: each noncurrent version belongs to a live key, the current
-version is the one with the highest birth, and ``version_rows`` of its row is the number of these rows.
+What holds at any time, but for the pages of a rollback: each noncurrent version belongs to a live key, whose directory
+and name its row has; the current version is the one with the highest birth; and ``version_rows`` of its row is the
+number of these rows.
 """
 
 from __future__ import annotations
@@ -109,6 +110,13 @@ def take_all_versions(work: Work, ids: Ids, key: KeyRow) -> list[KeyRow]:
     for version in versions:
         work.table(KEY_VERSION_TABLE).delete(key_version_key(*ids, key.object_id, version.birth))
     return versions
+
+
+def rename_versions(work: Work, ids: Ids, moved: KeyRow) -> None:
+    """Give the noncurrent versions of a renamed key its new place."""
+    for version in versions_of(work, ids, moved):
+        row_key = key_version_key(*ids, moved.object_id, version.birth)
+        work.table(KEY_VERSION_TABLE).put(row_key, replace(version, parent_id=moved.parent_id, name=moved.name))
 
 
 def as_current(work: Work, ids: Ids, version: KeyRow, key: KeyRow, txn: Txn) -> KeyRow:

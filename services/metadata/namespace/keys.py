@@ -38,6 +38,7 @@ from services.metadata.namespace.garbage import (
     note_rename,
 )
 from services.metadata.namespace.inheritance import key_created
+from services.metadata.namespace.key_versions import rename_versions
 from services.metadata.namespace.quotas import NO_QUOTA, check_room
 from services.metadata.namespace.tree import Place
 from services.metadata.state.tables import BUCKET_TABLE, KEY_TABLE
@@ -224,4 +225,5 @@ def rename_key(transaction: Transaction, command: RenameKey) -> Committed:
     table.delete(source)
     renamed = replace(row, name=command.target, update_id=transaction.txn, rename_txn=transaction.txn)
     table.put(target, renamed)
+    rename_versions(transaction.work, (bucket.volume_id, bucket.object_id), renamed)
     return Committed(row.object_id)

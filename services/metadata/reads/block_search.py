@@ -3,12 +3,13 @@ unless the version was undeleted as a new object.
 
 No table is ordered by birth. So the search reads the versions of a bucket, or of the shard if none is named: first the
 claimed, then the deleted, then the live ones, current and noncurrent. It goes page by page and stops at the first
-match. A noncurrent version has the path that it had when it was overwritten.
+match.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from schemas.records import BucketIdentity, BucketLayout, BucketRow, ClaimedRow, DeletedKeyRow, KeyRow
@@ -19,6 +20,7 @@ from services.domain.table_keys import (
     bucket_key,
     garbage_end,
     garbage_from,
+    key_of_version,
     key_versions_prefix,
     local_id,
     local_id_txn,
@@ -70,8 +72,8 @@ def explain_block(
     state = shard_state(tables)
     if not birth or local_id(shard, birth, 0) != block_id & ~0xFFFF:
         raise ReadError("INVALID_REQUEST", f"{block_id} is not the id of a block of shard {shard}")
-    row, owner, next_start = _search(tables, birth, block_id, bucket, start)
-    path, version = ("", None) if row is None or owner is None else _explained(tables, row, owner)
+    place, owner, next_start = _search(tables, birth, block_id, bucket, start)
+    path, version = ("", None) if place is None or owner is None else _explained(tables, *place, owner)
     return BlockExplanation(
         txn=state.txn,
         chain_version=state.chain_version,
@@ -88,8 +90,9 @@ def explain_block(
 
 def _search(
     tables: TablesReader, birth: Txn, block_id: int, bucket: BucketRow | None, start: str
-) -> tuple[_Row | None, BucketIdentity | None, str]:
-    """Search one page. Return the row that owns the block and its bucket, or where the next page begins."""
+) -> tuple[tuple[_Row, int] | None, BucketIdentity | None, str]:
+    """Search one page. Return the row that owns the block, with the objectID of its key if it is a noncurrent version,
+    and its bucket, or where the next page begins."""
     for read, (place, key, row) in enumerate(_rows(tables, birth, bucket, start)):
         if read >= MAX_ROWS_PER_PAGE:
             return None, None, f"{place}:{key.hex()}"
@@ -97,7 +100,7 @@ def _search(
         blocks = version.blocks
         if blocks is not None and local_id_txn(blocks.first_local_id) == birth:
             if 0 <= block_id - blocks.first_local_id < blocks.block_count:
-                return row, _identity(tables, key, place), ""
+                return (row, _version_of(row, key, place)), _identity(tables, key, place), ""
             return None, None, ""  # one txn writes one version, and it does not own this block
     return None, None, ""
 
@@ -135,6 +138,15 @@ def _identity(tables: TablesReader, key: bytes, place: int) -> BucketIdentity | 
     return tables.table(BUCKET_ID_TABLE).get(bucket_id_key(bucket_id))
 
 
+def _version_of(row: _Row, key: bytes, place: int) -> int:
+    """Return the objectID of the key of which a row is a noncurrent version; 0 for a current one."""
+    if isinstance(row, ClaimedRow):
+        row = row.version
+    if isinstance(row, DeletedKeyRow):
+        return row.version_of
+    return key_of_version(key)[0] if _PLACES[place] is KEY_VERSION_TABLE else 0
+
+
 def _key_of(row: _Row) -> KeyRow:
     """Return the version in a row."""
     if isinstance(row, ClaimedRow):
@@ -142,10 +154,13 @@ def _key_of(row: _Row) -> KeyRow:
     return row.key if isinstance(row, DeletedKeyRow) else row
 
 
-def _explained(tables: TablesReader, row: _Row, bucket: BucketIdentity) -> tuple[str, ExplainedVersion]:
-    """Return the path and the version of a row."""
+def _explained(
+    tables: TablesReader, row: _Row, version_of: int, bucket: BucketIdentity
+) -> tuple[str, ExplainedVersion]:
+    """Return the path and the version of a row, under the objectID of its key."""
     live = [snapshot.txn for snapshot in live_snapshots(tables, bucket.bucket_id)]
     key = _key_of(row)
+    key = replace(key, object_id=version_of or key.object_id)
     path, death_above = key.name, 0
     if bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED:
         path, death_above = _path_of(tables, bucket, key)

@@ -153,13 +153,15 @@ class _Search:
         return self.path.rpartition("/")[2] if self.is_tree else self.path
 
     def add(self, row: KeyRow, death: Txn, stage: VersionStage, version_of: int = 0) -> None:
-        self.versions[version_of or row.object_id, row.birth] = explained_version(row, death, stage, self.live)
+        """Add a version, under the objectID of its key."""
+        named = replace(row, object_id=version_of) if version_of else row
+        self.versions[named.object_id, row.birth] = explained_version(named, death, stage, self.live)
 
     def add_live(self, row: KeyRow, death: Txn, stage: VersionStage) -> None:
         """Add a row of the namespace, with the noncurrent versions of the key."""
         self.add(row, death, stage)
         for version in versions_of(self.tables, (self.bucket.volume_id, self.bucket.object_id), row):
-            self.add(replace(version, name=row.name), death, stage, row.object_id)
+            self.add(version, death, stage, row.object_id)
 
     def add_directory(self, row: DirectoryRow, death: Txn, *, is_expanded: bool) -> None:
         birth = object_txn(row.object_id)
