@@ -233,6 +233,10 @@ class QuietCheck:
             found = [(one.birth, one.tag) for one in there]
             numbers = noncurrent.get(model.thing_of(version), ())
             expected = sorted((model.version_births[one], model.names.versions[one].tag) for one in numbers)
+            if any((one.parent_id, one.name) != (key.parent_id, key.name) for one in there):
+                raise AnswerError(
+                    f"{incarnation.volume}/{incarnation.name} {store}: {path} is at another place: {there}"
+                )
             counted = sum(1 + len(parts_of(tables, ids, one)) for one in there)
             if found != expected or key.version_rows != counted:
                 raise AnswerError(
