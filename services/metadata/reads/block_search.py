@@ -9,7 +9,6 @@ match.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 from schemas.records import BucketIdentity, BucketLayout, BucketRow, ClaimedRow, DeletedKeyRow, KeyRow
@@ -157,19 +156,18 @@ def _key_of(row: _Row) -> KeyRow:
 def _explained(
     tables: TablesReader, row: _Row, version_of: int, bucket: BucketIdentity
 ) -> tuple[str, ExplainedVersion]:
-    """Return the path and the version of a row, under the objectID of its key."""
+    """Return the path and the version of a row."""
     live = [snapshot.txn for snapshot in live_snapshots(tables, bucket.bucket_id)]
     key = _key_of(row)
-    key = replace(key, object_id=version_of or key.object_id)
     path, death_above = key.name, 0
     if bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED:
         path, death_above = _path_of(tables, bucket, key)
     if isinstance(row, ClaimedRow):
-        return path, explained_version(key, row.version.death, VersionStage.CLAIMED, live)
+        return path, explained_version(key, row.version.death, VersionStage.CLAIMED, live, version_of)
     if isinstance(row, DeletedKeyRow):
-        return path, explained_version(key, row.death, VersionStage.HELD, live)
+        return path, explained_version(key, row.death, VersionStage.HELD, live, version_of)
     stage = VersionStage.UNEXPANDED if death_above else VersionStage.LIVE
-    return path, explained_version(key, death_above, stage, live)
+    return path, explained_version(key, death_above, stage, live, version_of)
 
 
 def _path_of(tables: TablesReader, bucket: BucketIdentity, key: KeyRow) -> tuple[str, Txn]:

@@ -123,6 +123,7 @@ def _entry(
         is_held=is_held,
         until_ms=-1 if is_held else row.deletion_time_ms + undo_window_ms,
         returning=returning,
+        version_of=row.version_of if isinstance(row, DeletedKeyRow) else 0,
     )
 
 

@@ -46,6 +46,7 @@ from services.domain.table_keys import (
     garbage_from,
     garbage_key,
     identity_of_garbage_key,
+    key_version_key,
     object_txn,
     tree_key,
     version_object_id,
@@ -62,6 +63,7 @@ from services.metadata.state.tables import (
     DIRECTORY_TABLE,
     FILE_TABLE,
     KEY_TABLE,
+    KEY_VERSION_TABLE,
     RECLAIM_TABLE,
     SPACE_TABLE,
 )
@@ -89,8 +91,13 @@ def _holders(birth: Txn, death: Txn, live: Sequence[Txn]) -> Holders:
     return holders(birth, death or live[-1] + 1, live) if live else NOBODY
 
 
-def explained_version(row: KeyRow, death: Txn, stage: VersionStage, live: list[Txn]) -> ExplainedVersion:
-    """Return a version with its holders. The stage HELD becomes PENDING when there are none."""
+def explained_version(
+    row: KeyRow, death: Txn, stage: VersionStage, live: list[Txn], version_of: int = 0
+) -> ExplainedVersion:
+    """Return a version with its holders. The stage HELD becomes PENDING when there are none.
+
+    ``version_of`` is the objectID of the key of which it is a noncurrent version, if it is one.
+    """
     first, last = _holders(row.birth, death, live)
     if stage is VersionStage.HELD and not first:
         stage = VersionStage.PENDING
@@ -105,6 +112,7 @@ def explained_version(row: KeyRow, death: Txn, stage: VersionStage, live: list[T
         stage=stage,
         first_holder=first,
         last_holder=last,
+        version_of=version_of,
     )
 
 
@@ -153,9 +161,9 @@ class _Search:
         return self.path.rpartition("/")[2] if self.is_tree else self.path
 
     def add(self, row: KeyRow, death: Txn, stage: VersionStage, version_of: int = 0) -> None:
-        """Add a version, under the objectID of its key."""
-        named = replace(row, object_id=version_of) if version_of else row
-        self.versions[named.object_id, row.birth] = explained_version(named, death, stage, self.live)
+        self.versions[version_of or row.object_id, row.birth] = explained_version(
+            row, death, stage, self.live, version_of
+        )
 
     def add_live(self, row: KeyRow, death: Txn, stage: VersionStage) -> None:
         """Add a row of the namespace, with the noncurrent versions of the key."""
@@ -369,8 +377,10 @@ class _Search:
         for version, shown in self.shown.items():
             if version in self.versions:
                 continue
-            self.add(shown.row, _LIVE, VersionStage.LIVE)
-            if shown.row.blocks is None:
+            key = key_version_key(self.bucket.volume_id, self.bucket.object_id, *version)
+            noncurrent = self.tables.table(KEY_VERSION_TABLE).get(key)
+            self.add(noncurrent or shown.row, _LIVE, VersionStage.LIVE, version[0] if noncurrent else 0)
+            if shown.row.blocks is None and noncurrent is None:
                 found = self.versions[version]
                 self.versions[version] = replace(
                     found, stage=VersionStage.HELD, first_holder=shown.first, last_holder=shown.last
