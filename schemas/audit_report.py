@@ -96,6 +96,16 @@ class FigureDifference:
 
 
 @dataclass(frozen=True, slots=True)
+class UsedFigures:
+    """What a bucket says is used, as in its row: against the sums of live and deleted its quotas are checked."""
+
+    bytes: int = 0
+    namespace: int = 0
+    snapshot_bytes: int = 0
+    snapshot_namespace: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class BucketAudit:
     """The recounted versions of a bucket, by stage."""
 
@@ -116,6 +126,15 @@ class BucketAudit:
     """Rows of deletedTable."""
     directories: Verdicts = NO_ROWS
     """Rows of deletedDirectoryTable."""
+    used: UsedFigures = UsedFigures()
+    """As metadata states it; nothing for a deleted bucket."""
+    recounted: UsedFigures = UsedFigures()
+    is_deleted: bool = False
+
+    @property
+    def is_used_wrong(self) -> bool:
+        """Return whether the recount does not confirm what the bucket says is used."""
+        return self.used != self.recounted and not self.is_deleted and not self.is_rolling_back
 
 
 @dataclass(frozen=True, slots=True)

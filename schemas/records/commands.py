@@ -634,6 +634,28 @@ class RenewDelegationToken:
 
 
 @dataclass(frozen=True, slots=True)
+class RepairQuota:
+    """Correct what a bucket says is used, against which its quotas are checked, by what a recount has found. Sent by
+    audit.
+    """
+
+    bucket_id: int
+    """objectID of the bucket."""
+    audited_txn: int
+    """Last txn that metadata had applied at the audit. The differences are those of that moment; what later commands
+    count is added as usual.
+    """
+    used_bytes: int
+    """Recounted less stated value of used_bytes in the bucket's row."""
+    used_namespace: int
+    """The same of used_namespace."""
+    snapshot_used_bytes: int
+    """The same of snapshot_used_bytes."""
+    snapshot_used_namespace: int
+    """The same of snapshot_used_namespace."""
+
+
+@dataclass(frozen=True, slots=True)
 class RequeueOrphans:
     """Give a garbage row to each run of blocks that an audit found orphaned, so that the run is judged, claimed and
     deleted like any other; all runs or none. Sent by audit.
@@ -1014,6 +1036,7 @@ class MetadataCommand:
         | GetDelegationToken
         | RenewDelegationToken
         | CancelDelegationToken
+        | RepairQuota
         | SetBucketVersioning
         | DeleteKeyVersion
     )

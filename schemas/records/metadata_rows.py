@@ -144,6 +144,14 @@ class BucketRow:
     """Bytes of parts of uploads: used_bytes contains them, no snapshot does."""
     owner: str = ""
     """User who owns the bucket; empty: the owner of the volume."""
+    spare_bytes: int = 0
+    """Bytes of blocks that never belonged to a version: snapshot_used_bytes contains them, quotas do not count them."""
+    block_rows: int = 0
+    """Rows of deletedTable that have blocks only, or noncurrent versions, and are no keys: snapshot_used_namespace
+    contains them, quotas do not count them.
+    """
+    repaired_txn: int = 0
+    """txn of the last RepairQuota; 0 when there was none."""
     versioning: BucketVersioning = BucketVersioning.UNVERSIONED
     """Whether overwritten versions of keys are kept."""
 

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from schemas.records import MetadataReply, SnapshotReply
+from schemas.records import MetadataReply, ResolveDeadLetter, SetSecret, Settle, SnapshotReply
 from services.client.errors import PlaneError
 from services.client.plane import MetadataReads, NamespaceCommand, Plane, SnapshotReads, SnapshotRequest
+from services.client.tasks.links import bucket_of_link
 from services.client.tasks.volume_shards import VolumeShards
 from services.plane.stack.stack import running_client
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+_OF_NO_BUCKET = (Settle, ResolveDeadLetter, SetSecret)
+"""Requests that name no bucket."""
 BucketArgument = Annotated[str, typer.Argument(metavar="VOLUME/BUCKET", help="The bucket.")]
 
 
@@ -49,7 +52,13 @@ class Session:
         return reply
 
     def request(self, shard: int, request: SnapshotRequest) -> SnapshotReply:
-        """Execute a request to the snapshots service. Raise PlaneError if the service refuses it."""
+        """Execute a request to the snapshots service. Raise PlaneError if the service refuses it.
+
+        A request about a link becomes one about its bucket: a snapshot is of the bucket, never of the link.
+        """
+        if not isinstance(request, _OF_NO_BUCKET):
+            volume, bucket = bucket_of_link(self.connected(), shard, request.volume, request.bucket)
+            request = replace(request, volume=volume, bucket=bucket)
         reply = self.connected().request(shard, request)
         if reply.error:
             raise PlaneError(reply.error, reply.message)
@@ -62,6 +71,12 @@ class Session:
     def snapshots(self, volume: str) -> SnapshotReads:
         """Return the reads of snapshots in the shard of a volume."""
         return self.connected().snapshots(self.volumes().shard_of(volume))
+
+    def bucket_of(self, volume: str, bucket: str) -> tuple[str, str]:
+        """Return the volume and name of a bucket, or of that to which a link of this name leads. The snapshots service
+        knows no links.
+        """
+        return bucket_of_link(self.connected(), self.volumes().shard_of(volume), volume, bucket)
 
     def shards(self, wanted: Sequence[int] | None) -> list[int]:
         """Return the wanted shards in order, or all of the plane's; refuse one that the plane does not have."""

@@ -74,6 +74,7 @@ from schemas.records import (
     RenameKey,
     RenameSnapshot,
     RenewDelegationToken,
+    RepairQuota,
     RequeueOrphans,
     ResetBreaker,
     ResolveDeadLetter,
@@ -157,12 +158,13 @@ NamespaceCommand = (
     | RenameDirectory
     | Undelete
     | RequeueOrphans
+    | RepairQuota
     | SetSecret
     | SetCollection
     | SetBreaker
     | ResetBreaker
 )
-SENDERS: Mapping[type[Any], str] = {RequeueOrphans: "audit"}
+SENDERS: Mapping[type[Any], str] = {RequeueOrphans: "audit", RepairQuota: "audit"}
 """The sender that a command names, for commands that do not name a client only."""
 SnapshotRequest = (
     CreateSnapshot

@@ -89,13 +89,14 @@ _CLIENT_HANDLERS: Mapping[type[Any], Callable[[Transaction, Any], Committed | No
         records.AbortUpload: uploads.abort_upload,
         records.Undelete: undelete.undelete,
         records.RequeueOrphans: orphans.requeue_orphans,
+        records.RepairQuota: quotas.repair_quota,
         records.SetSecret: access.set_secret,
         records.SetCollection: collection_commands.set_collection,
         records.SetBreaker: breaker.set_breaker,
         records.ResetBreaker: breaker.reset_breaker,
     }
 )
-_NAMED_SENDERS: Mapping[type[Any], str] = {records.RequeueOrphans: "audit"}
+_NAMED_SENDERS: Mapping[type[Any], str] = dict.fromkeys((records.RequeueOrphans, records.RepairQuota), "audit")
 """Commands that are answered like a client's, but are accepted from one sender only."""
 _SERVICE_HANDLERS: Mapping[type[Any], tuple[str, Callable[[Transaction, Any], Any]]] = {
     records.CaptureSnapshot: ("snapshots", capture_drop.capture_snapshot),
@@ -117,7 +118,7 @@ _OF_RIGHTS = (
 _ALWAYS_ANSWERED = frozenset(
     {
         *(records.Undelete, records.SetCollection, records.SetBreaker, records.ResetBreaker, records.RequeueOrphans),
-        records.SetQuota,
+        *(records.SetQuota, records.RepairQuota),
         *_OF_RIGHTS,
     }
 )

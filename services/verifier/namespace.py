@@ -91,7 +91,8 @@ class Namespace:
         require(body.volume in present.volumes and name not in present.buckets and name not in present.links)
         most_bytes, most_buckets = self._quotas.get(body.volume, (NO_QUOTA, NO_QUOTA))
         there = sum(volume == body.volume for volume, _ in [*present.buckets, *present.links])
-        require(most_bytes == NO_QUOTA and (most_buckets == NO_QUOTA or there < most_buckets))
+        require(most_bytes == NO_QUOTA or isinstance(body, records.CreateBucketLink))
+        require(most_buckets == NO_QUOTA or there < most_buckets)
 
     def _delete_bucket(self, body: records.DeleteBucket) -> None:
         if self._present.links.pop((body.volume, body.bucket), None) is not None:

@@ -52,7 +52,8 @@ _STEERING: Mapping[type[Any], tuple[str, ...]] = {
 }
 """Commands that control the shard itself, with their allowed senders."""
 
-_BY_ANSWER = (records.Undelete, records.RequeueOrphans, records.SetQuota, *COLLECTION_COMMANDS, *RIGHTS_COMMANDS)
+_BY_AUDIT = (records.RequeueOrphans, records.RepairQuota)
+_BY_ANSWER = (records.Undelete, *_BY_AUDIT, records.SetQuota, *COLLECTION_COMMANDS, *RIGHTS_COMMANDS)
 """Commands whose outcome is read from metadata's answer."""
 _BY_ANSWER_WITH_A_QUOTA = (
     *(records.PutKey, records.PutKeyIf, records.MakeDirectory, records.OpenKey, records.AllocateBlocks),
@@ -63,7 +64,8 @@ deleted directories were expanded, which is not replayed."""
 _OF_LEVEL_2 = (
     *(records.PutKeyIf, records.OpenKey, records.AllocateBlocks, records.SyncKey, records.CommitKey),
     *(records.RecoverLease, records.AbandonKey, records.InitiateUpload, records.CompleteUpload, records.AbortUpload),
-    *(records.SetQuota, records.CreateBucketLink, records.SetBucketVersioning, records.DeleteKeyVersion),
+    *(records.SetQuota, records.RepairQuota, records.CreateBucketLink),
+    *(records.SetBucketVersioning, records.DeleteKeyVersion),
     *RIGHTS_COMMANDS,
 )
 """Commands that are refused before the shard has feature level 2."""
@@ -165,7 +167,7 @@ class LogReplay:
 
     def _apply_client_command(self, signed: Signed) -> None:
         command = signed.command
-        is_audit = command.sender == "audit" or not isinstance(command.body, records.RequeueOrphans)
+        is_audit = command.sender == "audit" or not isinstance(command.body, _BY_AUDIT)
         if len(command.client_id) > MAX_CLIENT_ID_LENGTH or not is_audit:
             raise DeadLetteredError
         if self._secrets.are_asked_for and not self._may_send(signed):
@@ -234,6 +236,8 @@ class LogReplay:
             return
         elif isinstance(body, records.Undelete):
             self._undelete(command, body, answer.committed.object_id)
+        elif isinstance(body, records.RepairQuota):  # no version and no holder depends on it
+            self.txn = self._present.now.txn
         elif isinstance(body, records.SetQuota):
             with suppress(RefusedError):
                 self._namespace.set_quota(body)

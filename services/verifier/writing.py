@@ -88,6 +88,8 @@ class Writing:
         upload = self._uploads.find(bucket, body.key, body.upload_id)
         parent_id, name = self._present.place_in_directory(bucket, body.key)
         require(parent_id == upload.parent_id)
+        there = self._history.find(parent_id, name)
+        require(there is None or not there.is_directory)
         return parent_id, name
 
     def _appended_to(self, parent_id: int, name: str, there: Entry | None) -> Synced:

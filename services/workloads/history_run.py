@@ -20,7 +20,8 @@ from services.domain.space_matrix import SpaceCell, freed_by_dropping
 from services.workloads.closing import Closing, choose_closing, closing_operations
 from services.workloads.judge.diff_check import flattened, listed_difference
 from services.workloads.judge.outcome_check import CheckResult, ExpectedVersions, ListedKey, OutcomeCheck, Truth
-from services.workloads.replay import Replay, list_everything
+from services.workloads.observing import list_everything
+from services.workloads.replay import Replay
 from services.workloads.source import WorkloadSource
 from services.workloads.workload import Operation
 

@@ -13,38 +13,30 @@ from typing import Any
 from uuid import uuid4
 
 from schemas import records
-from schemas.answers import ListedEntry
-from schemas.records import BlockRun, BucketLayout, BucketRow, BucketVersioning, Settle, SnapshotInfo
+from schemas.records import BlockRun, BucketVersioning, Settle
 from services.client.errors import PlaneError
 from services.client.plane import NamespaceCommand, Plane, SnapshotRequest
 from services.client.tasks.diffs import diff
+from services.client.tasks.links import bucket_of_link
 from services.client.tasks.snapshot_ids import ACTIVE, EXPIRED, live_snapshot_id
 from services.client.tasks.space_view import BucketView, held_by_path, held_by_snapshot
 from services.client.tasks.undelete import undelete_path
 from services.domain.snapshot_diff import DiffEntry, DiffKind
 from services.workloads import workload
 from services.workloads.block_groups import PutVersion, block_groups
+from services.workloads.held_collection import HeldCollection
+from services.workloads.names import Place, logical_snapshots, physical_name, physical_names, snapshot_name
+from services.workloads.observing import Line, observe_bucket, observe_link, observe_suspended, observe_used
 from services.workloads.step_writer import RefusedError, StepOperation, StepWriter
 
-MIN_NAME_LENGTH = 3
 MAX_OUTSTANDING = 10_000
 NOT_FOUND = "FILE_NOT_FOUND"
-Line = dict[str, Any]
 _ABSENT, _NEVER = -1, 2**63 - 1
 """Generations of a condition: there must be no such key, and one that no key ever has."""
 InSteps = StepOperation | workload.ExpireOpenKeys | workload.ExpireUploads
 SpaceOperation = workload.WhatIf | workload.Plan | workload.Explain
-
-
-def physical_name(kind: str, name: str) -> str:
-    """Return a name that the plane accepts: workloads may use names that are too short for Ozone's rule."""
-    return name if len(name) >= MIN_NAME_LENGTH else f"{kind}-{name}"
-
-
-def logical_name(kind: str, name: str) -> str:
-    """Return the workload's name for a name on the plane; the reverse of ``physical_name``."""
-    short = name.removeprefix(f"{kind}-")
-    return short if len(short) < MIN_NAME_LENGTH else name
+_PASSIVE = (*(workload.WhatIf, workload.Plan, workload.Explain), *(workload.Diff, workload.Settle, workload.Observe))
+"""Operations that change nothing that a quota counts, but what a settle frees."""
 
 
 @dataclass(slots=True)
@@ -63,7 +55,7 @@ class Replay:
 
     plane: Plane
     on_progress: Callable[[int], None] = lambda _count: None
-    shows_steps: bool = False
+    is_wide: bool = False
     """Whether observations also show what is being written, and the used figures of buckets."""
     first_shard: int = 0
     """Shard of the first volume. The following volumes take the following shards, round robin."""
@@ -71,34 +63,49 @@ class Replay:
     refusals: int = 0
     shards: dict[str, int] = field(default_factory=dict)
     """Shard of each volume."""
-    _buckets: dict[tuple[str, str], None] = field(default_factory=dict)
+    _buckets: dict[Place, None] = field(default_factory=dict)
+    _links: dict[Place, Place] = field(default_factory=dict)
+    """By the volume and bucket of each link those to which it leads."""
+    _beside: dict[str, str] = field(default_factory=dict)
+    """Of each volume with links the first one of those that must be in one shard."""
     _sent: list[_Sent] = field(default_factory=list)
     _settles: int = 0
     _generations: dict[tuple[str, str, str], int] = field(default_factory=dict)
     """Generation of each version by volume, bucket and tag."""
     _steps: StepWriter = field(init=False)
+    _collection: HeldCollection = field(init=False)
     _name: str = field(default_factory=lambda: uuid4().hex)
     """Part of this run's settle ids, so that a late answer to another run's settle is not taken for this run's."""
 
     def __post_init__(self) -> None:
-        self._steps = StepWriter(self.plane, _names)
+        self._steps = StepWriter(self.plane, _names, self._place)
+        self._collection = HeldCollection(self.plane)
 
     def run(self, operations: Iterable[tuple[int, workload.Operation]]) -> Iterator[Line]:
         """Execute operations in order. Yield a line for each refusal, observation and answer, in the same order."""
         operations = list(operations)
-        self.shows_steps |= workload.writes_in_steps(operations)
-        for number, operation in operations:
-            yield from self.execute(number, operation)
-        yield from self.collect()
+        self.is_wide |= workload.has_wide_observations(operations)
+        self._collection.is_needed = workload.has_quotas(operations)
+        self._beside = workload.volumes_of_one_shard(operations)
+        try:
+            for number, operation in operations:
+                yield from self.execute(number, operation)
+            yield from self.collect()
+        finally:
+            self._collection.resume()
 
     def execute(self, number: int, operation: workload.Operation) -> Iterator[Line]:
         """Execute one operation. Yield its lines and those of earlier operations whose answers were collected."""
         if isinstance(operation, workload.PutKey) and operation.if_generation:
             yield from self.collect()  # the answer to an earlier operation has the generation
+        if not isinstance(operation, _PASSIVE):
+            self._collection.pause()
         command = self._namespace_command(operation)
         if command is not None:
             shard = self._shard(operation)
             sent_number = self.plane.submit(shard, command)
+            if isinstance(operation, workload.CreateBucket):
+                self._collection.hold(shard, _names(operation))
             self._sent.append(_Sent(number, shard, sent_number, operation))
             keeps_versions = isinstance(operation, workload.CreateBucket) and operation.versioning
             if len(self._sent) >= MAX_OUTSTANDING or keeps_versions:
@@ -129,12 +136,13 @@ class Replay:
 
     def _requested(self, number: int, operation: workload.Operation) -> Iterator[Line]:
         """Execute an operation on snapshots."""
-        reply = self.plane.request(self._shard(operation), _REQUESTS[type(operation)](operation))
+        shard, names = self._shard(operation), self._snapshot_names(operation)
+        reply = self.plane.request(shard, _REQUESTS[type(operation)](operation, names))
         if reply.error:
             self.refusals += 1
             yield {"op": number, "error": reply.error}
         elif reply.expired is not None:
-            yield {"op": number, "expired": _logical_snapshots(reply.expired.snapshots)}
+            yield {"op": number, "expired": logical_snapshots(reply.expired.snapshots)}
 
     def _undelete(self, number: int, operation: workload.UndeleteKey) -> Iterator[Line]:
         try:
@@ -162,9 +170,13 @@ class Replay:
     def _namespace_command(self, operation: workload.Operation) -> NamespaceCommand | None:
         """Return the command of an operation that is sent without waiting; None for the others."""
         if isinstance(operation, workload.PutKey) and (operation.if_absent or operation.if_generation):
-            tagged = (operation.volume, operation.bucket, operation.if_generation)
+            tagged = (*self._place(operation), operation.if_generation)
             expected = _ABSENT if operation.if_absent else self._generations.get(tagged, _NEVER)
-            return records.PutKeyIf(*_names(operation), operation.key, operation.size_bytes, expected, operation.tag)
+            written = (*_names(operation), operation.key, operation.size_bytes)
+            return records.PutKeyIf(*written, expected, operation.tag, workload.BLOCK_BYTES)
+        if isinstance(operation, workload.PutKey) and self.is_wide:
+            written = (*_names(operation), operation.key, operation.size_bytes)
+            return records.PutKey(*written, operation.tag, workload.BLOCK_BYTES)
         make_command = _COMMANDS.get(type(operation))
         return None if make_command is None else make_command(operation)
 
@@ -173,7 +185,7 @@ class Replay:
         try:
             if isinstance(operation, StepOperation):
                 if written := self._steps.carry_out(number, self._shard(operation), operation):
-                    self._generations[operation.volume, operation.bucket, written.tag] = written.generation
+                    self._generations[*self._place(operation), written.tag] = written.generation
                 return
             is_uploads = isinstance(operation, workload.ExpireUploads)
             expire = self._steps.expire_uploads if is_uploads else self._steps.expire_open_keys
@@ -189,7 +201,7 @@ class Replay:
         While a deleted directory waits for its expansion the plane's answer is not exact: the plane is then settled and
         asked again.
         """
-        view = BucketView(self.plane, self._shard(operation), *_names(operation))
+        view = BucketView(self.plane, self._shard(operation), *self._snapshot_names(operation))
         try:
             line, is_exact = _space_answer(view, operation)
             if not is_exact:
@@ -201,9 +213,15 @@ class Replay:
         return line
 
     def _shard(self, operation: Any) -> int:
-        """Return the shard of an operation's volume; a new volume gets the next shard, round robin."""
-        following = (self.first_shard + len(self.shards)) % self.plane.shards
-        return self.shards.setdefault(operation.volume, following)
+        """Return the shard of an operation's volume; a new volume gets the next shard, round robin, or that of the
+        volumes to which links lead from it.
+        """
+        volume: str = operation.volume
+        if volume not in self.shards:
+            of_groups = {self._beside.get(one, one): shard for one, shard in self.shards.items()}
+            following = (self.first_shard + len(of_groups)) % self.plane.shards
+            self.shards[volume] = of_groups.get(self._beside.get(volume, volume), following)
+        return self.shards[volume]
 
     def collect(self) -> Iterator[Line]:
         """Wait for the answers of all sent operations. Yield a line for each refusal."""
@@ -221,24 +239,39 @@ class Replay:
     def _note(self, sent: _Sent, reply: records.MetadataReply) -> None:
         operation = sent.operation
         if isinstance(operation, workload.PutKey):
-            blocks = reply.committed.blocks if reply.committed else None
-            self.versions.append(
-                PutVersion(
-                    *(sent.operation_number, operation.volume, operation.bucket),
-                    *(operation.tag, operation.size_bytes, blocks),
-                )
-            )
-            self._generations[operation.volume, operation.bucket, operation.tag] = reply.txn
+            blocks, place = reply.committed.blocks if reply.committed else None, self._place(operation)
+            self.versions.append(PutVersion(sent.operation_number, *place, operation.tag, operation.size_bytes, blocks))
+            self._generations[*place, operation.tag] = reply.txn
         elif isinstance(operation, workload.CreateBucket):
             self._buckets[operation.volume, operation.bucket] = None
             if operation.versioning:
                 command = records.SetBucketVersioning(*_names(operation), BucketVersioning.ENABLED)
                 self.plane.answer(sent.shard, self.plane.submit(sent.shard, command))
+        elif isinstance(operation, workload.CreateLink):
+            self._links[operation.volume, operation.bucket] = (operation.link_volume, operation.link_bucket)
         elif isinstance(operation, workload.DeleteBucket):
-            del self._buckets[operation.volume, operation.bucket]
+            deleted_from = self._links if (operation.volume, operation.bucket) in self._links else self._buckets
+            del deleted_from[operation.volume, operation.bucket]
+
+    def _place(self, operation: Any) -> Place:
+        """Return the volume and bucket of an operation, which may name them by a link. The plane refuses a loop."""
+        place: Place = (operation.volume, operation.bucket)
+        followed = set[Place]()
+        while place in self._links and place not in followed:
+            followed.add(place)
+            place = self._links[place]
+        return place
+
+    def _snapshot_names(self, operation: Any) -> Place:
+        """Return the names on the plane of the bucket whose snapshots an operation is about, found over its links."""
+        names = _names(operation)
+        if (operation.volume, operation.bucket) not in self._links:
+            return names
+        return bucket_of_link(self.plane, self._shard(operation), *names)
 
     def settle(self) -> int:
         """Wait until the plane has no more work to do. Return the number of rounds, the most of any shard."""
+        self._collection.resume()
         self._settles += 1
         return max(
             self.plane.request(shard, Settle(f"settle-{self._name}-{self._settles}-shard-{shard}")).rounds
@@ -247,10 +280,10 @@ class Replay:
 
     def _diff(self, number: int, operation: workload.Diff) -> Line:
         """Return a line with the diff of two states, or with the error code if the plane refuses."""
-        shard, names = self._shard(operation), _names(operation)
+        shard, names = self._shard(operation), self._snapshot_names(operation)
         try:
             ids = [
-                live_snapshot_id(self.plane, shard, *names, ACTIVE if one == ACTIVE else _snapshot(one))
+                live_snapshot_id(self.plane, shard, *names, ACTIVE if one == ACTIVE else snapshot_name(one))
                 for one in (operation.from_snapshot, operation.to_snapshot)
             ]
             entries = diff(self.plane.metadata(shard), *names, from_snapshot_id=ids[0], to_snapshot_id=ids[1])
@@ -283,40 +316,22 @@ class Replay:
         groups = block_groups(self.versions, self._steps.written, self._exist)
         buckets = {}
         for volume, bucket in sorted(self._buckets):
-            observation = observe_bucket(self.plane, self.shards[volume], volume, bucket)
+            place = (self.plane, self.shards[volume], volume, bucket)
+            observation = observe_bucket(*place)
             observation["unreclaimed_bytes"] = sum(
                 group.existing_bytes for group in groups if (group.volume, group.bucket) == (volume, bucket)
             )
-            if self.shows_steps:
+            if self.is_wide:
                 observation |= self._steps.observe(self.shards[volume], physical_names(volume, bucket))
-                observation |= self._used(volume, bucket)
-            buckets[f"{volume}/{bucket}"] = observation | self._suspended(volume, bucket)
+                observation |= observe_used(*place)
+            buckets[f"{volume}/{bucket}"] = observation | observe_suspended(*place)
         reclaimed = [group.label for group in groups if group.is_reclaimed]
-        return {"op": number, "label": label, "buckets": buckets, "reclaimed": reclaimed}
-
-    def _used(self, volume: str, bucket: str) -> Line:
-        """Return the used figures of a bucket."""
-        row = self.plane.metadata(self.shards[volume]).bucket(*physical_names(volume, bucket))
-        return {
-            "used_bytes": row.used_bytes,
-            "used_namespace": row.used_namespace,
-            "snapshot_used_bytes": row.snapshot_used_bytes,
+        links = {
+            "/".join(link): observe_link(self.plane, self.shards[link[0]], link, leads_to)
+            for link, leads_to in sorted(self._links.items())
         }
-
-    def _suspended(self, volume: str, bucket: str) -> Line:
-        """Return the amounts of a bucket that wait because its claims are suspended; {} while collection is active."""
-        names = physical_names(volume, bucket)
-        lines = self.plane.metadata(self.shards[volume]).collection(*names)
-        line = next((one for one in lines if one.bucket and not one.is_deleted), lines[0])
-        if line.effective_state is records.CollectionState.RUNNING:
-            return {}
-        waiting = {
-            "by": line.effective_state.lower(),
-            "bytes": line.pending_bytes,
-            "versions": line.pending_versions,
-            "unexpanded_directories": line.unexpanded_directories,
-        }
-        return {"suspended": waiting}
+        shown = {"links": links} if links else {}
+        return {"op": number, "label": label, "buckets": buckets, "reclaimed": reclaimed, **shown}
 
 
 def _left_line(command: _Sent, reply: records.MetadataReply) -> Iterator[Line]:
@@ -335,14 +350,14 @@ def _space_answer(view: BucketView, operation: SpaceOperation) -> tuple[Line, bo
     snapshots = view.snapshots()
     match operation:
         case workload.WhatIf():
-            freed = view.what_if(snapshots, map(_snapshot, operation.snapshots))
+            freed = view.what_if(snapshots, map(snapshot_name, operation.snapshots))
             return {"freed_bytes": freed.freed_bytes, "freed_versions": freed.freed_versions}, freed.is_exact
         case workload.Plan():
             plan = view.plan(snapshots, operation.free_bytes)
-            names = _logical_snapshots(snapshots.names_of(plan.snapshot_ids))
+            names = logical_snapshots(snapshots.names_of(plan.snapshot_ids))
             return {"snapshots": names, "freed_bytes": plan.freed_bytes}, plan.is_exact
     if operation.snapshot:
-        (snapshot_id,) = snapshots.ids_of([_snapshot(operation.snapshot)])
+        (snapshot_id,) = snapshots.ids_of([snapshot_name(operation.snapshot)])
         spaces = view.spaces()
         held = held_by_snapshot(snapshots, spaces, snapshot_id)
         is_exact = all(space.is_referenced_exact and space.is_exclusive_exact for space in spaces.snapshots)
@@ -351,7 +366,7 @@ def _space_answer(view: BucketView, operation: SpaceOperation) -> tuple[Line, bo
         held = held_by_path(snapshots, explanation)
         # A snapshot that is being deleted still counts towards the bytes below a directory.
         is_exact = explanation.is_exact and not (explanation.directories and snapshots.leaving_ids)
-    return {"held_by": _logical_snapshots(info.name for info in held.holders), "bytes": held.bytes}, is_exact
+    return {"held_by": logical_snapshots(info.name for info in held.holders), "bytes": held.bytes}, is_exact
 
 
 def _diff_line(entry: DiffEntry) -> list[str]:
@@ -360,72 +375,23 @@ def _diff_line(entry: DiffEntry) -> list[str]:
     return [entry.kind.value, entry.path]
 
 
-def observe_bucket(plane: Plane, shard: int, volume: str, bucket: str) -> Line:
-    """Return the layout, the chain, the snapshots and the listings of one bucket."""
-    volume_name, bucket_name = physical_names(volume, bucket)
-    reads = plane.metadata(shard)
-    row: BucketRow = reads.bucket(volume_name, bucket_name)
-    snapshots = plane.snapshots(shard).snapshots(volume_name, bucket_name)
-    names = {snapshot.snapshot_id: logical_name("snap", snapshot.name) for snapshot in snapshots}
-    listings = {"active": list_everything(plane, shard, volume_name, bucket_name)}
-    for snapshot in snapshots:
-        entries = list_everything(plane, shard, volume_name, bucket_name, snapshot.snapshot_id)
-        listings[names[snapshot.snapshot_id]] = entries
-    is_tree = row.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED
-    return {
-        "layout": workload.LAYOUT_NAMES[row.layout],
-        "chain": list(names.values()),
-        "snapshots": {names[snapshot.snapshot_id]: _observe_snapshot(snapshot, names) for snapshot in snapshots},
-        "listing": {
-            store: {
-                entry.path: {"tag": entry.tag, "bytes": entry.size_bytes} for entry in entries if not entry.is_directory
-            }
-            for store, entries in listings.items()
-        },
-        "directories": {
-            store: sorted(entry.path for entry in entries if entry.is_directory)
-            for store, entries in listings.items()
-            if is_tree
-        },
-    }
-
-
-def _observe_snapshot(snapshot: SnapshotInfo, names: dict[str, str]) -> Line:
-    return {
-        "previous": names.get(snapshot.path_previous_snapshot_id),
-        "exclusive_bytes": snapshot.exclusive_bytes + snapshot.exclusive_delta_bytes,
-        "referenced_bytes": snapshot.referenced_bytes,
-        "deep_cleaned_keys": snapshot.has_deep_cleaned_keys,
-        "deep_cleaned_directories": snapshot.has_deep_cleaned_directories,
-    }
-
-
-def list_everything(plane: Plane, shard: int, volume: str, bucket: str, snapshot_id: str = "") -> list[ListedEntry]:
-    """Return all keys and directories of a bucket or of one of its snapshots."""
-    return plane.metadata(shard).entries(volume, bucket, snapshot_id=snapshot_id)
-
-
-def physical_names(volume: str, bucket: str) -> tuple[str, str]:
-    """Return the names of a bucket of a workload on the plane."""
-    return physical_name("volume", volume), physical_name("bucket", bucket)
-
-
-def _names(operation: Any) -> tuple[str, str]:
+def _names(operation: Any) -> Place:
     return physical_names(operation.volume, operation.bucket)
-
-
-def _snapshot(name: str) -> str:
-    return physical_name("snap", name)
-
-
-def _logical_snapshots(names: Iterable[str]) -> list[str]:
-    return [logical_name("snap", name) for name in names]
 
 
 _COMMANDS: Mapping[type[Any], Callable[[Any], NamespaceCommand]] = {
     workload.CreateVolume: lambda op: records.CreateVolume(physical_name("volume", op.volume)),
     workload.CreateBucket: lambda op: records.CreateBucket(*_names(op), op.layout),
     workload.DeleteBucket: lambda op: records.DeleteBucket(*_names(op)),
+    workload.CreateLink: lambda op: records.CreateBucketLink(
+        *_names(op), *physical_names(op.link_volume, op.link_bucket)
+    ),
+    workload.SetQuota: lambda op: records.SetQuota(
+        physical_name("volume", op.volume),
+        physical_name("bucket", op.bucket) if op.bucket else "",
+        op.quota_bytes,
+        op.quota_namespace,
+    ),
     workload.PutKey: lambda op: records.PutKey(*_names(op), op.key, op.size_bytes, op.tag),
     workload.SetVersioning: lambda op: records.SetBucketVersioning(
         *_names(op), BucketVersioning.ENABLED if op.is_enabled else BucketVersioning.SUSPENDED
@@ -438,23 +404,25 @@ _COMMANDS: Mapping[type[Any], Callable[[Any], NamespaceCommand]] = {
     workload.DeleteDirectory: lambda op: records.DeleteDirectory(*_names(op), op.directory),
 }
 """The command of each operation on the namespace."""
-_REQUESTS: Mapping[type[Any], Callable[[Any], SnapshotRequest]] = {
-    workload.CreateSnapshot: lambda op: records.CreateSnapshot(*_names(op), _snapshot(op.snapshot), _given(op.at_ms)),
-    workload.DeleteSnapshot: lambda op: records.DeleteSnapshot(*_names(op), _snapshot(op.snapshot)),
-    workload.RenameSnapshot: lambda op: records.RenameSnapshot(
-        *_names(op), _snapshot(op.from_snapshot), _snapshot(op.to_snapshot)
+_REQUESTS: Mapping[type[Any], Callable[[Any, Place], SnapshotRequest]] = {
+    workload.CreateSnapshot: lambda op, names: records.CreateSnapshot(
+        *names, snapshot_name(op.snapshot), _given(op.at_ms)
     ),
-    workload.TagSnapshot: lambda op: records.CreateTag(*_names(op), _snapshot(op.snapshot), op.tag),
-    workload.UntagSnapshot: lambda op: records.DeleteTag(*_names(op), _snapshot(op.snapshot), op.tag),
-    workload.MoveConsumer: lambda op: (
-        records.DeleteConsumer(*_names(op), op.consumer)
+    workload.DeleteSnapshot: lambda op, names: records.DeleteSnapshot(*names, snapshot_name(op.snapshot)),
+    workload.RenameSnapshot: lambda op, names: records.RenameSnapshot(
+        *names, snapshot_name(op.from_snapshot), snapshot_name(op.to_snapshot)
+    ),
+    workload.TagSnapshot: lambda op, names: records.CreateTag(*names, snapshot_name(op.snapshot), op.tag),
+    workload.UntagSnapshot: lambda op, names: records.DeleteTag(*names, snapshot_name(op.snapshot), op.tag),
+    workload.MoveConsumer: lambda op, names: (
+        records.DeleteConsumer(*names, op.consumer)
         if op.next_snapshot is None
-        else records.SetConsumer(*_names(op), op.consumer, _snapshot(op.next_snapshot))
+        else records.SetConsumer(*names, op.consumer, snapshot_name(op.next_snapshot))
     ),
-    workload.RollBack: lambda op: records.RollBackBucket(*_names(op), _snapshot(op.snapshot)),
-    workload.ExpireSnapshots: lambda op: records.ExpireSnapshots(*_names(op), _policy(op), _given(op.now_ms)),
+    workload.RollBack: lambda op, names: records.RollBackBucket(*names, snapshot_name(op.snapshot)),
+    workload.ExpireSnapshots: lambda op, names: records.ExpireSnapshots(*names, _policy(op), _given(op.now_ms)),
 }
-"""The request of each operation on snapshots."""
+"""The request of each operation on snapshots, with the names of their bucket."""
 
 
 def _given(time_ms: int | None) -> int:

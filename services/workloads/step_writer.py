@@ -1,7 +1,8 @@
 """The client of a workload that writes keys in steps: open keys by their handles, uploads by their labels.
 
 Like Ozone's client, an open key reports a sync only if it is its first one or has begun another block. Up to the next
-report, listings and snapshots show the size of the last one.
+report, listings and snapshots show the size of the last one. A part is opened without blocks and gets them afterwards:
+if that is refused, it stays open until it expires.
 """
 
 from __future__ import annotations
@@ -77,6 +78,8 @@ class StepWriter:
     plane: Plane
     names_of: Callable[[Any], Names]
     """Returns the names on the plane of an operation's bucket."""
+    place_of: Callable[[Any], Names]
+    """Returns the volume and bucket in which an operation works, also when it names a link."""
     written: list[StreamBlocks] = field(default_factory=list)
     """The blocks of every open key and part, in the order in which they were opened."""
     _streams: dict[str, _Stream] = field(default_factory=dict)
@@ -132,7 +135,7 @@ class StepWriter:
         names = self.names_of(operation)
         command = records.OpenKey(*names, operation.key, operation.size_bytes, operation.tag, BLOCK_BYTES)
         opened = _committed(self._ask(shard, command))
-        blocks = StreamBlocks(number, operation.volume, operation.bucket, operation.tag)
+        blocks = StreamBlocks(number, *self.place_of(operation), operation.tag)
         blocks.allocate(opened.runs)
         stream = _Stream(shard, names, operation.key, operation.handle, opened.session, blocks)
         self._streams[operation.handle] = self._sessions[shard, opened.session] = stream
@@ -196,12 +199,15 @@ class StepWriter:
         upload = self._upload(number, operation.upload)
         place = (*upload.names, upload.key)
         part = (upload.upload_id, operation.part_number)
-        command = records.OpenKey(*place, operation.size_bytes, operation.tag, BLOCK_BYTES, 0, False, *part)
-        opened = _committed(self._ask(upload.shard, command))
-        blocks = StreamBlocks(number, operation.volume, operation.bucket, operation.tag)
-        blocks.allocate(opened.runs)
+        opened = _committed(
+            self._ask(upload.shard, records.OpenKey(*place, 0, operation.tag, BLOCK_BYTES, 0, False, *part))
+        )
+        blocks = StreamBlocks(number, *self.place_of(operation), operation.tag)
         self.written.append(blocks)
         try:
+            if whole_bytes := blocks_of(operation.size_bytes) * BLOCK_BYTES:
+                reply = self._ask(upload.shard, records.AllocateBlocks(*place, opened.session, whole_bytes))
+                blocks.allocate(_committed(reply).runs)
             self._ask(upload.shard, records.CommitKey(*place, opened.session, operation.size_bytes))
         except RefusedError:
             blocks.refuse(blocks.unused)
@@ -228,7 +234,7 @@ class StepWriter:
         """Return what is being written in a bucket."""
         reads = self.plane.metadata(shard)
         opened = sorted(reads.open_keys(*names), key=lambda one: (one.row.key, one.row.session))
-        labels = {(upload.names, upload.upload_id): label for label, upload in self._uploads.items()}
+        labels = {(upload.shard, upload.upload_id): label for label, upload in self._uploads.items()}
         return {
             "open_keys": [
                 {
@@ -240,7 +246,7 @@ class StepWriter:
                 for one in opened
             ],
             "uploads": {
-                labels[names, row.upload_id]: {
+                labels[shard, row.upload_id]: {
                     str(part.part_number): part.tag for part in reads.parts(*names, row.key, row.upload_id)
                 }
                 for row in reads.uploads(*names)

@@ -15,6 +15,9 @@ from msgspec.structs import fields
 from schemas.records import BucketLayout
 from services.domain.errors import DeepcleanError
 
+NO_LIMIT: Final = -1
+"""A quota that limits nothing."""
+
 
 class WorkloadError(DeepcleanError):
     """A line of a workload is not an operation; the message names the line and the correction."""
@@ -60,6 +63,24 @@ class SetVersioning(InBucket, frozen=True, tag="set_versioning", rename={"is_ena
 
 class DeleteBucket(InBucket, frozen=True, tag="delete_bucket"):
     """Delete an empty bucket. Its name is free at once."""
+
+
+class CreateLink(InBucket, frozen=True, tag="create_link"):
+    """Create a bucket that is a link to another bucket. Operations on the link are those of the other bucket."""
+
+    link_volume: str
+    link_bucket: str
+
+
+class SetQuota(
+    Operation, frozen=True, tag="set_quota", rename={"quota_bytes": "bytes", "quota_namespace": "namespace"}
+):
+    """Set both quotas of a bucket, or of a volume if ``bucket`` is empty."""
+
+    volume: str
+    bucket: str = ""
+    quota_bytes: int = NO_LIMIT
+    quota_namespace: int = NO_LIMIT
 
 
 class PutKey(InBucket, frozen=True, tag="put_key", rename={"size_bytes": "size"}):
@@ -293,6 +314,7 @@ class Observe(Operation, frozen=True, tag="observe"):
 
 _OPERATIONS: Final[tuple[type[Operation], ...]] = (
     CreateVolume,
+    SetQuota,
     *InBucket.__subclasses__(),
     ExpireOpenKeys,
     ExpireUploads,
@@ -308,8 +330,9 @@ _NOT_BOTH: Final = frozenset({"if_absent", "if_generation"})
 """A line has at most one of these fields."""
 
 BLOCK_BYTES: Final = 4_096
-"""Size of a full block of what is written in steps: open keys and parts."""
-_IN_STEPS: Final = (
+"""Size of a full block in a workload whose observations are wide."""
+_WIDENING: Final = (
+    *(CreateLink, SetQuota, SetVersioning),
     *(OpenKey, SyncKey, CommitKey, AbandonKey, ExpireOpenKeys),
     *(InitiateUpload, PutPart, CompleteUpload, AbortUpload, ExpireUploads),
 )
@@ -327,6 +350,7 @@ LAYOUT_NAMES: Final = {
 _LARGEST_LONG: Final = 2**63 - 1
 _COUNTS: Final = frozenset({"size", "part", "free_bytes", "num_retained_min", "num_retained_max", "expire_limit"})
 _SECONDS: Final = frozenset({"at_s", "time_retained_s", "now_s"})
+_LIMITS: Final = frozenset({"bytes", "namespace"})
 _LISTS: Final = frozenset({"snapshots", "keys"})
 _LISTS_OF_COUNTS: Final = frozenset({"parts"})
 _FLAGS: Final = frozenset({"if_absent", "versioning", "enabled"})
@@ -370,21 +394,28 @@ def parse_line(line: str, number: int) -> Operation:
 def _read_field(field: str, value: object, number: int) -> Any:
     if value is None and field in _NULLABLE:
         return None
+    if field in _LIMITS:
+        return NO_LIMIT if value in (None, NO_LIMIT) else _read_count(field, value, number)
     if field in _COUNTS:
         return _read_count(field, value, number)
-    if field in _SECONDS:
-        return _read_seconds(field, value, number)
-    if field in _FLAGS:
-        if not isinstance(value, bool):
-            raise WorkloadError(number, f"{field} must be true or false, not {value!r}")
-        return value
     if field in _LISTS | _LISTS_OF_COUNTS:
-        if not isinstance(value, list):
-            what = "names" if field in _LISTS else "numbers"
-            raise WorkloadError(number, f"{field} must be a list of {what}, not {value!r}")
-        read = _read_text if field in _LISTS else _read_count
-        return tuple(read(field.removesuffix("s"), one, number) for one in value)
-    return _read_text(field, value, number)
+        return _read_list(field, value, number)
+    read = _read_seconds if field in _SECONDS else _read_flag if field in _FLAGS else _read_text
+    return read(field, value, number)
+
+
+def _read_flag(field: str, value: object, number: int) -> bool:
+    if not isinstance(value, bool):
+        raise WorkloadError(number, f"{field} must be true or false, not {value!r}")
+    return value
+
+
+def _read_list(field: str, value: object, number: int) -> tuple[Any, ...]:
+    if not isinstance(value, list):
+        what = "names" if field in _LISTS else "numbers"
+        raise WorkloadError(number, f"{field} must be a list of {what}, not {value!r}")
+    read = _read_text if field in _LISTS else _read_count
+    return tuple(read(field.removesuffix("s"), one, number) for one in value)
 
 
 def _read_count(field: str, value: object, number: int) -> int:
@@ -430,17 +461,34 @@ def read_operations(path: Path) -> Iterator[tuple[int, Operation]]:
             yield number, parse_line(line, number)
 
 
-def writes_in_steps(operations: Iterable[tuple[int, Operation]]) -> bool:
-    """Return whether any operation writes a key in steps or on a condition, or any bucket keeps versions.
+def has_wide_observations(operations: Iterable[tuple[int, Operation]]) -> bool:
+    """Return whether any operation writes a key in steps or on a condition, makes a link, or sets a quota, or any
+    bucket keeps versions.
 
-    Observations of such a workload also show what is being written, and the used figures of buckets.
+    Observations of such a workload also show what is being written, and the used figures of buckets; its keys have
+    blocks of ``BLOCK_BYTES``.
     """
     return any(
-        isinstance(operation, (*_IN_STEPS, SetVersioning))
+        isinstance(operation, _WIDENING)
         or (isinstance(operation, CreateBucket) and operation.versioning)
         or (isinstance(operation, PutKey) and (operation.if_absent or bool(operation.if_generation)))
         for _, operation in operations
     )
+
+
+def has_quotas(operations: Iterable[tuple[int, Operation]]) -> bool:
+    """Return whether any operation sets a quota of a bucket."""
+    return any(isinstance(operation, SetQuota) and bool(operation.bucket) for _, operation in operations)
+
+
+def volumes_of_one_shard(operations: Iterable[tuple[int, Operation]]) -> dict[str, str]:
+    """Return for each volume that links lead from or to the first one of its group: links stay within a shard."""
+    first: dict[str, str] = {}
+    for _, operation in operations:
+        if isinstance(operation, CreateLink):
+            ends = [first.setdefault(volume, volume) for volume in (operation.volume, operation.link_volume)]
+            first = {volume: ends[0] if one == ends[1] else one for volume, one in first.items()}
+    return first
 
 
 def to_json(operation: Operation) -> str:
@@ -449,7 +497,7 @@ def to_json(operation: Operation) -> str:
     shown: dict[str, object] = {"op": name}
     for field, info in _FIELDS[name].items():
         value = getattr(operation, info.name)
-        if not info.required and value in ("", None, False):
+        if not info.required and value == info.default:
             continue
         if field in _SECONDS:
             value = value / _MS_PER_SECOND if value % _MS_PER_SECOND else value // _MS_PER_SECOND

@@ -9,8 +9,9 @@ The copies are made in this order: first inventory, metadata, second inventory. 
   If metadata's copy refers to the run, its blocks are lost. A younger run may have been written and deleted in between:
   the rule draws no conclusion.
 - A run that is in both inventories, and was written by a txn that metadata had applied, is referenced by metadata's
-  copy or is an orphan for ever: block ids are never reused, and a run without references cannot get one again. No write
-  spans two txns, so the oldest unfinished write is the txn after that of the copy.
+  copy or is an orphan for ever: block ids are never reused, and a run without references cannot get one again. The
+  block store hears of blocks when they become part of a version or of an upload, or die. So the blocks of open keys are
+  in no inventory.
 """
 
 from __future__ import annotations
@@ -34,13 +35,18 @@ Holders = tuple[int, int]
 
 @dataclass(slots=True)
 class Version:
-    """All facts of one version of one object."""
+    """All facts of one run of blocks of one object, from its birth until its death."""
 
     bucket_id: int
     object_id: int
     birth: int
+    """0 for a part of an upload."""
     run: Run
+    """As long as in its longest row: the last block may have grown after a snapshot has seen it."""
+    shown: list[tuple[int, int]] = field(default_factory=list)
+    """How many bytes which states show: a mask and a size for each distinct row of the namespace."""
     mask: int = 0
+    """All states that show it."""
     deleted: int = 0
     claimed: int = 0
     """Its death in reclaimTable (``deleted``: in deletedTable); 0 without a row there."""
@@ -48,6 +54,8 @@ class Version:
     """The key of its row in the namespace; empty when it has none."""
     is_split: bool = False
     """Whether its rows name different blocks."""
+    own_sizes: set[int] = field(default_factory=set)
+    """The sizes in the rows of metadata's own tables: each has the newest size. Those of snapshots may be smaller."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +78,14 @@ class BucketTally:
     pending: Amount = NOTHING
     claimed: Amount = NOTHING
     stray: Amount = NOTHING
+    live_keys: int = 0
+    """Rows of live keys, with blocks or without."""
     keys: Verdicts = NO_ROWS
     cells: defaultdict[Holders, Amount] = field(default_factory=lambda: defaultdict(Amount))
     shown_bytes: Counter[int] = field(default_factory=Counter)
     """Bytes of the versions, by the set of snapshots that show them."""
+    grown_bytes: Counter[int] = field(default_factory=Counter)
+    """Bytes by which blocks have grown since, by the set of snapshots that show them."""
 
 
 @dataclass(slots=True)
@@ -105,9 +117,11 @@ class Tally:
             for name in ("live", "unexpanded", "held", "pending", "claimed", "stray"):
                 setattr(ours, name, getattr(ours, name) + getattr(theirs, name))
             ours.keys += theirs.keys
+            ours.live_keys += theirs.live_keys
             for holders, amount in theirs.cells.items():
                 ours.cells[holders] += amount
             ours.shown_bytes.update(theirs.shown_bytes)
+            ours.grown_bytes.update(theirs.grown_bytes)
         for kind, amount in other.findings.items():
             self.findings[kind] += amount
         self.raw += other.raw
@@ -116,9 +130,12 @@ class Tally:
 def judge_all(facts: Iterable[Fact], shard: AuditedShard) -> Tally:
     """Judge every run and return the results; ``facts`` must contain all facts of each run."""
     by_run: defaultdict[tuple[int, int], list[Fact]] = defaultdict(list)
-    for fact in facts:
-        by_run[fact[1], fact[2]].append(fact)
     tally = Tally()
+    for fact in facts:
+        if fact[0] == FactKind.NAMES:
+            tally.buckets[fact[6]].live_keys += fact[9]
+        else:
+            by_run[fact[1], fact[2]].append(fact)
     still = _Still(shard)
     for of_run in by_run.values():
         if not still.count_if_still(of_run):
@@ -206,17 +223,34 @@ def _versions(facts: Sequence[Fact]) -> list[Version]:
         version = found.get((bucket_id, object_id, birth))
         if version is None:
             version = found[bucket_id, object_id, birth] = Version(bucket_id, object_id, birth, run)
-        version.is_split |= version.run != run
+        version.is_split |= version.run[:4] != run[:4]
+        version.run = max(version.run, run)
         if kind == FactKind.NAMESPACE:
             # The path of an example is its path in the active namespace, if there is one.
             if not version.key or seen & (ACTIVE | PRESENT):
                 version.key = key
             version.mask |= seen
-        elif kind == FactKind.DELETED:
+            version.shown.append((seen, size))
+            if seen & (ACTIVE | PRESENT):
+                version.own_sizes.add(size)
+            continue
+        version.own_sizes.add(size)
+        if kind == FactKind.DELETED:
             version.deleted = seen
         else:
             version.claimed = seen
+    for version in found.values():
+        sizes = version.own_sizes if _is_late(version) else version.own_sizes | {size for _, size in version.shown}
+        version.is_split |= any(size != version.run[4] for size in sizes)
     return list(found.values())
+
+
+def _is_late(version: Version) -> bool:
+    """Return whether the version was born after its blocks were allocated: it was written in steps, or undeleted.
+
+    Only the last block of the former may grow.
+    """
+    return local_id_txn(version.run[1]) != version.birth
 
 
 def _sort(version: Version, shard: AuditedShard, tally: Tally) -> None:
@@ -224,7 +258,9 @@ def _sort(version: Version, shard: AuditedShard, tally: Tally) -> None:
     bucket, sums = shard.buckets[version.bucket_id], tally.buckets[version.bucket_id]
     amount = Amount(1, version.run[4])
     holders = snapshots_of(version.mask)
-    sums.shown_bytes[holders] += amount.bytes
+    for mask, size_bytes in version.shown:
+        sums.shown_bytes[snapshots_of(mask)] += size_bytes
+        sums.grown_bytes[snapshots_of(mask)] += amount.bytes - size_bytes
     is_live, is_unexpanded = bool(version.mask & ACTIVE), bool(version.mask & UNEXPANDED)
     is_stray = bool(version.mask & PRESENT) and not is_live and not is_unexpanded
     if version.claimed:
@@ -309,7 +345,7 @@ def _look_for(version: Version, inventory: Sequence[Fact], shard: AuditedShard, 
     is_there = any(fact[1:6] == version.run and fact[6] == version.bucket_id for fact in inventory)
     if is_there or not (version.mask or version.deleted):
         return
-    if version.run[1] > shard.mark_before:
+    if not _was_reported(version, shard):
         tally.too_young += Amount(1, version.run[4])
         return
     if inventory:
@@ -321,3 +357,13 @@ def _look_for(version: Version, inventory: Sequence[Fact], shard: AuditedShard, 
         else f"shown by {_who(version, shard.buckets[version.bucket_id]) or 'no path'}"
     )
     tally.find(FindingKind.DANGLING, version, f"not in the block store, and {place}")
+
+
+def _was_reported(version: Version, shard: AuditedShard) -> bool:
+    """Return whether the block store had heard of a version's blocks, as long as they are now, before its first copy.
+
+    A command's own blocks are their mark. Blocks that an earlier command has allocated are reported later, at the birth
+    of the run, and again when the last block grows: the mark of such a report is an id of its own txn.
+    """
+    first_local_id, late = version.run[1], shard.reported_local_id if _is_late(version) else 0
+    return max(first_local_id, late) <= shard.mark_before

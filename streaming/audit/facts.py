@@ -6,7 +6,7 @@ A task reads the states of a bucket side by side, so that a row that is the same
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
 from heapq import merge
@@ -21,10 +21,13 @@ from schemas.records import (
     DirectoryRow,
     InventoryRow,
     KeyHead,
+    KeyPartRow,
     KeyRow,
+    PartRow,
+    UploadRow,
 )
 from schemas.stored_rows import row_codec
-from services.domain.table_keys import identity_of_garbage_key
+from services.domain.table_keys import flat_key, identity_of_garbage_key, key_parts_prefix, part_key, tree_key
 from streaming.audit.reach import ACTIVE, PRESENT, UNEXPANDED, DirectoryFact, state_bit
 from streaming.audit.shard import (
     CLAIMED,
@@ -34,11 +37,15 @@ from streaming.audit.shard import (
     FILES,
     FLAT_KEYS,
     INVENTORY,
+    KEY_PARTS,
+    UPLOADED,
+    UPLOADS,
     WHOLE,
     AuditedBucket,
     AuditedShard,
     Range,
     Row,
+    Rows,
 )
 from streaming.spark.checkpoint_rows import ranges
 
@@ -48,23 +55,29 @@ BEFORE, AFTER = 1, 2
 """The bits of the two copies of the inventory."""
 MarkedRow = tuple[bytes, bytes, int]
 """Key, value, and the bits of the copies that have it."""
+States = Sequence[tuple[int, Rows]]
+"""Open copies of states of a bucket, each with its bit."""
 
 
 class FactKind(IntEnum):
     """The table that a fact comes from."""
 
     NAMESPACE = 0
-    """A row of a live key in some states; ``seen`` is the mask of the states that reach it."""
+    """A run of blocks of a live key in some states, or of a part of an upload; ``seen`` is the mask of the states that
+    reach it."""
     DELETED = 1
     """A row of deletedTable; ``seen`` is its death."""
     CLAIMED = 2
     """A row of reclaimTable; ``seen`` is its death."""
     INVENTORY = 3
     """A run of blocks in the block store; ``seen`` is the mask of the inventory copies that have it."""
+    NAMES = 4
+    """No run, but a number of live keys of a bucket, with blocks or without; ``seen`` is the number."""
 
 
 Fact = tuple[int, int, int, int, int, int, int, int, int, int, bytes]
-"""kind; the run: container id, first local id, count, block size, size; bucket id; object id; birth; seen; row's key.
+"""kind; the run: container id, first local id, count, block size, size; bucket id; object id; birth (0 for a part of an
+upload); seen; row's key.
 
 A plain tuple, because the shard has at least one for each version and each run."""
 
@@ -83,6 +96,7 @@ def fact_tasks(shard: AuditedShard, parts: int) -> list[FactTask]:
     """Return the tasks that read all keys, garbage rows and inventory rows of the shard."""
     with shard.open(shard.copies.inventory_after, (INVENTORY,)) as rows:
         tasks = [FactTask(INVENTORY, part) for part in ranges(rows.boundaries(INVENTORY, *WHOLE, parts), *WHOLE)]
+    tasks.append(FactTask(UPLOADS, WHOLE))
     with shard.open(shard.copies.namespace, (FILES, FLAT_KEYS, DELETED, CLAIMED)) as rows:
         for bucket in shard.buckets.values():
             for family in (DELETED, CLAIMED):
@@ -118,6 +132,8 @@ def facts_of(shard: AuditedShard, task: FactTask, reach: Mapping[int, Mapping[in
         return _inventory_facts(shard, task)
     if task.family in (DELETED, CLAIMED):
         return _garbage_facts(shard, task)
+    if task.family == UPLOADS:
+        return _upload_facts(shard, task)
     return _namespace_facts(shard, task, reach.get(task.bucket_id, {}))
 
 
@@ -129,13 +145,53 @@ def _fact(kind: FactKind, run: BlockRun, bucket_id: int, object_id: int, birth: 
 
 
 def _namespace_facts(shard: AuditedShard, task: FactTask, reach: Mapping[int, int]) -> Iterator[Fact]:
-    bucket = shard.buckets[task.bucket_id]
-    decode = row_codec(KeyRow).head(KeyHead)
-    for key, value, mask in _distinct_rows(shard, task):
-        head = decode(value)
-        # A row below a directory that died before a snapshot was created is not reached: it is not in the snapshot.
-        if head.blocks is not None and (reached := _reached(bucket, key, mask, reach)):
-            yield _fact(FactKind.NAMESPACE, head.blocks, task.bucket_id, head.object_id, head.birth, reached, key)
+    bucket, rows = shard.buckets[task.bucket_id], row_codec(KeyRow)
+    decode, live_keys = rows.head(KeyHead), 0
+    with _opened(shard, task, KEY_PARTS) as states:
+        for key, value, mask in _distinct_rows(states, task.family, task.part):
+            head = decode(value)
+            live_keys += mask & ACTIVE
+            # A row below a directory that died before a snapshot was created is not reached: it is not in the snapshot.
+            if head.blocks is not None and (reached := _reached(bucket, key, mask, reach)):
+                yield _fact(FactKind.NAMESPACE, head.blocks, task.bucket_id, head.object_id, head.birth, reached, key)
+            if rows.body(value)[-1]:  # is_composed
+                for part, there in _parts(bucket, head.object_id, [one for one in states if one[0] & mask]):
+                    if reached := _reached(bucket, key, there, reach):
+                        yield _fact(
+                            FactKind.NAMESPACE, part.blocks, task.bucket_id, part.object_id, part.birth, reached, key
+                        )
+    yield (int(FactKind.NAMES), 0, 0, 0, 0, 0, task.bucket_id, 0, 0, live_keys, b"")
+
+
+def _parts(bucket: AuditedBucket, object_id: int, states: States) -> Iterator[tuple[KeyPartRow, int]]:
+    """Yield the further runs of a key in some states, each with the mask of the states that have it like this."""
+    decode, prefix = row_codec(KeyPartRow).decode, key_parts_prefix(bucket.volume_id, bucket.bucket_id, object_id)
+    for _, value, mask in _distinct_rows(states, KEY_PARTS, (prefix, prefix[:-1] + b"0")):
+        yield decode(value), mask
+
+
+def _upload_facts(shard: AuditedShard, task: FactTask) -> Iterator[Fact]:
+    """Yield the runs of all parts of uploads. Only the active namespace has uploads."""
+    decode, decode_part = row_codec(UploadRow).decode, row_codec(PartRow).decode
+    with shard.open(shard.copies.namespace, (UPLOADS, UPLOADED)) as rows:
+        for _, value in rows.scan(UPLOADS, *task.part):
+            upload = decode(value)
+            bucket = shard.buckets.get(upload.bucket_id)
+            if bucket is None:  # another bucket is audited
+                continue
+            first = part_key(upload.upload_id, 0)
+            for _, found in rows.scan(UPLOADED, first, first[:-5] + b"0"):
+                for run in decode_part(found).runs:
+                    yield _fact(
+                        FactKind.NAMESPACE, run.blocks, bucket.bucket_id, run.object_id, 0, ACTIVE | PRESENT,
+                        _key_of_upload(bucket, upload),
+                    )  # fmt: skip
+
+
+def _key_of_upload(bucket: AuditedBucket, upload: UploadRow) -> bytes:
+    if bucket.is_tree:
+        return tree_key(bucket.volume_id, bucket.bucket_id, upload.parent_id, upload.name)
+    return flat_key(bucket.volume, bucket.bucket, upload.name)
 
 
 def _reached(bucket: AuditedBucket, key: bytes, mask: int, reach: Mapping[int, int]) -> int:
@@ -148,16 +204,21 @@ def _reached(bucket: AuditedBucket, key: bytes, mask: int, reach: Mapping[int, i
     return reached | mask & ACTIVE if bucket.is_rolling_back else reached
 
 
-def _distinct_rows(shard: AuditedShard, task: FactTask) -> Iterator[MarkedRow]:
-    """Yield each distinct row of a range (key and value) once, with the mask of the states that have it."""
+@contextmanager
+def _opened(shard: AuditedShard, task: FactTask, *further: str) -> Iterator[States]:
+    """Open the copies of the states of a task, with its column family and further ones."""
     places = shard.places(shard.buckets[task.bucket_id])
     with ExitStack() as opened:
-        copies = [opened.enter_context(shard.open(places[state], (task.family,))) for state in task.states]
-        states = [
-            _marked(copy.scan(task.family, *task.part), state_bit(state))
-            for copy, state in zip(copies, task.states, strict=True)
+        yield [
+            (state_bit(state), opened.enter_context(shard.open(places[state], (task.family, *further))))
+            for state in task.states
         ]
-        yield from _side_by_side(states) if len(states) > 1 else states[0]
+
+
+def _distinct_rows(states: States, family: str, part: Range) -> Iterator[MarkedRow]:
+    """Yield each distinct row of a range (key and value) once, with the mask of the states that have it."""
+    rows = [_marked(copy.scan(family, *part), bit) for bit, copy in states]
+    return _side_by_side(rows) if len(rows) > 1 else rows[0]
 
 
 def _marked(rows: Iterable[Row], bit: int) -> Iterator[MarkedRow]:
@@ -209,9 +270,10 @@ def _inventory_facts(shard: AuditedShard, task: FactTask) -> Iterator[Fact]:
 def directories_of(shard: AuditedShard, task: FactTask) -> Iterator[DirectoryFact]:
     """Yield the directories of a range, one fact for each parent and name that a directory has had."""
     decode = row_codec(DirectoryRow).decode
-    for _, value, mask in _distinct_rows(shard, task):
-        row = decode(value)
-        yield DirectoryFact(task.bucket_id, row.object_id, row.parent_id, row.name, mask)
+    with _opened(shard, task) as states:
+        for _, value, mask in _distinct_rows(states, task.family, task.part):
+            row = decode(value)
+            yield DirectoryFact(task.bucket_id, row.object_id, row.parent_id, row.name, mask)
 
 
 def deleted_directories(shard: AuditedShard, bucket: AuditedBucket) -> list[DeletedDirectoryRow]:

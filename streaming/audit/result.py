@@ -16,6 +16,7 @@ from schemas.audit_report import (
     FigureDifference,
     Finding,
     FindingKind,
+    UsedFigures,
     Verdicts,
 )
 from schemas.records import DeletedDirectoryRow, SpaceCellValue
@@ -63,11 +64,14 @@ def report_of(shard: AuditedShard, trees: Trees, tally: Tally) -> AuditReport:
         sums, deleted = tally.buckets[bucket_id], trees.deleted[bucket_id]
         holders = [snapshots_of(trees.reach[bucket_id].get(row.directory.object_id, 0)) for row in deleted]
         verdicts = (look_up(some, row.death, bucket.snapshot_txns) for some, row in zip(holders, deleted, strict=True))
-        buckets.append(_bucket_audit(bucket, sums, sum(verdicts, NO_ROWS)))
+        recounted = _recounted(sums, trees.facts[bucket_id], deleted)
+        buckets.append(_bucket_audit(bucket, sums, sum(verdicts, NO_ROWS), recounted))
         if not bucket.is_rolling_back:  # else its figures change
             directories = Counter(cell_of(some, bucket) for some in holders)
             oldest_waiting = min((row.death for row in deleted if not row.is_expanded), default=NEVER)
             differences += _different(bucket.name, _kept_and_recounted(bucket, sums, directories))
+            if not bucket.is_deleted:
+                differences += _different(bucket.name, _used(bucket.used, recounted))
             differences += _different(bucket.name, _referenced(bucket, sums, oldest_waiting))
     if not shard.copies.bucket:
         figure = ("bytes in the block store", shard.inventory_bytes, tally.inventory_after.bytes)
@@ -87,7 +91,25 @@ def report_of(shard: AuditedShard, trees: Trees, tally: Tally) -> AuditReport:
     )
 
 
-def _bucket_audit(bucket: AuditedBucket, sums: BucketTally, directories: Verdicts) -> BucketAudit:
+def _recounted(
+    sums: BucketTally, directories: Sequence[DirectoryFact], deleted: Sequence[DeletedDirectoryRow]
+) -> UsedFigures:
+    """Return the used figures of a bucket as its row should state them."""
+    live, dead = sums.live + sums.unexpanded + sums.stray, sums.held + sums.pending + sums.claimed
+    live_directories = sum(1 for one in directories if one.mask & ACTIVE)
+    return UsedFigures(live.bytes, sums.live_keys + live_directories, dead.bytes, dead.versions + len(deleted))
+
+
+def _used(kept: UsedFigures, recounted: UsedFigures) -> Iterator[Figure]:
+    yield "used bytes", kept.bytes, recounted.bytes
+    yield "used namespace", kept.namespace, recounted.namespace
+    yield "used bytes of deleted versions", kept.snapshot_bytes, recounted.snapshot_bytes
+    yield "used namespace of deleted keys and directories", kept.snapshot_namespace, recounted.snapshot_namespace
+
+
+def _bucket_audit(
+    bucket: AuditedBucket, sums: BucketTally, directories: Verdicts, recounted: UsedFigures
+) -> BucketAudit:
     alone = (amount for (first, last), amount in sums.cells.items() if first and first == last)
     return BucketAudit(
         bucket_id=bucket.bucket_id,
@@ -101,6 +123,9 @@ def _bucket_audit(bucket: AuditedBucket, sums: BucketTally, directories: Verdict
         exclusive=sum(alone, NOTHING),
         keys=sums.keys,
         directories=directories,
+        used=bucket.used,
+        recounted=recounted,
+        is_deleted=bucket.is_deleted,
     )
 
 
@@ -121,12 +146,10 @@ def _kept_and_recounted(
         yield f"deleted directories {holders}", cell.directory_rows, directories.get((first, last), 0)
     yield "claimed bytes", bucket.claimed_bytes, sums.claimed.bytes
     yield "claimed versions", bucket.claimed_versions, sums.claimed.versions
-    if not bucket.is_deleted:
-        yield "live bytes", bucket.used_bytes, (sums.live + sums.unexpanded + sums.stray).bytes
 
 
 def _referenced(bucket: AuditedBucket, sums: BucketTally, oldest_waiting: int) -> Iterator[Figure]:
-    """Yield the bytes that each snapshot refers to.
+    """Yield the bytes that each snapshot refers to, and those by which its blocks have grown since.
 
     A snapshot is skipped if a directory that died before it waits for expansion: the expansion corrects the figure.
     """
@@ -134,6 +157,8 @@ def _referenced(bucket: AuditedBucket, sums: BucketTally, oldest_waiting: int) -
         if txn < oldest_waiting:
             shown = sum(size_bytes for holders, size_bytes in sums.shown_bytes.items() if holders >> place & 1)
             yield f"bytes that snapshot {snapshot_id} refers to", bucket.referenced_bytes[place], shown
+            grown = sum(size_bytes for holders, size_bytes in sums.grown_bytes.items() if holders >> place & 1)
+            yield f"bytes that have grown since snapshot {snapshot_id}", bucket.grown_bytes[place], grown
 
 
 def _examples(shard: AuditedShard, trees: Trees, raw: Sequence[RawFinding]) -> Iterator[Finding]:

@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from schemas.audit_report import UsedFigures
 from schemas.records import (
     AccountRow,
     BucketIdentity,
@@ -28,6 +29,7 @@ from services.domain.table_keys import bucket_id_key, bucket_id_of_cell, bucket_
 
 FILES, FLAT_KEYS, DIRECTORIES = "fileTable", "keyTable", "directoryTable"
 DELETED, CLAIMED, DELETED_DIRECTORIES = "deletedTable", "reclaimTable", "deletedDirectoryTable"
+KEY_PARTS, UPLOADS, UPLOADED = "keyPartTable", "multipartInfoTable", "multipartPartsTable"
 INVENTORY = "inventoryTable"
 _SURVEYED = ("bucketIdTable", "bucketTable", "snapshotListTable", "spaceTable", "accountTable", "transactionInfoTable")
 _BY_PATH = (b"/", b"0")
@@ -80,12 +82,14 @@ class AuditedBucket:
     is_deleted: bool
     is_rolling_back: bool
     """A rollback is in progress: rows move between two states, so the audit does not check their places."""
-    used_bytes: int
+    used: UsedFigures
     claimed_bytes: int
     claimed_versions: int
     snapshot_ids: tuple[str, ...]
     snapshot_txns: tuple[int, ...]
     referenced_bytes: tuple[int, ...]
+    """Metadata's figure for each snapshot."""
+    grown_bytes: tuple[int, ...]
     """Metadata's figure for each snapshot."""
     cells: tuple[SpaceCellValue, ...]
 
@@ -127,6 +131,8 @@ class AuditedShard:
     chain_version: int
     mark_before: int
     """The last local id that was reported to the block store before its first copy was made."""
+    reported_local_id: int
+    """The mark of the last late report that metadata's copy has sent; 0 when there is none."""
     inventory_bytes: int
     inventory_blocks: int
     """The block store's own sum of blocks, like that of bytes, in the second copy."""
@@ -153,6 +159,7 @@ def survey(copies: AuditedCopies, opener: Opener) -> AuditedShard:
             txn=state.txn if state else 0,
             chain_version=state.chain_version if state else 0,
             mark_before=before.mark_local_id,
+            reported_local_id=state.reported_local_id if state else 0,
             inventory_bytes=after.inventory_bytes,
             inventory_blocks=after.inventory_blocks,
             buckets=_buckets(rows, copies.bucket),
@@ -185,6 +192,10 @@ def _check(shard: AuditedShard, after: ScmState) -> None:
         raise InvariantError(
             f"shard {shard.copies.shard} has no bucket {shard.copies.bucket}: name one as volume/bucket."
         )
+
+
+def _used(row: BucketRow) -> UsedFigures:
+    return UsedFigures(row.used_bytes, row.used_namespace, row.snapshot_used_bytes, row.snapshot_used_namespace)
 
 
 def _scm_state(place: str, opener: Opener) -> ScmState:
@@ -224,12 +235,13 @@ def _buckets(rows: Rows, wanted: str) -> dict[int, AuditedBucket]:
             is_tree=identity.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED,
             is_deleted=identity.is_deleted,
             is_rolling_back=row is not None and bool(row.rollback_snapshot_id),
-            used_bytes=row.used_bytes if row else 0,
+            used=_used(row) if row else UsedFigures(),
             claimed_bytes=account.claimed_bytes,
             claimed_versions=account.claimed_versions,
             snapshot_ids=tuple(one.snapshot_id for one in snapshots),
             snapshot_txns=tuple(one.txn for one in snapshots),
             referenced_bytes=tuple(one.referenced_bytes for one in snapshots),
+            grown_bytes=tuple(one.grown_bytes for one in snapshots),
             cells=tuple(cells[identity.bucket_id]),
         )
     return found

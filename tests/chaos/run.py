@@ -21,7 +21,8 @@ from services.plane.in_memory.plane import InMemoryPlane
 from services.plane.stack.stack import Stack
 from services.plane.upkeep.audits import Auditor
 from services.workloads import workload
-from services.workloads.replay import Replay, physical_names
+from services.workloads.names import physical_names
+from services.workloads.replay import Replay
 from tests.chaos.injector import Injector
 from tests.chaos.keeper import Keeper
 from tests.chaos.schedule import Schedule

@@ -10,24 +10,16 @@ import pytest
 from services.plane.in_memory.client import InMemoryClient
 from services.plane.in_memory.plane import InMemoryPlane
 from services.workloads.replay import Replay
-from services.workloads.workload import WorkloadError
 from tests.model_lines import lines_of
-from tests.recorded_cases import ALL, CASES, DEVIATIONS, WAITING, expected_lines, operations_of, recorded_lines
+from tests.recorded_cases import CASES, DEVIATIONS, expected_lines, operations_of, recorded_lines
 
-STEPS = ("m", "x")
+STEPS = ("m", "n", "x", "y")
 """How the names of the cases begin that write in steps."""
 PLAIN = [case for case in CASES if not case.startswith(STEPS)]
 
 
 def test_all_cases_are_here() -> None:
-    assert (len(ALL), len(PLAIN)) == (37, 25)
-    assert WAITING.keys() <= set(ALL)
-
-
-@pytest.mark.parametrize("case", WAITING)
-def test_a_case_waits_only_as_long_as_it_must(case: str) -> None:
-    with pytest.raises(WorkloadError, match=WAITING[case].split()[0]):
-        operations_of(case)
+    assert (len(CASES), len(PLAIN)) == (52, 25)
 
 
 def _played(case: str, shards: int) -> list[Any]:

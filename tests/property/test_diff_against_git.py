@@ -14,7 +14,8 @@ from services.plane.in_memory.client import InMemoryClient
 from services.plane.in_memory.plane import InMemoryPlane
 from services.workloads.git_history import GitHistory
 from services.workloads.judge.diff_check import ChangedKeys, flattened
-from services.workloads.replay import Replay, list_everything
+from services.workloads.observing import list_everything
+from services.workloads.replay import Replay
 from tests.git_builder import FILE, build_repository, git
 
 SNAPSHOTS = 30

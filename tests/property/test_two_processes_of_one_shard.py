@@ -28,7 +28,7 @@ from services.plane.in_memory.client import InMemoryClient
 from services.plane.in_memory.plane import Address, InMemoryPlane, Process
 from services.runtime.loop.changelog import LostChangesError
 from services.storage.memory import MemoryStore
-from services.workloads import replay as replay_module
+from services.workloads import observing
 from services.workloads.replay import Replay
 from tests.chaos.run import hold
 from tests.chaos.schedule import TWINNED, Schedule, draw_schedule
@@ -67,7 +67,7 @@ class TwinPlane(InMemoryPlane):
 
 def snapshots_that_can_be_read(patch: pytest.MonkeyPatch) -> None:
     """List nothing of a snapshot that one process shows and metadata has dropped for the other one."""
-    original = replay_module.list_everything
+    original = observing.list_everything
 
     def list_everything(*asked: Any, **named: Any) -> list[ListedEntry]:
         try:
@@ -77,7 +77,7 @@ def snapshots_that_can_be_read(patch: pytest.MonkeyPatch) -> None:
                 raise
             return []
 
-    patch.setattr(replay_module, "list_everything", list_everything)
+    patch.setattr(observing, "list_everything", list_everything)
 
 
 def play(plane: TwinPlane, schedule: Schedule, name: str, begin: int, end: int) -> Iterator[dict[str, Any]]:

@@ -155,9 +155,9 @@ def a_removal_is_subtracted_from_the_live_figures(patch: Patch) -> None:
     """What a delete took off the used names of a bucket, its purge takes off once more."""
     original = BucketFigures.finish
 
-    def finish(self: BucketFigures, bucket_id: int, size_bytes: int, versions: int) -> None:
-        original(self, bucket_id, size_bytes, versions)
-        self._used.add(bucket_id, (0, -versions, 0, 0))
+    def finish(self: BucketFigures, bucket_id: int, size_bytes: int, versions: int, **counted: int) -> None:
+        original(self, bucket_id, size_bytes, versions, **counted)
+        self._used.add(bucket_id, (0, -versions, 0, 0, 0, 0, 0))
 
     patch.setattr(BucketFigures, "finish", finish)
 

@@ -515,11 +515,11 @@ class ShardModel:
             self._remove(number, records.DeleteKey(body.volume, body.bucket, body.key))
 
     def _delete_volume(self, volume: str) -> None:
-        if volume not in self.names._volumes:
+        if volume not in self.names._volumes.volumes:
             raise OperationRefusedError("VOLUME_NOT_FOUND", volume)
         if any(pair[0] == volume for pair in self.names._buckets):
             raise OperationRefusedError("VOLUME_NOT_EMPTY", volume)
-        self.names._volumes.discard(volume)
+        del self.names._volumes.volumes[volume]
 
     def _delete_bucket(self, volume: str, name: str) -> None:
         bucket = self.names._bucket(volume, name)

@@ -179,8 +179,11 @@ class Writes:
             raise OperationRefusedError("INVALID_REQUEST", body.key)
         upload = self._upload(incarnation, body.key, body.upload_id)
         above = bucket.directory_above(parts)
+        if isinstance(bucket.find(parts), Directory):
+            raise OperationRefusedError("NOT_A_FILE", body.key)
+        bucket.require_directories(parts[:-1], code="NOT_A_FILE")
         if above is None or above is not upload.parent:
-            raise OperationRefusedError("DIRECTORY_NOT_FOUND", body.key)
+            raise OperationRefusedError("NO_SUCH_MULTIPART_UPLOAD_ERROR", body.key)
         return above
 
     def _appended_to(self, incarnation: Incarnation, parent: Directory | None, name: str, live: Version | None) -> Left:

@@ -260,6 +260,19 @@ class TestInheritance:
         lists.give(((AclObject.BUCKET, VOLUME, "link", ""), READ))
         assert lists.refusal("bob", put("k", "link")) == ""
 
+    def test_rights_to_a_link_are_none_to_its_bucket(self) -> None:
+        lists = Lists()
+        lists.do(CreateVolume("bobs", "bob"))
+        assert lists.refusal("bob", CreateBucketLink("bobs", "link", VOLUME, BUCKET)) == ""
+        for place in ((AclObject.VOLUME, "bobs", "", ""), (AclObject.BUCKET, "bobs", "link", "")):
+            assert lists.refusal("bob", AddAcl(*place, entry(AclRight.ALL))) == ""
+        quota = records.SetQuota("bobs", "link", 1_000, -1)
+        assert lists.refusal("bob", quota) == "PERMISSION_DENIED"
+        lists.give(*_TO_WRITE)
+        assert lists.refusal("bob", quota) == "NOT_SUPPORTED_OPERATION", "a link has no quota"
+        of_bucket = records.SetQuota(VOLUME, BUCKET, 1_000, -1)
+        assert lists.refusal("bob", of_bucket) == ""
+
 
 def of(shard: Shard, path: str, bucket: str = "flat") -> tuple[Acl, ...]:
     return acls_of(TablesReader(shard.store), AclObject.KEY, "vol", bucket, path)

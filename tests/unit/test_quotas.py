@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from schemas.records import (
+    AbortUpload,
     AllocateBlocks,
     CommitKey,
     CompleteUpload,
@@ -95,8 +96,42 @@ class TestBytes:
         assert shard.refusal(too_large) == "QUOTA_EXCEEDED"
         assert shard.refusal(CompleteUpload("vol", "flat", "big", begun.upload_id, (1,))) == ""
 
+    def test_blocks_that_no_version_has_count_no_more_when_they_are_given_up(self, shard: Shard) -> None:
+        shard.do(SetQuota("vol", "flat", 3 * BLOCK, NONE))
+        begun = shard.do(InitiateUpload("vol", "flat", "big")).committed
+        assert begun
+        for _ in range(4):  # each replaces the part before
+            part = opened(shard, "big", 2 * BLOCK, upload_id=begun.upload_id, part_number=1)
+            assert shard.refusal(CommitKey("vol", "flat", "big", part, BLOCK)) == ""
+        assert shard.bucket("flat").snapshot_used_bytes == (4 + 3) * BLOCK
+        assert shard.refusal(put("k", 2 * BLOCK)) == ""
+        assert shard.refusal(put("l", 1)) == "QUOTA_EXCEEDED"
+        shard.do(AbortUpload("vol", "flat", "big", begun.upload_id))
+        assert shard.refusal(put("l", 1)) == ""
+
+    def test_further_blocks_need_room_together_with_those_that_nobody_sees_yet(self, shard: Shard) -> None:
+        shard.do(SetQuota("vol", "flat", 3 * BLOCK, NONE))
+        session = opened(shard, "k", 2 * BLOCK)
+        assert shard.refusal(AllocateBlocks("vol", "flat", "k", session, 2 * BLOCK)) == "QUOTA_EXCEEDED"
+        assert shard.refusal(SyncKey("vol", "flat", "k", session, BLOCK)) == ""
+        assert shard.refusal(AllocateBlocks("vol", "flat", "k", session, 2 * BLOCK)) == "QUOTA_EXCEEDED"
+        assert shard.refusal(AllocateBlocks("vol", "flat", "k", session, BLOCK)) == ""
+
 
 class TestNames:
+    def test_a_deleted_key_is_one_name_however_many_runs_of_blocks_it_has(self, shard: Shard) -> None:
+        begun = shard.do(InitiateUpload("vol", "flat", "big")).committed
+        assert begun
+        for number in (1, 2, 3):
+            part = opened(shard, "big", BLOCK, upload_id=begun.upload_id, part_number=number)
+            shard.do(CommitKey("vol", "flat", "big", part, BLOCK))
+        shard.do(CompleteUpload("vol", "flat", "big", begun.upload_id, (1, 2, 3)))
+        shard.do(DeleteKey("vol", "flat", "big"))
+        assert shard.bucket("flat").snapshot_used_namespace == 3
+        assert shard.refusal(SetQuota("vol", "flat", NONE, 2)) == ""
+        assert shard.refusal(put("k", 1)) == ""
+        assert shard.refusal(put("l", 1)) == "QUOTA_EXCEEDED"
+
     def test_an_overwrite_in_a_full_bucket_is_refused(self, shard: Shard) -> None:
         shard.do(put("k", 1))
         shard.do(SetQuota("vol", "flat", NONE, 1))
@@ -143,8 +178,8 @@ class TestLinks:
         shard.do(CreateBucketLink("other", "second", "other", "link"))
         shard.do(PutKey("other", "second", "k", 7, "through"))
         assert shard.names("flat") == {"k": "through"}
-        shard.do(SetQuota("other", "link", BLOCK, NONE))
-        assert shard.bucket("flat").quota_bytes == BLOCK
+        assert shard.refusal(SetQuota("other", "link", BLOCK, NONE)) == "NOT_SUPPORTED_OPERATION"
+        assert shard.bucket("flat").quota_bytes == NONE
         shard.do(DeleteKey("other", "link", "k"))
         assert not shard.names("flat")
 

@@ -141,6 +141,22 @@ class TestSecretsOfAccessIds:
         assert tenants.send("ten1$root", OTHER_KEY, CreateVolume("more")) == "PERMISSION_DENIED"
         assert tenants.send("ten1$root", OTHER_KEY, make_bucket("two")) == "PERMISSION_DENIED"
 
+    def test_an_access_id_manages_no_other_tenant(self, tenants: Tenants) -> None:
+        tenants.do(CreateTenant("ten2", "ten2vol", "ann"))
+        tenants.do(AssignUserToTenant("ten2", "bob", "ten2$bob", OTHER_KEY))
+        for access_id in (BOB, "ten2$bob"):
+            tenants.do(AssignTenantAdmin(access_id, is_admin=True, is_delegated_admin=True))
+        others = (
+            AssignUserToTenant("ten2", "ann", "ten2$ann", KEY),
+            AssignTenantAdmin("ten2$bob", is_admin=False, is_delegated_admin=False),
+            RevokeUserFromTenant("ten2$bob"),
+            SetS3Secret("ten2$bob", KEY),
+            RevokeS3Secret("ten2$bob"),
+        )
+        assert {tenants.send(BOB, KEY, body) for body in others} == {"PERMISSION_DENIED"}
+        assert tenants.send(BOB, KEY, AssignUserToTenant("ten1", "ann", "ten1$ann", KEY)) == ""
+        assert [tenants.by("bob", body) for body in others[:2]] == ["", ""], "with the user's own secret"
+
     def test_a_new_secret_is_valid_beside_the_old_one_until_the_next(self, tenants: Tenants) -> None:
         assert tenants.by("ann", SetS3Secret(BOB, OTHER_KEY)) == "PERMISSION_DENIED"
         assert tenants.by("bob", SetS3Secret(BOB, OTHER_KEY)) == ""

@@ -58,6 +58,7 @@ METADATA_TABLE: dict[type[Any], frozenset[str]] = {
     records.CreateVolume: PERSON,
     records.SetSecret: PERSON,
     records.RequeueOrphans: PERSON,
+    records.RepairQuota: PERSON,
     records.PublishFullChain: PERSON,
     records.AcceptLostTail: PERSON,
     records.SetFeatureLevel: PERSON,
@@ -209,7 +210,7 @@ class SecuredPlane:
         if identity in SERVICES:
             command = make(0, "", 0, body, sender=identity)
             return command, sign(SECRETS[identity], topic.name, encoder.encode_message(command))
-        sender = "audit" if isinstance(body, records.RequeueOrphans) else ""
+        sender = "audit" if isinstance(body, (records.RequeueOrphans, records.RepairQuota)) else ""
         user = identity if identity in PEOPLE else "root"
         command = make(0, f"{user}/table", self.number, body, sender=sender)
         if identity == "unsigned":

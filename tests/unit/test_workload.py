@@ -12,6 +12,7 @@ from services.workloads.workload import (
     CommitKey,
     CompleteUpload,
     CreateBucket,
+    CreateLink,
     CreateSnapshot,
     CreateVolume,
     DeleteBucket,
@@ -37,6 +38,7 @@ from services.workloads.workload import (
     RenameKey,
     RenameSnapshot,
     RollBack,
+    SetQuota,
     Settle,
     SyncKey,
     TagSnapshot,
@@ -44,13 +46,25 @@ from services.workloads.workload import (
     UntagSnapshot,
     WhatIf,
     WorkloadError,
+    has_wide_observations,
     parse_line,
     read_operations,
     to_json,
-    writes_in_steps,
 )
 
 LINES: list[tuple[str, Operation]] = [
+    (
+        '{"op": "create_link", "volume": "v", "bucket": "l", "link_volume": "v", "link_bucket": "b"}',
+        CreateLink("v", "l", "v", "b"),
+    ),
+    (
+        '{"op": "set_quota", "volume": "v", "bucket": "b", "bytes": 20000, "namespace": 8}',
+        SetQuota("v", "b", 20_000, 8),
+    ),
+    (
+        '{"op": "create_snapshot", "volume": "v", "bucket": "b", "snapshot": "s0", "at_s": 0}',
+        CreateSnapshot("v", "b", "s0", 0),
+    ),
     (
         '{"op": "diff", "volume": "v", "bucket": "b", "from": "s1", "to": "active"}',
         Diff("v", "b", "s1", "active"),
@@ -246,6 +260,10 @@ PUT = {"op": "put_key", "volume": "v", "bucket": "b", "key": "k", "size": 1, "ta
             "open_key lacks handle",
         ),
         ('{"op": "expire_uploads", "volume": "v"}', "unknown fields 'volume'"),
+        ('{"op": "set_quota", "volume": "v", "bytes": -2}', "bytes must be a whole number"),
+        ('{"op": "set_quota", "volume": "v", "namespace": "8"}', "namespace must be a whole number"),
+        ('{"op": "set_quota", "bucket": "b", "bytes": 1}', "set_quota lacks volume"),
+        ('{"op": "create_link", "volume": "v", "bucket": "l"}', "create_link lacks link_volume, link_bucket"),
     ],
 )
 def test_a_bad_line_is_named_and_explained(line: str, reason: str) -> None:
@@ -255,13 +273,19 @@ def test_a_bad_line_is_named_and_explained(line: str, reason: str) -> None:
     assert caught.value.number == 41
 
 
-def test_only_what_writes_in_steps_or_on_a_condition_widens_observations() -> None:
+def test_no_limit_is_written_as_null_or_left_out_or_minus_one() -> None:
+    for line in ('"bytes": null', '"bytes": -1', '"namespace": null, "bytes": null'):
+        assert parse_line(f'{{"op": "set_quota", "volume": "v", "bucket": "b", {line}}}', 0) == SetQuota("v", "b")
+
+
+def test_only_steps_conditions_links_and_quotas_widen_observations() -> None:
     plain = [Settle(), Observe("x"), PutKey("v", "b", "k", 1, "t"), UndeleteKey("v", "b", "k")]
-    assert not writes_in_steps(enumerate(plain))
+    assert not has_wide_observations(enumerate(plain))
     for more in (PutKey("v", "b", "k", 1, "t", if_absent=True), PutKey("v", "b", "k", 1, "t", if_generation="p")):
-        assert writes_in_steps(enumerate([*plain, more]))
-    for one in (ExpireUploads(), ExpireOpenKeys(), SyncKey("v", "b", "h", 1), AbortUpload("v", "b", "u")):
-        assert writes_in_steps(enumerate([*plain, one]))
+        assert has_wide_observations(enumerate([*plain, more]))
+    in_steps = [ExpireUploads(), ExpireOpenKeys(), SyncKey("v", "b", "h", 1), AbortUpload("v", "b", "u")]
+    for one in (SetQuota("v"), CreateLink("v", "l", "v", "b"), *in_steps):
+        assert has_wide_observations(enumerate([*plain, one]))
 
 
 def test_a_file_s_line_numbers_count_blank_lines(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Keys that are written in steps, on one shard: open keys, uploads, conditions; and what becomes of their blocks.
 
-After each test all figures equal a recount of the rows, and a rebuild from the log has the same digest.
+After each test all figures equal a recount of the rows, a rebuild from the log has the same digest, and a replay of the
+log by the verifier finds nothing wrong.
 """
 
 from __future__ import annotations
@@ -25,12 +26,14 @@ from schemas.records import (
     FinishRows,
     InitiateUpload,
     MakeDirectory,
+    MetadataCommand,
     OpenKey,
     PutKey,
     PutKeyIf,
     RecoverLease,
     RenameDirectory,
     RenameKey,
+    SetQuota,
     SyncKey,
     WritesExpired,
 )
@@ -40,8 +43,11 @@ from services.metadata.namespace import writing
 from services.metadata.reads import queries
 from services.metadata.reads.deleted_queries import list_deleted
 from services.metadata.reads.explanations import explain_path
+from services.metadata.state.bucket_links import MAX_LINKS
+from services.metadata.state.figures import MAX_BYTES
 from services.metadata.state.tables import DIRECTORY_TABLE, KEY_PART_TABLE, OPEN_KEY_TABLE, PART_TABLE
 from services.storage.tables import TablesReader
+from tests.unit.test_verify_replay import verified
 from tests.unit.writing_shard import BLOCK, DAY_MS, OPEN_KEYS, UPLOADS, WritingShard
 
 BOTH = pytest.mark.parametrize("bucket", ["flat", "tree"])
@@ -53,6 +59,9 @@ def shard() -> Iterator[WritingShard]:
     yield made
     assert not made.sent(DEAD_LETTERS)
     made.check()
+    report = verified(made)
+    assert report.is_clean, report.examples
+    assert report.txn == made.txn
 
 
 def _reported(shard: WritingShard) -> list[tuple[int, int, int]]:
@@ -170,6 +179,21 @@ class TestOpenKeys:
         assert shard.size(bucket, "k") == 120
         assert shard.refusal(RecoverLease("vol", bucket, "k")) == "KEY_ALREADY_CLOSED"
         shard.commit(bucket, "k", shard.open(bucket, "k", 5, is_append=True), 125)
+
+    def test_a_writer_whose_lease_was_recovered_gets_no_more_blocks(self, shard: WritingShard, bucket: str) -> None:
+        session = shard.open(bucket, "k", BLOCK)
+        shard.sync(bucket, "k", session, 10)
+        shard.done(RecoverLease("vol", bucket, "k"))
+        assert shard.refusal(AllocateBlocks("vol", bucket, "k", session, BLOCK)) == "KEY_UNDER_LEASE_RECOVERY"
+        assert shard.refusal(CommitKey("vol", bucket, "k", session, 20)) == "KEY_UNDER_LEASE_RECOVERY"
+        assert not shard.refusal(CommitKey("vol", bucket, "k", session, 20, is_recovery=True))
+
+    def test_blocks_are_stored_once_when_they_become_part_of_a_version(self, shard: WritingShard, bucket: str) -> None:
+        half = MAX_BYTES // 2 + 1
+        session = shard.done(OpenKey("vol", bucket, "k", half, "", half)).session
+        assert shard.refusal(OpenKey("vol", bucket, "l", half, "", half)) == "INVALID_REQUEST"
+        assert not shard.refusal(CommitKey("vol", bucket, "k", session, half))
+        assert shard.refusal(OpenKey("vol", bucket, "l", half, "", half)) == "INVALID_REQUEST"
 
     def test_what_was_synced_stays_when_a_key_is_abandoned(self, shard: WritingShard, bucket: str) -> None:
         session = shard.open(bucket, "k", 250)
@@ -323,7 +347,56 @@ class TestUploads:
         shard.part("link", "k", upload, 2, 20)
         shard.complete("link", "k", upload, 1, 2)
         assert shard.size(bucket, "k") == 30
-        shard.abort("link", "k", shard.initiate(bucket, "k"))
+        other = shard.initiate(bucket, "k")
+        shard.part(bucket, "k", other, 1, 10)
+        shard.abort("link", "k", other)
+        for ended in (upload, other):
+            assert shard.refusal(AbortUpload("vol", bucket, "k", ended)) == "NO_SUCH_MULTIPART_UPLOAD_ERROR"
+        assert set(shard.names(bucket)) == {"k"}
+
+    def test_a_name_leads_over_as_many_links_as_are_allowed(self, shard: WritingShard, bucket: str) -> None:
+        for number in range(MAX_LINKS + 1):
+            shard.done(CreateBucketLink("vol", f"link{number}", "vol", f"link{number - 1}" if number else bucket))
+        last, beyond = f"link{MAX_LINKS - 1}", f"link{MAX_LINKS}"
+        assert not shard.refusal(InitiateUpload("vol", last, "k"))
+        assert shard.refusal(InitiateUpload("vol", beyond, "k")) == "DETECTED_LOOP_IN_BUCKET_LINKS"
+
+    def test_an_upload_is_not_found_by_a_shorter_key(self, shard: WritingShard, bucket: str) -> None:
+        upload = shard.initiate(bucket, "k/up")
+        shard.part(bucket, "k/up", upload, 1, 10)
+        for body in (
+            OpenKey("vol", bucket, "k", 10, upload_id=f"up/{upload}", part_number=2),
+            CompleteUpload("vol", bucket, "k", f"up/{upload}", (1,)),
+            AbortUpload("vol", bucket, "k", f"up/{upload}"),
+        ):
+            assert shard.refusal(body) == "NO_SUCH_MULTIPART_UPLOAD_ERROR"
+        shard.complete(bucket, "k/up", upload, 1)
+
+
+@BOTH
+def test_a_link_is_a_name_of_its_volume_and_needs_no_quota_of_bytes(shard: WritingShard, bucket: str) -> None:
+    for name in ("flat", "tree"):
+        shard.done(SetQuota("vol", name, BLOCK, -1))
+    shard.done(SetQuota("vol", "", 2 * BLOCK, 3))
+    shard.done(CreateBucketLink("vol", "link", "vol", bucket))
+    assert shard.refusal(CreateBucketLink("vol", "second", "vol", bucket)) == "QUOTA_EXCEEDED"
+    assert shard.refusal(SetQuota("vol", "", 2 * BLOCK, 2)) == "QUOTA_EXCEEDED"
+    shard.done(PutKey("vol", "link", "k", BLOCK, "t", BLOCK))
+    assert shard.refusal(PutKey("vol", bucket, "l", 1, "t", BLOCK)) == "QUOTA_EXCEEDED"
+
+
+@BOTH
+@pytest.mark.parametrize("wants_reply", [True, False])
+def test_what_a_quota_refuses_is_known_from_the_log_and_the_answers(
+    shard: WritingShard, bucket: str, wants_reply: bool
+) -> None:
+    shard.send(MetadataCommand(0, "me", 1_000, SetQuota("vol", bucket, 2 * BLOCK, -1), wants_reply=wants_reply))
+    for number, size in enumerate((BLOCK, 2 * BLOCK, 1, 1)):
+        put = PutKey("vol", bucket, f"k{number}", size, "", BLOCK)
+        shard.send(MetadataCommand(0, "me", 1_001 + number, put, wants_reply=wants_reply))
+    while shard.runner.step():
+        pass
+    assert set(shard.names(bucket)) == {"k0", "k2"}
 
 
 Place = tuple[str, str]
@@ -444,12 +517,22 @@ class TestTrees:
         shard.part("tree", "d/k", upload, 1, 10)
         shard.do(DeleteDirectory("vol", "tree", "d"))
         part = OpenKey("vol", "tree", "d/k", 5, upload_id=upload, part_number=2)
-        assert shard.refusal(part) == "DIRECTORY_NOT_FOUND"
+        assert shard.refusal(part) == "NO_SUCH_MULTIPART_UPLOAD_ERROR"
         shard.do(MakeDirectory("vol", "tree", "d"))
-        assert shard.refusal(part) == "DIRECTORY_NOT_FOUND", "another one of its name"
+        assert shard.refusal(part) == "NO_SUCH_MULTIPART_UPLOAD_ERROR", "another one of its name"
         shard.do(DeleteDirectory("vol", "tree", "d"))
+        shard.done(PutKey("vol", "tree", "d", 1))
+        assert shard.refusal(part) == "NOT_A_FILE"
+        shard.done(DeleteKey("vol", "tree", "d"))
         shard.complete("tree", "d/k", upload, 1)
         assert shard.names("tree") == {"d/k": "t"}
+
+    def test_a_key_is_not_committed_where_a_directory_has_come_up(self, shard: WritingShard) -> None:
+        session = shard.open("tree", "a/b", BLOCK)
+        shard.do(MakeDirectory("vol", "tree", "a/b"))
+        for command in (SyncKey("vol", "tree", "a/b", session, 1), CommitKey("vol", "tree", "a/b", session, 1)):
+            assert shard.refusal(command) == "NOT_A_FILE"
+        assert shard.names("tree") == {}
 
     def test_no_file_takes_the_place_of_a_directory(self, shard: WritingShard) -> None:
         opened, upload = shard.open("tree", "x", 10), shard.initiate("tree", "x")
@@ -459,6 +542,7 @@ class TestTrees:
         assert shard.refusal(CommitKey("vol", "tree", "x", opened, 10)) == "NOT_A_FILE"
         assert shard.refusal(CompleteUpload("vol", "tree", "x", upload, (1,))) == "NOT_A_FILE"
         assert shard.refusal(OpenKey("vol", "tree", "x", 10)) == "NOT_A_FILE"
+        assert shard.refusal(OpenKey("vol", "tree", "x", 10, upload_id=upload, part_number=2)) == "NOT_A_FILE"
         assert shard.refusal(OpenKey("vol", "tree", "a//b", 10)) == "INVALID_PATH"
         assert shard.names("tree") == {}
 
@@ -668,6 +752,19 @@ class TestWhatOzoneLoses:
         assert (shard.size(bucket, "new"), shard.open_keys(bucket)) == (30, [])
         _each_block_is_freed_once(shard)
 
+    def test_a_synced_key_in_a_renamed_directory_expires(self, shard: WritingShard, bucket: str) -> None:
+        session = shard.open(bucket, "d/k", 250)
+        shard.sync(bucket, "d/k", session, 30)
+        other = shard.open(bucket, "other", 10)
+        if bucket == "tree":
+            shard.do(RenameDirectory("vol", bucket, "d", "e"))
+        else:
+            shard.do(RenameKey("vol", bucket, "d/k", "e/k"))
+        assert shard.open_keys(bucket) == [session, other]
+        assert shard.expire(bucket).expired == 2
+        assert (shard.size(bucket, "e/k"), shard.open_keys(bucket)) == (30, [])
+        _each_block_is_freed_once(shard)
+
     def test_a_deleted_hsynced_key_that_expires_is_freed_once(self, shard: WritingShard, bucket: str) -> None:
         for key, body in (("deleted", DeleteKey("vol", bucket, "deleted")), ("over", PutKey("vol", bucket, "over", 1))):
             session = shard.open(bucket, key, 250)
@@ -676,6 +773,16 @@ class TestWhatOzoneLoses:
             shard.do(body)
         assert shard.expire(bucket).expired == 2
         _each_block_is_freed_once(shard)
+
+    def test_a_key_that_dies_twice_has_two_rows(self, shard: WritingShard, bucket: str) -> None:
+        shard.done(PutKey("vol", bucket, "k", 70, "first"))
+        session = shard.open(bucket, "k", 30, "second")
+        shard.done(DeleteKey("vol", bucket, "k"))
+        shard.commit(bucket, "k", session, 30)
+        shard.done(DeleteKey("vol", bucket, "k"))
+        assert sorted((row.key.tag, row.key.size_bytes) for row in shard.garbage()) == [("first", 70), ("second", 30)]
+        _each_block_is_freed_once(shard)
+        assert shard.bucket(bucket).snapshot_used_bytes == 0
 
     def test_a_refused_completion_counts_no_directory(self, shard: WritingShard, bucket: str) -> None:
         upload = shard.initiate(bucket, "d/e/k")

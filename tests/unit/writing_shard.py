@@ -226,6 +226,9 @@ class WritingShard(Shard):
         dead = [row for _, row in tables.table(DELETED_TABLE).scan(garbage_prefix, garbage_prefix + b"\xff")]
         claimed = [row.version for _, row in tables.table(RECLAIM_TABLE).scan(garbage_prefix, garbage_prefix + b"\xff")]
         assert bucket.snapshot_used_bytes == sum(row.key.size_bytes for row in [*dead, *claimed])
+        spare = [row.key.size_bytes for row in [*dead, *claimed] if row.key.birth == row.death]
+        assert bucket.spare_bytes == sum(spare)
+        assert bucket.block_rows == sum(row.part_of != 0 or row.version_of != 0 for row in [*dead, *claimed])
         live = [row.txn for row in queries.live_snapshots(tables, ids[1])]
         cells: Counter[tuple[int, int]] = Counter()
         for row in dead:

@@ -23,8 +23,8 @@ VALUE = 7
 """The value of the field in rows that are put together; others have the default."""
 FOLLOWING = ("signature", "version_rows", "numbers")
 """Fields behind which there is none to add. The signature stays the last field of a command, and ``version_rows`` and
-``is_composed`` those of the row of a key, where a deletion reads them without decoding the row. The numbers of a claimed row, with the row of
-deletedTable as it is encoded, are appended to a beginning that many claimed rows share."""
+``is_composed`` those of the row of a key, where a deletion reads them without decoding the row. The numbers of a
+claimed row, with the row of deletedTable as it is encoded, are appended to a beginning that many claimed rows share."""
 PARTS = frozenset({"barrier", "block_run"})
 """Parts of other records, which Spark or a column of numbers makes field by field: they stay as they are."""
 HEADS = frozenset({"claimed_head"})

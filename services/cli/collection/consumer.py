@@ -56,8 +56,8 @@ def list_consumers(context: typer.Context, bucket: BucketArgument, as_json: Json
     """List the consumers of a bucket, by name."""
     volume_name, bucket_name = bucket_path(bucket)
     with session_of(context) as session:
-        session.metadata(volume_name).bucket(volume_name, bucket_name)  # raises for a missing bucket
-        consumers = session.snapshots(volume_name).consumers(volume_name, bucket_name)
+        row = session.metadata(volume_name).bucket(volume_name, bucket_name)  # raises for a missing bucket
+        consumers = session.snapshots(volume_name).consumers(row.volume, row.bucket)
     if as_json:
         print_json(consumers)
         return

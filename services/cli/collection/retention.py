@@ -111,7 +111,7 @@ def show(context: typer.Context, bucket: BucketArgument, as_json: JsonOption = F
     """Show a bucket's policy and the result of its last run."""
     volume_name, bucket_name = bucket_path(bucket)
     with session_of(context) as session:
-        row = session.snapshots(volume_name).retention(volume_name, bucket_name)
+        row = session.snapshots(volume_name).retention(*session.bucket_of(volume_name, bucket_name))
     if as_json:
         print_json(row)
     else:
@@ -136,9 +136,9 @@ def preview(
     volume_name, bucket_name = bucket_path(bucket)
     given = (num_retained_min, num_retained_max, time_retained, expire_limit, consumer_expiration)
     with session_of(context) as session:
-        session.metadata(volume_name).bucket(volume_name, bucket_name)  # raises for a missing bucket
-        policy = None if given == (None,) * len(given) else _figures(_base(session, volume_name, bucket_name), *given)
-        plan = session.snapshots(volume_name).retention_preview(volume_name, bucket_name, policy=policy)
+        found = session.metadata(volume_name).bucket(volume_name, bucket_name)  # raises for a missing bucket
+        policy = None if given == (None,) * len(given) else _figures(_base(session, found.volume, found.bucket), *given)
+        plan = session.snapshots(volume_name).retention_preview(found.volume, found.bucket, policy=policy)
     if as_json:
         print_json(plan)
     else:

@@ -43,7 +43,8 @@ app = typer.Typer(
 def view_of(session: Session, bucket: str) -> BucketView:
     """Return the view of the bucket named on the command line."""
     volume_name, bucket_name = bucket_path(bucket)
-    return BucketView(session.connected(), session.volumes().shard_of(volume_name), volume_name, bucket_name)
+    shard = session.volumes().shard_of(volume_name)
+    return BucketView(session.connected(), shard, *session.bucket_of(volume_name, bucket_name))
 
 
 @app.command(SHOW)

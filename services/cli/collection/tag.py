@@ -47,8 +47,8 @@ def list_tags(context: typer.Context, bucket: BucketArgument, as_json: JsonOptio
     """List the tags of a bucket, by name."""
     volume_name, bucket_name = bucket_path(bucket)
     with session_of(context) as session:
-        session.metadata(volume_name).bucket(volume_name, bucket_name)  # raises for a missing bucket
-        tags = session.snapshots(volume_name).tags(volume_name, bucket_name)
+        row = session.metadata(volume_name).bucket(volume_name, bucket_name)  # raises for a missing bucket
+        tags = session.snapshots(volume_name).tags(row.volume, row.bucket)
     if as_json:
         print_json(tags)
         return

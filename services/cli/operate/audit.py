@@ -17,6 +17,7 @@ from services.cli.session import JsonOption, bucket_path, session_of
 from services.cli.terminal import say
 from services.client.kafka_plane import KafkaPlane
 from services.client.tasks.orphans import DEFAULT_REPAIR_ROWS, Repair, requeue
+from services.client.tasks.quota_repair import QuotaRepair, repair_quotas
 from services.plane.upkeep.audits import AuditError, Auditor, FinishedAudit
 
 LOSS_STATUS, LEAK_STATUS = 3, 4
@@ -43,7 +44,10 @@ def audit(
         ),
     ] = "",
     repair: Annotated[
-        bool, typer.Option("--repair", help="Publish orphaned blocks to the judges, unless a block is lost.")
+        bool,
+        typer.Option(
+            "--repair", help="Publish orphaned blocks to the judges and correct used bytes, unless a block is lost."
+        ),
     ] = False,
     repair_rows: Annotated[
         int | None,
@@ -83,7 +87,8 @@ def audit(
         repaired = (
             [requeue(plane, one.report, repair_rows or DEFAULT_REPAIR_ROWS) for one in finished] if repair else []
         )
-        _show(finished, repaired, as_json=as_json)
+        corrected = [repair_quotas(plane, one.report) for one in finished] if repair else []
+        _show(finished, repaired, corrected, as_json=as_json)
     reports = [one.report for one in finished]
     if any(report.has_losses for report in reports):
         raise typer.Exit(LOSS_STATUS)
@@ -113,15 +118,22 @@ def _lines_of_progress(shard: int) -> Any:
     return progress
 
 
-def _show(finished: Sequence[FinishedAudit], repaired: Sequence[Repair], *, as_json: bool) -> None:
+def _show(
+    finished: Sequence[FinishedAudit], repaired: Sequence[Repair], corrected: Sequence[QuotaRepair], *, as_json: bool
+) -> None:
+    results = zip_longest(finished, repaired, corrected)
     if as_json:
-        print_json([asdict(one) | {"repair": repair} for one, repair in zip_longest(finished, repaired)])
+        print_json([asdict(one) | {"repair": repair, "quota_repair": quotas} for one, repair, quotas in results])
         return
-    for one, repair in zip_longest(finished, repaired):
+    for one, repair, quotas in results:
         _print(one)
         if repair is not None:
             say(f"Published to the judges: {amount_text(repair.requeued)}; kept: {amount_text(repair.kept)}.")
             for reason in repair.reasons:
+                say(f"  {reason}")
+        if quotas is not None and (quotas.repaired or quotas.reasons):
+            say(f"Used figures corrected: {', '.join(quotas.repaired) or 'none'}.")
+            for reason in quotas.reasons:
                 say(f"  {reason}")
 
 

@@ -16,7 +16,6 @@ from services.plane.stack.enrolment import change_secret, remove_secret
 from services.plane.stack.secrets import plane_security
 
 app = typer.Typer(no_args_is_help=True, help="Register the secrets that may sign commands on a secure plane.")
-GroupsArgument = Annotated[list[str] | None, typer.Argument(metavar="GROUP...", help="All its groups, or none.")]
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="A user or a service.")]
 
 

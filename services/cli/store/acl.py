@@ -23,7 +23,6 @@ EntryArgument = Annotated[
         "Rights: r read, w write, c create, d delete, l list, x read the list, y change the list, a all, n none.",
     ),
 ]
-EntriesArgument = Annotated[list[str] | None, typer.Argument(metavar="ENTRY...", help="The new entries, or none.")]
 _LETTERS = {
     "r": AclRight.READ,
     "w": AclRight.WRITE,

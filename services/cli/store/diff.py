@@ -84,7 +84,7 @@ def list_diffs(context: typer.Context, bucket: BucketArgument, as_json: JsonOpti
     volume, name = bucket_path(bucket)
     with session_of(context) as session:
         jobs = session.metadata(volume).diff_jobs(volume, name)
-        snapshots = session.snapshots(volume).snapshots(volume, name, with_deleted=True)
+        snapshots = session.snapshots(volume).snapshots(*session.bucket_of(volume, name), with_deleted=True)
     if as_json:
         print_json(jobs)
         return

@@ -52,7 +52,9 @@ def print_first(
 
 def snapshot_id_of(session: Session, volume: str, bucket: str, name: str) -> str:
     """Return the id of a bucket's snapshot, or "" (the active namespace) for an empty name."""
-    return session.snapshots(volume).snapshot(volume, bucket, name).snapshot_id if name else ""
+    if not name:
+        return ""
+    return session.snapshots(volume).snapshot(*session.bucket_of(volume, bucket), name).snapshot_id
 
 
 def list_entries(
@@ -60,6 +62,8 @@ def list_entries(
 ) -> Iterator[ListedEntry]:
     """Return all keys or all directories of a bucket, in walk order."""
     names = bucket_path(bucket)
+    if snapshot:
+        names = session.bucket_of(*names)  # the link may be newer than the snapshot
     reads = session.metadata(names[0])
     snapshot_id = snapshot_id_of(session, *names, snapshot)
     entries = all_rows(

@@ -186,6 +186,8 @@ def stat(
     """Show one key or directory, or one version of a key."""
     volume, bucket, name = key_path(key)
     with session_of(context) as session:
+        if snapshot:
+            volume, bucket = session.bucket_of(volume, bucket)
         snapshot_id = snapshot_id_of(session, volume, bucket, snapshot)
         row = session.metadata(volume).stat(volume, bucket, name, snapshot_id=snapshot_id, version=version)
     if as_json:

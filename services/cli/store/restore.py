@@ -23,6 +23,7 @@ def restore(
     volume, bucket, name = key_path(path)
     with session_of(context) as session:
         shard = session.volumes().shard_of(volume)
+        volume, bucket = session.bucket_of(volume, bucket)
         snapshot_id = snapshot_id_of(session, volume, bucket, snapshot)
         restored = restore_path(session.connected(), shard, (volume, bucket), name, snapshot_id, target)
     print_result(

@@ -86,10 +86,10 @@ def list_snapshots(
     """List the snapshots of a bucket, oldest first."""
     volume_name, bucket_name = bucket_path(bucket)
     with session_of(context) as session:
-        session.metadata(volume_name).bucket(volume_name, bucket_name)  # raises for a missing bucket
+        found = session.metadata(volume_name).bucket(volume_name, bucket_name)  # raises for a missing bucket
         reads = session.snapshots(volume_name)
-        rows = reads.snapshots(volume_name, bucket_name, with_deleted=with_deleted)
-        tags = {} if as_json else _tags_by_snapshot(reads.tags(volume_name, bucket_name))
+        rows = reads.snapshots(found.volume, found.bucket, with_deleted=with_deleted)
+        tags = {} if as_json else _tags_by_snapshot(reads.tags(found.volume, found.bucket))
     if as_json:
         print_json(rows)
         return
@@ -117,9 +117,9 @@ def info(context: typer.Context, bucket: BucketArgument, name: NameArgument, as_
     """Show one snapshot."""
     volume_name, bucket_name = bucket_path(bucket)
     with session_of(context) as session:
-        reads = session.snapshots(volume_name)
-        row = reads.snapshot(volume_name, bucket_name, name)
-        tags = {} if as_json else _tags_by_snapshot(reads.tags(volume_name, bucket_name))
+        reads, names = session.snapshots(volume_name), session.bucket_of(volume_name, bucket_name)
+        row = reads.snapshot(*names, name)
+        tags = {} if as_json else _tags_by_snapshot(reads.tags(*names))
     if as_json:
         print_json(row)
         return

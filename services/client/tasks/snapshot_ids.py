@@ -5,6 +5,7 @@ from __future__ import annotations
 from schemas.records import SnapshotStatus
 from services.client.errors import PlaneError
 from services.client.plane import Plane
+from services.client.tasks.links import bucket_of_link
 
 ACTIVE = "active"
 """Name of the active namespace. A snapshot with this name cannot be compared by its name."""
@@ -21,7 +22,7 @@ def live_snapshot_id(plane: Plane, shard: int, volume: str, bucket: str, name: s
     """
     if name == ACTIVE:
         return ""
-    snapshot = plane.snapshots(shard).snapshot(volume, bucket, name)
+    snapshot = plane.snapshots(shard).snapshot(*bucket_of_link(plane, shard, volume, bucket), name)
     if snapshot.status is not SnapshotStatus.SNAPSHOT_ACTIVE:
         raise PlaneError(EXPIRED, f"snapshot {name} of {volume}/{bucket} is deleted")
     return snapshot.snapshot_id

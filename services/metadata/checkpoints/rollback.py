@@ -431,6 +431,8 @@ class _Page:
             deleted.delete(key)
             forget_death(self._work, bucket.object_id, row.key, death)
             self._discount(row.key, death)
+            if row.version_of:
+                self._transaction.figures.restore_version(bucket.object_id)
             whole_id = row.version_of or object_id
             version_key = key_version_key(*self._ids, whole_id, birth)
             noncurrent = self._saved_versions.get_encoded(version_key) if self._has_versions else None

@@ -44,7 +44,7 @@ from services.metadata.collecting.breaker import Gate
 from services.metadata.collecting.collection_commands import is_suspended
 from services.metadata.collecting.expansion import key_of_row, remove_directory_row
 from services.metadata.collecting.shadow import count_version, discount_version, has_counted, is_in_shadow
-from services.metadata.namespace.garbage import RENAME_CELL, key_cell
+from services.metadata.namespace.garbage import RENAME_CELL, has_one_run, key_cell
 from services.metadata.state.deleted_names import forget_death
 from services.metadata.state.snapshot_lists import SnapshotList
 from services.metadata.state.tables import BUCKET_ID_TABLE, DELETED_TABLE, RECLAIM_TABLE, SNAPSHOT_RENAMED_TABLE
@@ -239,6 +239,7 @@ def finish_rows(transaction: Transaction, command: FinishRows) -> RowsFinished:
     """Remove claimed rows whose blocks SCM has confirmed, and enter them in the ledger. Missing rows are finished."""
     table = transaction.work.table(RECLAIM_TABLE)
     sizes, freed = defaultdict[int, list[int]](list), defaultdict[int, list[tuple[int, int, bytes]]](list)
+    spare_bytes, block_rows = defaultdict[int, int](int), defaultdict[int, int](int)
     groups: list[tuple[int, ...]] = []
     claims: dict[bytes, int] = {}
     claim_places: list[int] = []
@@ -253,11 +254,17 @@ def finish_rows(transaction: Transaction, command: FinishRows) -> RowsFinished:
                 continue
             table.delete(key)
             sizes[bucket_id].append(size_bytes)
+            if birth == death:
+                spare_bytes[bucket_id] += size_bytes
+            if not has_one_run(row):
+                version = table.decode(row).version
+                block_rows[bucket_id] += version.part_of != 0 or version.version_of != 0
             freed[bucket_id].append((birth, death, row))
             groups.append((*named, *blocks))
             claim_places.append(claims.setdefault(facts, len(claims)))
     for bucket_id, of_bucket in sizes.items():
-        transaction.figures.finish(bucket_id, sum(of_bucket), len(of_bucket))
+        counted = {"spare_bytes": spare_bytes[bucket_id], "block_rows": block_rows[bucket_id]}
+        transaction.figures.finish(bucket_id, sum(of_bucket), len(of_bucket), **counted)
     if groups:
         entered = LedgerRows(
             finish_txn=transaction.txn,

@@ -160,6 +160,8 @@ def _leave_garbage(transaction: Transaction, bucket: BucketRow, row: DeletedKeyR
     version, ids = row.key, (bucket.volume_id, bucket.object_id)
     transaction.work.table(DELETED_TABLE).delete(garbage_key(*ids, row.death, version.object_id))
     forget_death(transaction.work, ids[1], version, row.death)
+    if row.version_of:
+        transaction.figures.restore_version(ids[1])
     discount_version(transaction, ids[1], row)
     transaction.space.subtract(ids[1], holders(version.birth, row.death, live), key_cell(version.size_bytes))
 

@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 
 from schemas import records
 from schemas.error_codes import ErrorCode
-from schemas.records import AclObject, Committed, MetadataCommand, SecretRole, SetGroups, SetSecret
+from schemas.records import Committed, MetadataCommand, SecretRole, SetGroups, SetSecret
 from services.domain.authorization import may_manage
 from services.domain.errors import InvalidMessageError
 from services.domain.refusals import CommandError
 from services.domain.table_keys import bucket_key, volume_key
-from services.metadata.namespace.rights import require_link, require_rights
+from services.metadata.namespace.rights import is_of_the_link, require_link, require_rights
 from services.metadata.namespace.tenants import may_manage_tenant, volume_of_access_id
 from services.metadata.state.bucket_links import bucket_at
 from services.metadata.state.tables import BUCKET_TABLE, SECRET_TABLE, VOLUME_TABLE
@@ -20,14 +20,15 @@ from services.metadata.state.transaction import Transaction
 from services.runtime.loop.service import Message
 from services.runtime.parts.signers import DeniedError, Signers
 
-_ADMINISTRATORS_ONLY = (records.CreateVolume, records.SetSecret, records.SetGroups, records.RequeueOrphans)
+_ADMINISTRATORS_ONLY = (
+    *(records.CreateVolume, records.SetSecret, records.SetGroups, records.RequeueOrphans, records.RepairQuota),
+)
 _OF_TENANTS = (
     *(records.CreateTenant, records.DeleteTenant, records.AssignUserToTenant, records.RevokeUserFromTenant),
     *(records.AssignTenantAdmin, records.SetS3Secret, records.RevokeS3Secret),
 )
 _OF_TOKENS = (records.GetDelegationToken, records.RenewDelegationToken, records.CancelDelegationToken)
 """Commands of every user. Their handlers compare the user with those that the token names."""
-_OF_THE_LINK = (records.CreateBucketLink, records.DeleteBucket, records.CreateBucket, records.SetOwner)
 
 
 class _Sender(NamedTuple):
@@ -57,7 +58,7 @@ def check_client(transaction: Transaction, message: Message, command: MetadataCo
     if role is SecretRole.ADMINISTRATOR or isinstance(body, _OF_TOKENS):
         return
     if isinstance(body, _OF_TENANTS):
-        if not may_manage_tenant(transaction, user, body):
+        if not may_manage_tenant(transaction, user, command.user, body):
             raise _denied(body, user)
     elif isinstance(body, _ADMINISTRATORS_ONLY) or _has_no_owner(transaction, body):
         raise _denied(body, user)
@@ -76,7 +77,7 @@ def _require(transaction: Transaction, sender: _Sender, body: Any) -> None:
     volume, bucket, user = body.volume, getattr(body, "bucket", ""), sender.user
     if transaction.work.table(VOLUME_TABLE).get(volume_key(volume)) is None:
         return  # the handler refuses it
-    real = None if _is_of_the_link(body) else bucket_at(transaction.work, volume, bucket)
+    real = None if is_of_the_link(body) else bucket_at(transaction.work, volume, bucket)
     leads_elsewhere = real is not None and (real.volume, real.bucket) != (volume, bucket)
     if user != sender.name and transaction.signers.role_of(sender.name) is not None:
         _require_own_volume(transaction, sender, {volume, real.volume if real else volume})
@@ -96,13 +97,6 @@ def _require_own_volume(transaction: Transaction, sender: _Sender, volumes: set[
     own = volume_of_access_id(transaction, sender.name)
     if volumes != {own}:
         raise CommandError(ErrorCode.PERMISSION_DENIED, f"the access id {sender.name} works in the volume {own} alone")
-
-
-def _is_of_the_link(body: Any) -> bool:
-    """Return whether a command is about a bucket's own name, wherever it leads."""
-    if isinstance(body, records.AddAcl | records.RemoveAcl | records.SetAcl):
-        return body.object in (AclObject.VOLUME, AclObject.BUCKET)
-    return isinstance(body, _OF_THE_LINK)
 
 
 def _has_no_owner(transaction: Transaction, body: Any) -> bool:

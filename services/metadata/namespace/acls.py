@@ -8,6 +8,7 @@ from itertools import islice
 from schemas.error_codes import ErrorCode
 from schemas.records import (
     AclObject,
+    AclScope,
     AddAcl,
     BucketLayout,
     BucketRow,
@@ -15,7 +16,7 @@ from schemas.records import (
     RemoveAcl,
     SetAcl,
 )
-from services.domain.acls import Acls, made_of, with_added, without
+from services.domain.acls import Acls, inherited, made_of, with_added, without
 from services.domain.names import check_key_path
 from services.domain.refusals import CommandError
 from services.domain.table_keys import flat_key
@@ -85,10 +86,23 @@ def _change_prefix(transaction: Transaction, command: AddAcl | RemoveAcl | SetAc
     if not command.path.endswith("/"):
         raise CommandError(ErrorCode.INVALID_PATH, "a prefix ends with a slash")
     before = transaction.acls.of_prefix(transaction.work, bucket, command.path)
+    changed = change(before)
     if not before:
         _check_new_prefix(transaction, bucket, command)
-    transaction.acls.put_prefix(transaction.work, bucket, command.path, change(before))
+        changed = _with_inherited(transaction, bucket, command.path, changed)
+    transaction.acls.put_prefix(transaction.work, bucket, command.path, changed)
     return Committed(0)
+
+
+def _with_inherited(transaction: Transaction, bucket: BucketRow, prefix: str, acls: Acls) -> Acls:
+    """Return the first list of a prefix, with what it inherits from the next longer prefix above it, else from the
+    bucket.
+    """
+    rows, work = transaction.acls, transaction.work
+    above = inherited(rows.of_longest_prefix(work, bucket, prefix.removesuffix("/")), AclScope.ACCESS)
+    for acl in above or inherited(rows.of(work, bucket.object_id, bucket.object_id), AclScope.ACCESS):
+        acls = with_added(acls, acl)
+    return acls
 
 
 def _check_new_prefix(transaction: Transaction, bucket: BucketRow, command: AddAcl | RemoveAcl | SetAcl) -> None:

@@ -104,16 +104,24 @@ def delete_volume(transaction: Transaction, command: DeleteVolume) -> Committed:
 
 def create_bucket(transaction: Transaction, command: CreateBucket) -> Committed:
     """Create a bucket."""
-    work = transaction.work
-    volume = _volume_with_room(transaction, command.volume, command.bucket)
-    key = bucket_key(command.volume, command.bucket)
-    object_id = transaction.new_object_id()
-    row = BucketRow(
+    volume = _volume_with_room(transaction, command.volume, command.bucket, is_link=False)
+    row = _new_bucket(transaction, volume, command.bucket, command.layout)
+    _put_new(transaction, row)
+    identity = BucketIdentity(
+        volume.object_id, row.object_id, command.volume, command.bucket, command.layout, is_deleted=False
+    )
+    transaction.work.table(BUCKET_ID_TABLE).put(bucket_id_key(row.object_id), identity)
+    return Committed(row.object_id)
+
+
+def _new_bucket(transaction: Transaction, volume: VolumeRow, bucket: str, layout: BucketLayout) -> BucketRow:
+    """Return the row of an empty bucket with a new objectID."""
+    return BucketRow(
         volume_id=volume.object_id,
-        object_id=object_id,
-        volume=command.volume,
-        bucket=command.bucket,
-        layout=command.layout,
+        object_id=transaction.new_object_id(),
+        volume=volume.volume,
+        bucket=bucket,
+        layout=layout,
         creation_time_ms=transaction.log_time_ms,
         update_id=transaction.txn,
         used_bytes=0,
@@ -123,22 +131,20 @@ def create_bucket(transaction: Transaction, command: CreateBucket) -> Committed:
         rollback_snapshot_id="",
         owner=transaction.creator,
     )
-    identity = BucketIdentity(
-        volume.object_id, object_id, command.volume, command.bucket, command.layout, is_deleted=False
-    )
-    work.table(BUCKET_TABLE).put(key, row)
+
+
+def _put_new(transaction: Transaction, row: BucketRow) -> None:
+    transaction.work.table(BUCKET_TABLE).put(bucket_key(row.volume, row.bucket), row)
     bucket_created(transaction, row)
-    work.table(BUCKET_ID_TABLE).put(bucket_id_key(object_id), identity)
-    return Committed(object_id)
 
 
-def _volume_with_room(transaction: Transaction, volume: str, bucket: str) -> VolumeRow:
-    """Return the volume for a new bucket. Refuse a name in use, and a bucket too many for the volume's quota."""
+def _volume_with_room(transaction: Transaction, volume: str, bucket: str, *, is_link: bool) -> VolumeRow:
+    """Return the volume for a new bucket or link. Refuse a name in use, and one too many for the volume's quota."""
     check_bucket_name(bucket)
     table, row = transaction.work.table(BUCKET_TABLE), volume_row(transaction.work, volume)
     if table.get(bucket_key(volume, bucket)) is not None:
         raise CommandError(ErrorCode.BUCKET_ALREADY_EXISTS, f"there is a bucket {volume}/{bucket} already")
-    if row.quota_bytes >= 0:
+    if row.quota_bytes >= 0 and not is_link:
         raise CommandError(
             ErrorCode.QUOTA_ERROR,
             f"the volume {volume} has a quota of bytes, and a new bucket has none: take the volume's away, create the "
@@ -147,37 +153,19 @@ def _volume_with_room(transaction: Transaction, volume: str, bucket: str) -> Vol
     prefix = bucket_key(volume, "")
     if 0 <= row.quota_namespace <= sum(1 for _ in table.scan(prefix, prefix_end(prefix))):
         raise CommandError(
-            ErrorCode.QUOTA_EXCEEDED, f"the volume {volume} has its {row.quota_namespace} buckets already"
+            ErrorCode.QUOTA_EXCEEDED, f"the volume {volume} has its {row.quota_namespace} buckets and links already"
         )
     return row
 
 
 def create_bucket_link(transaction: Transaction, command: CreateBucketLink) -> Committed:
     """Create a bucket that is a link. The bucket to which it leads need not exist."""
-    volume = _volume_with_room(transaction, command.volume, command.bucket)
+    volume = _volume_with_room(transaction, command.volume, command.bucket, is_link=True)
     check_volume_name(command.source_volume)
     check_bucket_name(command.source_bucket)
-    object_id = transaction.new_object_id()
-    row = BucketRow(
-        volume_id=volume.object_id,
-        object_id=object_id,
-        volume=command.volume,
-        bucket=command.bucket,
-        layout=BucketLayout.OBJECT_STORE,
-        creation_time_ms=transaction.log_time_ms,
-        update_id=transaction.txn,
-        used_bytes=0,
-        used_namespace=0,
-        snapshot_used_bytes=0,
-        snapshot_used_namespace=0,
-        rollback_snapshot_id="",
-        source_volume=command.source_volume,
-        source_bucket=command.source_bucket,
-        owner=transaction.creator,
-    )
-    bucket_created(transaction, row)
-    transaction.work.table(BUCKET_TABLE).put(bucket_key(command.volume, command.bucket), row)
-    return Committed(object_id)
+    row = _new_bucket(transaction, volume, command.bucket, BucketLayout.OBJECT_STORE)
+    _put_new(transaction, replace(row, source_volume=command.source_volume, source_bucket=command.source_bucket))
+    return Committed(row.object_id)
 
 
 def delete_bucket(transaction: Transaction, command: DeleteBucket) -> Committed:

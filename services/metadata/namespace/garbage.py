@@ -181,7 +181,8 @@ def _move_whole(
     parts = pop_parts(transaction.work, ids, key)
     first, others = row_of_first_run(key), [row_of_part(key, part) for part in parts]
     stored = first.size_bytes + sum(one.size_bytes for one in others)
-    transaction.figures.move_to_garbage(ids[1], stored, names=names, rows=1 + len(others))
+    rows = 1 + len(others)
+    transaction.figures.move_to_garbage(ids[1], stored, names=names, rows=rows, block_rows=rows - names)
     end = _end_of_row(transaction, death, is_overwritten=is_overwritten)
     part_ids = tuple([one.object_id for one in others])
     last = _runs(0, part_ids, stored - key.size_bytes, version_of)
@@ -207,6 +208,13 @@ def _runs(part_of: int, part_ids: tuple[int, ...] = (), unread_bytes: int = 0, v
 
 _ONE_RUN = _runs(0)
 """The last fields of the row of a current version that has one run of blocks."""
+
+
+def has_one_run(row: bytes) -> bool:
+    """Return whether an encoded row of deletedTable is that of a current version with one run of blocks, as most are.
+    Also of a row that ends with one.
+    """
+    return row.endswith(_ONE_RUN)
 
 
 def _move_run(transaction: Transaction, ids: Ids, row: KeyRow, death: Death, end: bytes) -> Holders:
@@ -278,7 +286,7 @@ def drop_parts(transaction: Transaction, ids: Ids, key: KeyRow, parts: Sequence[
     """Move runs that a live version loses to deletedTable."""
     death = death_now(transaction, ids[1])
     stored = sum(part.blocks.size_bytes for part in parts)
-    transaction.figures.free_runs(ids[1], stored, len(parts), live_bytes=stored)
+    transaction.figures.lose_runs(ids[1], stored, len(parts))
     end = _end_of_row(transaction, death, is_overwritten=False)
     for part in parts:
         _move_run(transaction, ids, row_of_part(key, part), death, end + _runs(part.object_id))

@@ -217,10 +217,10 @@ def rename_key(transaction: Transaction, command: RenameKey) -> Committed:
     source = flat_key(bucket.volume, bucket.bucket, command.source)
     target = flat_key(bucket.volume, bucket.bucket, command.target)
     row = table.get(source) if command.source else None
+    if table.get(target) is not None:  # asked first, as in Ozone
+        raise CommandError(ErrorCode.KEY_ALREADY_EXISTS, f"there is a key {command.target} already")
     if row is None:
         raise CommandError(ErrorCode.KEY_NOT_FOUND, f"there is no key {command.source}")
-    if table.get(target) is not None:
-        raise CommandError(ErrorCode.KEY_ALREADY_EXISTS, f"there is a key {command.target} already")
     note_rename(transaction, bucket, row.object_id, row.rename_txn, source)
     table.delete(source)
     renamed = replace(row, name=command.target, update_id=transaction.txn, rename_txn=transaction.txn)

@@ -60,6 +60,7 @@ ASKED: Mapping[type[Any], tuple[_Asked, ...]] = {
 }
 """Commands that are missing here are for owners and administrators."""
 _OF_ACLS = (records.AddAcl, records.RemoveAcl, records.SetAcl)
+_OF_THE_LINK = (records.CreateBucketLink, records.DeleteBucket, records.CreateBucket, records.SetOwner)
 _ABOVE_KEY = {AclRight.CREATE: AclRight.WRITE, AclRight.WRITE: AclRight.WRITE}
 
 
@@ -86,7 +87,14 @@ def require_rights(transaction: Transaction, user: str, body: Any) -> None:
 
 def require_link(transaction: Transaction, user: str, body: Any) -> None:
     """Refuse a command on a link of a user who may not read the link. Raise CommandError (PERMISSION_DENIED)."""
-    _Check(transaction, user, body).bucket(AclRight.READ)
+    _Check(transaction, user, body).link(AclRight.READ)
+
+
+def is_of_the_link(body: Any) -> bool:
+    """Return whether a command is about a bucket's own name, wherever it leads."""
+    if isinstance(body, _OF_ACLS):
+        return body.object in (AclObject.VOLUME, AclObject.BUCKET)
+    return isinstance(body, _OF_THE_LINK)
 
 
 def _asked(body: Any) -> tuple[_Asked, ...]:
@@ -126,14 +134,24 @@ class _Check:
         self._require(acls, right, f"the volume {name}")
 
     def bucket(self, right: AclRight) -> None:
-        """Check a right to the named bucket and its volume."""
+        """Check a right to the bucket that a command is about, and to its volume."""
         if right is AclRight.CREATE:
             self.volume(AclRight.WRITE)
-            return
-        row = self._transaction.work.table(BUCKET_TABLE).get(bucket_key(self._body.volume, self._body.bucket))
+        elif is_of_the_link(self._body):
+            self.link(right)
+        else:
+            row = bucket_at(self._transaction.work, self._body.volume, self._body.bucket)
+            self._found_bucket(row, right)
+
+    def link(self, right: AclRight) -> None:
+        """Check a right to the named bucket or link itself, and to its volume."""
+        key = bucket_key(self._body.volume, self._body.bucket)
+        self._found_bucket(self._transaction.work.table(BUCKET_TABLE).get(key), right)
+
+    def _found_bucket(self, row: BucketRow | None, right: AclRight) -> None:
         if row is not None:
             self._of_bucket(row, right)
-        self.volume(AclRight.READ)
+        self.volume(AclRight.READ, row.volume if row else "")
 
     def _of_bucket(self, row: BucketRow, right: AclRight) -> None:
         acls = self._transaction.acls.of(self._transaction.work, row.object_id, row.object_id)

@@ -38,16 +38,28 @@ from services.storage.store import prefix_end
 _OF_ACCESS_ID = AssignTenantAdmin | RevokeUserFromTenant | SetS3Secret | RevokeS3Secret
 
 
-def may_manage_tenant(transaction: Transaction, user: str, body: Any) -> bool:
-    """Return whether a user who is no administrator may send a command about a tenant or an access id."""
+def may_manage_tenant(transaction: Transaction, user: str, signed_by: str, body: Any) -> bool:
+    """Return whether a user who is no administrator may send a command about a tenant or an access id.
+
+    An access id by which the user has signed counts in its own tenant alone. The administrators of a tenant can make
+    one for every user: it must not give them what the user may do in other tenants.
+    """
     row = None if isinstance(body, AssignUserToTenant) else _row(transaction, getattr(body, "access_id", ""))
     tenant = body.tenant if isinstance(body, AssignUserToTenant) else row.tenant if row else ""
+    signer = _row(transaction, signed_by)
+    if signer is not None and signer.tenant != tenant:
+        return False
     if isinstance(body, SetS3Secret | RevokeS3Secret) and row is not None and row.user == user:
         return True
     own = _access_id_of(transaction, user, tenant)
     if own is None or isinstance(body, CreateTenant | DeleteTenant):
         return False
     return own.is_delegated_admin if isinstance(body, AssignTenantAdmin) else own.is_admin
+
+
+def is_access_id(transaction: Transaction, name: str) -> bool:
+    """Return whether there is an access id of this name, with a secret or without one."""
+    return _row(transaction, name) is not None
 
 
 def _row(transaction: Transaction, access_id: str) -> AccessIdRow | None:
@@ -115,7 +127,7 @@ def assign_user(transaction: Transaction, command: AssignUserToTenant) -> Commit
     reason = why_not_named(access_id, SecretRole.USER)
     if not command.user or reason:
         raise CommandError(ErrorCode.INVALID_REQUEST, reason or "an access id belongs to a user: name one")
-    is_used = transaction.signers.role_of(access_id) is not None or _row(transaction, access_id) is not None
+    is_used = transaction.signers.role_of(access_id) is not None or is_access_id(transaction, access_id)
     if is_used or _access_id_of(transaction, command.user, command.tenant) is not None:
         raise CommandError(
             ErrorCode.TENANT_USER_ACCESS_ID_ALREADY_EXISTS,

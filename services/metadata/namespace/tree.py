@@ -114,6 +114,19 @@ def find_directory(transaction: Transaction, bucket: BucketRow, path: str) -> in
     return parent_id
 
 
+def require_no_file_above(transaction: Transaction, bucket: BucketRow, path: str) -> None:
+    """Refuse a path on which a file is where a directory would have to be. Raise CommandError (NOT_A_FILE)."""
+    work, parent_id = transaction.work, bucket.object_id
+    for name in _components(path.rpartition("/")[0]):
+        key = row_key(bucket, parent_id, name)
+        found = work.table(DIRECTORY_TABLE).get(key)
+        if found is None:
+            if work.table(FILE_TABLE).get(key) is not None:
+                raise CommandError(ErrorCode.NOT_A_FILE, f"{name} on the path {path} is a file")
+            return
+        parent_id = found.object_id
+
+
 def _find_key(transaction: Transaction, bucket: BucketRow, path: str) -> bytes | None:
     """Return the row key for a path; None if its directory is missing, and for the root."""
     directory, slash, name = path.rpartition("/")

@@ -37,6 +37,7 @@ from services.metadata.namespace.tree import Place
 from services.metadata.state.tables import KEY_TABLE, PART_TABLE, UPLOAD_TABLE
 from services.metadata.state.transaction import Transaction
 from services.runtime.loop.service import Work
+from services.storage.tables import Tables
 
 
 def _place(transaction: Transaction, bucket: BucketRow, path: str) -> Place[KeyRow]:
@@ -68,13 +69,14 @@ def initiate_upload(transaction: Transaction, command: InitiateUpload) -> Commit
     return Committed(0, upload_id=upload_id)
 
 
-def find_upload(work: Work, bucket: BucketRow, path: str, upload_id: str) -> UploadRow:
+def find_upload(tables: Tables, bucket: BucketRow, path: str, upload_id: str) -> UploadRow:
     """Return an upload of a key. Raise CommandError (NO_SUCH_MULTIPART_UPLOAD_ERROR) if there is none."""
-    row = work.table(UPLOAD_TABLE).get(upload_key(bucket.volume, bucket.bucket, path, upload_id))
-    if row is None or row.bucket_id != bucket.object_id:
+    row = tables.table(UPLOAD_TABLE).get(upload_key(bucket.volume, bucket.bucket, path, upload_id))
+    # The upload of the key a/b could also be named as b/ID of the key a: their row keys are the same.
+    if row is None or (row.bucket_id, row.upload_id) != (bucket.object_id, upload_id):
         raise CommandError(
             ErrorCode.NO_SUCH_MULTIPART_UPLOAD_ERROR,
-            f"there is no upload {upload_id[:64]!r} of {path}: it was completed or aborted, or it has expired",
+            f"there is no upload {upload_id[:64]!r} of {path[:64]!r}: it was completed or aborted, or it has expired",
         )
     return row
 

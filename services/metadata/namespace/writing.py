@@ -137,8 +137,15 @@ def _place_of_part(transaction: Transaction, bucket: BucketRow, command: OpenKey
         raise CommandError(ErrorCode.INVALID_REQUEST, f"a part has a number from 1 to {MAX_PART_NUMBER}")
     upload = uploads.find_upload(transaction.work, bucket, command.key, command.upload_id)
     place = find_place(transaction, bucket, command.key)
+    if place is not None:
+        _require_no_directory(transaction, place, command.key)
+    elif is_tree(bucket):
+        tree.require_no_file_above(transaction, bucket, command.key)
     if place is None or place.parent_id != upload.parent_id:
-        raise _no_directory(command.key)
+        raise CommandError(
+            ErrorCode.NO_SUCH_MULTIPART_UPLOAD_ERROR,
+            f"the directory of {command.key} was deleted or renamed since the upload was initiated",
+        )
     return place
 
 
@@ -159,9 +166,12 @@ def _appended_to(
 
 
 def _allocated(
-    transaction: Transaction, bucket: BucketRow, size_bytes: int, block_size_bytes: int
+    transaction: Transaction, bucket: BucketRow, size_bytes: int, block_size_bytes: int, unseen_bytes: int = 0
 ) -> tuple[OpenRun, ...]:
-    """Return blocks for a number of bytes. Their ids follow from shard and txn, so that a replay assigns the same."""
+    """Return blocks for a number of bytes. Their ids follow from shard and txn, so that a replay assigns the same.
+
+    ``unseen_bytes`` are those of the blocks that the open key has got before and that nobody sees yet.
+    """
     if size_bytes < 0 or block_size_bytes <= 0:
         raise CommandError(ErrorCode.INVALID_REQUEST, "size_bytes must be at least 0 and block_size_bytes at least 1")
     count = -(-size_bytes // block_size_bytes)
@@ -175,7 +185,7 @@ def _allocated(
     first = local_id(transaction.shard, transaction.txn, 0)
     container_id = transaction.counters.container_id
     blocks = BlockRun(container_id, first, count, block_size_bytes, count * block_size_bytes)
-    check_room(transaction, bucket, blocks.size_bytes, 0)
+    check_room(transaction, bucket, unseen_bytes + blocks.size_bytes, 0)
     transaction.check_stored(blocks.size_bytes)
     transaction.figures.allocate(blocks.size_bytes)
     return (OpenRun(transaction.new_object_id(), blocks),)
@@ -229,7 +239,8 @@ def allocate_blocks(transaction: Transaction, command: AllocateBlocks) -> Commit
     opened = _opened(transaction, command)
     row = opened.row
     _require_lease(row, is_recovery=False)
-    runs = _allocated(transaction, opened.bucket, command.size_bytes, row.block_size_bytes)
+    unseen_bytes = reserved_bytes(row.runs)
+    runs = _allocated(transaction, opened.bucket, command.size_bytes, row.block_size_bytes, unseen_bytes)
     if len(row.runs) + len(runs) > MAX_RUNS_PER_VERSION:
         raise CommandError(
             ErrorCode.INVALID_REQUEST,
@@ -281,7 +292,7 @@ def _make_visible(
     row = opened.row
     live = transaction.work.table(opened.place.table).get(opened.place.db_key)
     if row.synced is None:
-        _require_no_directory(transaction, opened)
+        _require_no_directory(transaction, opened.place, row.key)
         check_generation(live, row.expected_generation, row.key)
     elif live is None or not is_version(transaction.work, opened.ids, live, row.synced):
         raise CommandError(
@@ -310,11 +321,10 @@ def _make_visible(
     return synced, found.unused
 
 
-def _require_no_directory(transaction: Transaction, opened: OpenedKey) -> None:
-    """Refuse a file in whose place a directory was made since it was opened."""
-    place = opened.place
+def _require_no_directory(transaction: Transaction, place: Place[KeyRow], path: str) -> None:
+    """Refuse a file in whose place a directory was made since it was opened, or its upload initiated."""
     if place.table is FILE_TABLE and transaction.work.table(DIRECTORY_TABLE).get(place.db_key) is not None:
-        raise CommandError(ErrorCode.NOT_A_FILE, f"{opened.row.key} is a directory, created since the key was opened")
+        raise CommandError(ErrorCode.NOT_A_FILE, f"{path} is a directory, created since the key was opened")
 
 
 def is_version(tables: Tables, ids: Ids, live: KeyRow, synced: SyncedVersion) -> bool:

@@ -7,10 +7,9 @@ from itertools import islice
 from typing import TypeVar
 
 from schemas.answers import ListedOpenKey
-from schemas.error_codes import ErrorCode
 from schemas.records import BucketLayout, BucketRow, OpenKeyRow, PartRow, UploadRow
-from services.domain.refusals import CommandError
 from services.domain.table_keys import MAX_PART_NUMBER, part_key, upload_key
+from services.metadata.namespace.uploads import find_upload
 from services.metadata.namespace.writing import is_version
 from services.metadata.state.tables import (
     FILE_TABLE,
@@ -70,10 +69,6 @@ def list_parts(
     Raises:
         CommandError: NO_SUCH_MULTIPART_UPLOAD_ERROR.
     """
-    upload = tables.table(UPLOAD_TABLE).get(upload_key(bucket.volume, bucket.bucket, key, upload_id))
-    if upload is None or upload.bucket_id != bucket.object_id:
-        raise CommandError(
-            ErrorCode.NO_SUCH_MULTIPART_UPLOAD_ERROR, f"there is no upload {upload_id[:64]!r} of {key[:64]!r}"
-        )
+    find_upload(tables, bucket, key, upload_id)
     start, end = (part_key(upload_id, min(one, MAX_PART_NUMBER) + 1) for one in (start_after, MAX_PART_NUMBER))
     return [part for _, part in islice(tables.table(PART_TABLE).scan(start, end), limit)]

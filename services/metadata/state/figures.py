@@ -14,6 +14,8 @@ MAX_BYTES = 2**63 - 1
 """Maximum bytes of all versions of a shard that are not freed yet, so that sums of sizes fit into 64 bits. A put that
 exceeds it is refused (INVALID_REQUEST). Sums that only grow, such as freed bytes, stay at this value."""
 _NO_ACCOUNT = AccountRow(0, 0, 0, 0)
+_NONE_DEAD = (0, 0, 0, 0, 0)
+_NOTHING = (0, 0, *_NONE_DEAD)
 
 
 class BucketFigures:
@@ -44,29 +46,34 @@ class BucketFigures:
 
     def put(self, bucket_id: int, size_bytes: int, names: int) -> None:
         """Count bytes and names that have become live."""
-        self._used.add(bucket_id, (size_bytes, names, 0, 0, 0))
+        self._used.add(bucket_id, (size_bytes, names, *_NONE_DEAD))
         self._store(size_bytes)
 
     def put_part(self, bucket_id: int, size_bytes: int) -> None:
         """Count a part of an upload. Its bytes are used, and no snapshot refers to them."""
-        self._used.add(bucket_id, (size_bytes, 0, 0, 0, size_bytes))
+        self._used.add(bucket_id, (size_bytes, 0, 0, 0, size_bytes, 0, 0))
         self._store(size_bytes)
 
     def join_parts(self, bucket_id: int, size_bytes: int) -> None:
         """Count the bytes of parts that have become those of a version."""
-        self._used.add(bucket_id, (0, 0, 0, 0, -size_bytes))
+        self._used.add(bucket_id, (0, 0, 0, 0, -size_bytes, 0, 0))
 
-    def move_to_garbage(self, bucket_id: int, size_bytes: int, *, names: int, rows: int) -> None:
-        """Count keys or directories that have died. Keys without bytes have no row in a garbage table."""
-        self._used.add(bucket_id, (-size_bytes, -names, size_bytes, rows, 0))
+    def move_to_garbage(self, bucket_id: int, size_bytes: int, *, names: int, rows: int, block_rows: int = 0) -> None:
+        """Count keys or directories that have died. Keys without bytes have no row in a garbage table.
 
-    def free_runs(
-        self, bucket_id: int, size_bytes: int, rows: int, *, live_bytes: int = 0, upload_bytes: int = 0
-    ) -> None:
-        """Count runs of blocks that die alone. ``live_bytes`` of them were a version's, ``upload_bytes`` those of parts
-        of uploads.
+        ``block_rows`` of the rows are those of further runs of blocks, or of noncurrent versions.
         """
-        self._used.add(bucket_id, (-live_bytes - upload_bytes, 0, size_bytes, rows, -upload_bytes))
+        self._used.add(bucket_id, (-size_bytes, -names, size_bytes, rows, 0, 0, block_rows))
+
+    def lose_runs(self, bucket_id: int, size_bytes: int, rows: int) -> None:
+        """Count runs of blocks that a live version has lost."""
+        self._used.add(bucket_id, (-size_bytes, 0, size_bytes, rows, 0, 0, rows))
+
+    def free_runs(self, bucket_id: int, size_bytes: int, rows: int, *, upload_bytes: int = 0) -> None:
+        """Count runs of blocks that never belonged to a version. ``upload_bytes`` of them are those of parts of
+        uploads.
+        """
+        self._used.add(bucket_id, (-upload_bytes, 0, size_bytes, rows, -upload_bytes, size_bytes, rows))
 
     def allocate(self, size_bytes: int) -> None:
         """Count the bytes of allocated blocks, which are stored until SCM has confirmed that they are deleted.
@@ -77,24 +84,34 @@ class BucketFigures:
 
     def add_garbage(self, bucket_id: int, size_bytes: int) -> None:
         """Count a garbage row that was made for orphaned blocks."""
-        self._used.add(bucket_id, (0, 0, size_bytes, 1, 0))
+        self._used.add(bucket_id, (0, 0, size_bytes, 1, 0, 0, 0))
 
     def restore(self, bucket_id: int, size_bytes: int, *, rows: int = 1) -> None:
         """Count a key or directory that was restored from so many rows of a garbage table."""
-        self._used.add(bucket_id, (size_bytes, 1, -size_bytes, -rows, 0))
+        self._used.add(bucket_id, (size_bytes, 1, -size_bytes, -rows, 0, 0, 1 - rows))
+
+    def restore_version(self, bucket_id: int) -> None:
+        """Count that the row of what was restored was that of a noncurrent version, which counted among block rows."""
+        self._used.add(bucket_id, (0, 0, 0, 0, 0, 0, -1))
+
+    def repair(self, bucket_id: int, amounts: tuple[int, int, int, int]) -> None:
+        """Add what a recount has found: live bytes and names, deleted bytes and names."""
+        self._used.add(bucket_id, (*amounts, 0, 0, 0))
 
     def remove_directory(self, bucket_id: int) -> None:
         """Count a removed row of a deleted directory."""
-        self._used.add(bucket_id, (0, 0, 0, -1, 0))
+        self._used.add(bucket_id, (0, 0, 0, -1, 0, 0, 0))
 
     def claim(self, bucket_id: int, size_bytes: int, versions: int = 1) -> None:
         """Count claimed versions."""
         self._accounts.add(bucket_id, (size_bytes, versions, 0, 0))
 
-    def finish(self, bucket_id: int, size_bytes: int, versions: int) -> None:
-        """Count claimed versions that SCM has confirmed."""
+    def finish(self, bucket_id: int, size_bytes: int, versions: int, *, spare_bytes: int, block_rows: int) -> None:
+        """Count claimed versions that SCM has confirmed. ``spare_bytes`` of them never belonged to a version, and
+        ``block_rows`` of the rows had blocks only, or were noncurrent versions.
+        """
         self._accounts.add(bucket_id, (-size_bytes, -versions, size_bytes, versions))
-        self._used.add(bucket_id, (0, 0, -size_bytes, -versions, 0))
+        self._used.add(bucket_id, (0, 0, -size_bytes, -versions, 0, -spare_bytes, -block_rows))
         self._store(-size_bytes)
 
     def _store(self, size_bytes: int) -> None:
@@ -119,11 +136,24 @@ class BucketFigures:
         bucket = live_bucket(work, bucket_id)
         if bucket is None:
             return None
-        moved = self._used.of(bucket_id) or (0, 0, 0, 0, 0)
+        live_bytes, live_names, deleted_bytes, deleted_names = self.stated(bucket)
+        return live_bytes + deleted_bytes, live_names + deleted_names
+
+    def stated(self, bucket: BucketRow) -> tuple[int, int, int, int]:
+        """Return a bucket's live bytes and names, and deleted ones, with the changes of this batch so far."""
+        moved = self._used.of(bucket.object_id) or _NOTHING
         return (
-            bucket.used_bytes + bucket.snapshot_used_bytes + moved[0] + moved[2],
-            bucket.used_namespace + bucket.snapshot_used_namespace + moved[1] + moved[3],
+            bucket.used_bytes + moved[0],
+            bucket.used_namespace + moved[1],
+            bucket.snapshot_used_bytes + moved[2],
+            bucket.snapshot_used_namespace + moved[3],
         )
+
+    def counted_by_quotas(self, work: Work, bucket: BucketRow) -> tuple[int, int]:
+        """Return the bytes and names of a live bucket that its quotas count, with the changes of this batch so far."""
+        all_bytes, all_names = self.live_and_deleted(work, bucket.object_id) or (0, 0)
+        *_, spare_bytes, block_rows = self._used.of(bucket.object_id) or _NOTHING
+        return all_bytes - bucket.spare_bytes - spare_bytes, all_names - bucket.block_rows - block_rows
 
     def write(self, work: Work) -> None:
         """Write the changed figures, and clear them."""
@@ -147,7 +177,7 @@ class BucketFigures:
         bucket = live_bucket(work, bucket_id)
         if bucket is None:
             return
-        live_bytes, live_names, deleted_bytes, deleted_names, upload_bytes = moved
+        live_bytes, live_names, deleted_bytes, deleted_names, upload_bytes, spare_bytes, block_rows = moved
         figures = replace(
             bucket,
             update_id=self._used.last_txn(bucket_id),
@@ -156,6 +186,8 @@ class BucketFigures:
             snapshot_used_bytes=bucket.snapshot_used_bytes + deleted_bytes,
             snapshot_used_namespace=bucket.snapshot_used_namespace + deleted_names,
             upload_bytes=bucket.upload_bytes + upload_bytes,
+            spare_bytes=bucket.spare_bytes + spare_bytes,
+            block_rows=bucket.block_rows + block_rows,
         )
         work.table(BUCKET_TABLE).put(bucket_key(bucket.volume, bucket.bucket), figures)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count
 
 from schemas.records import BucketLayout
 from services.domain.errors import DeepcleanError
+from services.workloads.workload import NO_LIMIT
 
 Block = tuple[int, int]
 """A block: the number of the operation that has begun to write, and the place among the blocks of this operation."""
@@ -103,6 +104,17 @@ class Death:
 
 
 @dataclass(slots=True)
+class Existing:
+    """What a quota counts: live, held by a snapshot, or deleted and not freed."""
+
+    blocks: frozenset[Block] = frozenset()
+    names: frozenset[Hashable] = frozenset()
+
+    def __or__(self, other: Existing) -> Existing:
+        return Existing(self.blocks | other.blocks, self.names | other.names)
+
+
+@dataclass(slots=True)
 class Bucket:
     """A bucket, its snapshots, and what keeps them."""
 
@@ -117,6 +129,10 @@ class Bucket:
     """Whether overwritten versions are kept; False while this is suspended, None if it never was so."""
     rolled_back: int = -1
     """Number of the last rollback's operation; -1 before the first rollback."""
+    quota_bytes: int = NO_LIMIT
+    quota_namespace: int = NO_LIMIT
+    uncollected: Existing = field(default_factory=Existing)
+    """What was there at any time since the last settle, in a model that counts it."""
 
     @property
     def has_directories(self) -> bool:
@@ -154,6 +170,10 @@ class Bucket:
             assert isinstance(child, Directory)  # noqa: S101 - checked above
             directory = child
         return directory
+
+    def missing_directories(self, parts: list[str]) -> int:
+        """Return how many directories of a path do not exist."""
+        return sum(self.find(parts[:depth]) is None for depth in range(1, len(parts) + 1))
 
     def directory_above(self, parts: list[str]) -> Directory | None:
         """Return the directory of the last name of a path."""

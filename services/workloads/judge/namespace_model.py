@@ -9,19 +9,24 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
-from schemas.records import BucketLayout
+import msgspec
+
 from services.workloads.judge.model_bucket import (
     Block,
     Bucket,
     Creation,
     Directory,
+    Existing,
     OperationRefusedError,
     Version,
     View,
 )
+from services.workloads.judge.quotas_model import Place, VolumeQuota, VolumeQuotas, whole_blocks
 from services.workloads.judge.steps_model import StepOperation, StepsModel
 from services.workloads.workload import (
+    NO_LIMIT,
     CreateBucket,
+    CreateLink,
     CreateSnapshot,
     CreateVolume,
     DeleteBucket,
@@ -45,6 +50,7 @@ from services.workloads.workload import (
     RenameKey,
     RenameSnapshot,
     RollBack,
+    SetQuota,
     Settle,
     SetVersioning,
     TagSnapshot,
@@ -76,11 +82,14 @@ class NamespaceModel:
     collection before it deletes them. The model has no clock: a workload that expires snapshots gives all times.
     """
 
-    def __init__(self) -> None:
-        self._volumes: set[str] = set()
-        self._buckets: dict[tuple[str, str], Bucket] = {}
+    def __init__(self, *, has_quotas: bool = False) -> None:
+        """``has_quotas``: what is deleted is counted until the next settle, since quotas count it."""
+        self._volumes = VolumeQuotas()
+        self._buckets: dict[Place, Bucket] = {}
+        self._links: dict[Place, Place] = {}
         self._versions: dict[int, Version] = {}
-        self.steps = StepsModel(self._versions)
+        self._has_quotas = has_quotas
+        self.steps = StepsModel(self._versions, self._check_room)
 
     # ---- changes
 
@@ -92,25 +101,33 @@ class NamespaceModel:
         """
         match operation:
             case CreateVolume(volume):
-                if volume in self._volumes:
+                if volume in self._volumes.volumes:
                     raise OperationRefusedError("VOLUME_ALREADY_EXISTS", volume)
-                self._volumes.add(volume)
-            case CreateBucket(volume, bucket, layout):
-                self._create_bucket(volume, bucket, layout)
-                self._buckets[volume, bucket].keeps_versions = operation.versioning or None
-            case DeleteBucket(volume, bucket):
-                self._delete_bucket(volume, bucket)
-            case ExpireOpenKeys():
-                self.steps.expire_open_keys()
-            case ExpireUploads():
-                self.steps.expire_uploads()
-            case Settle() | Observe() | WhatIf() | Plan() | Explain():
+                self._volumes.volumes[volume] = VolumeQuota()
+            case CreateBucket() | CreateLink() | DeleteBucket():
+                self._change_names(operation)
+            case SetQuota():
+                self._set_quota(operation)
+            case ExpireOpenKeys() | ExpireUploads():
+                self.steps.expire(operation)
+            case Settle():
+                for bucket in self._buckets.values():
+                    bucket.uncollected = Existing()
+            case Observe() | WhatIf() | Plan() | Explain():
                 pass  # they change nothing
-            case InBucket(volume, bucket):
-                of_bucket = self._bucket(volume, bucket)
-                if not isinstance(operation, StepOperation):
-                    return self._apply_in_bucket(of_bucket, number, operation)
-                self.steps.apply(of_bucket, number, operation)
+            case InBucket(volume, bucket_name):
+                return self._apply_at(self._lead_to(volume, bucket_name), number, operation)
+        return {}
+
+    def _apply_at(self, place: Place, number: int, operation: InBucket) -> dict[str, object]:
+        """Apply an operation to the bucket of a place, which it may have named by a link."""
+        bucket = self._buckets[place]
+        if self._has_quotas:
+            bucket.uncollected |= self._existing(bucket, with_parts=False)
+        operation = msgspec.structs.replace(operation, volume=place[0], bucket=place[1])
+        if not isinstance(operation, StepOperation):
+            return self._apply_in_bucket(bucket, number, operation)
+        self.steps.apply(bucket, number, operation)
         return {}
 
     def _apply_in_bucket(self, bucket: Bucket, number: int, operation: Operation) -> dict[str, object]:
@@ -137,12 +154,26 @@ class NamespaceModel:
                 raise TypeError(f"the model knows namespaces and snapshots alone, not {operation}")
         return {}
 
-    def _create_bucket(self, volume: str, bucket: str, layout: BucketLayout) -> None:
-        if volume not in self._volumes:
-            raise OperationRefusedError("VOLUME_NOT_FOUND", volume)
-        if (volume, bucket) in self._buckets:
-            raise OperationRefusedError("BUCKET_ALREADY_EXISTS", f"{volume}/{bucket}")
-        self._buckets[volume, bucket] = Bucket(layout)
+    # ---- names, links and quotas
+
+    def _change_names(self, operation: CreateBucket | CreateLink | DeleteBucket) -> None:
+        place = (operation.volume, operation.bucket)
+        if isinstance(operation, DeleteBucket):
+            if self._links.pop(place, None) is None:
+                self._delete_bucket(*place)
+            return
+        self._require_volume(operation.volume)
+        if place in self._buckets or place in self._links:
+            raise OperationRefusedError("BUCKET_ALREADY_EXISTS", "/".join(place))
+        is_link, names = isinstance(operation, CreateLink), self._names_in(operation.volume)
+        self._volumes.check_new_bucket(operation.volume, names, is_link=is_link)
+        if isinstance(operation, CreateLink):
+            self._links[place] = (operation.link_volume, operation.link_bucket)
+        else:
+            self._buckets[place] = Bucket(operation.layout, keeps_versions=operation.versioning or None)
+
+    def _names_in(self, volume: str) -> int:
+        return sum(one == volume for one, _ in [*self._buckets, *self._links])
 
     def _delete_bucket(self, volume: str, name: str) -> None:
         bucket = self._bucket(volume, name)
@@ -152,12 +183,66 @@ class NamespaceModel:
             raise OperationRefusedError("CONTAINS_SNAPSHOT", name)
         del self._buckets[volume, name]
 
-    def _bucket(self, volume: str, bucket: str) -> Bucket:
-        if volume not in self._volumes:
+    def _require_volume(self, volume: str) -> None:
+        if volume not in self._volumes.volumes:
             raise OperationRefusedError("VOLUME_NOT_FOUND", volume)
-        if (volume, bucket) not in self._buckets:
+
+    def _lead_to(self, volume: str, bucket: str) -> Place:
+        """Return the volume and name of a bucket, found over links."""
+        place, followed = (volume, bucket), set[Place]()
+        while place in self._links:
+            if place in followed:
+                raise OperationRefusedError("DETECTED_LOOP_IN_BUCKET_LINKS", "/".join(place))
+            followed.add(place)
+            place = self._links[place]
+        if place not in self._buckets:
+            self._require_volume(volume)
             raise OperationRefusedError("BUCKET_NOT_FOUND", f"{volume}/{bucket}")
-        return self._buckets[volume, bucket]
+        return place
+
+    def _bucket(self, volume: str, bucket: str) -> Bucket:
+        return self._buckets[self._lead_to(volume, bucket)]
+
+    def _set_quota(self, command: SetQuota) -> None:
+        self._require_volume(command.volume)
+        if not command.bucket:
+            of_volume = [one for (volume, _), one in self._buckets.items() if volume == command.volume]
+            self._volumes.set_of_volume(command, of_volume, self._names_in(command.volume))
+            return
+        volume, name = self._lead_to(command.volume, command.bucket)
+        if (volume, name) != (command.volume, command.bucket):
+            raise OperationRefusedError("NOT_SUPPORTED_OPERATION", f"{command.volume}/{command.bucket} is a link")
+        others = [one for place, one in self._buckets.items() if place[0] == volume and place[1] != name]
+        bucket = self._buckets[volume, name]
+        self._volumes.set_of_bucket(command, volume, bucket, others, self._counted(bucket))
+
+    def _existing(self, bucket: Bucket, *, with_parts: bool) -> Existing:
+        """Return what the views of a bucket have, and its uploads. Parts that are given up count no more."""
+        views = list(self._views(bucket))
+        blocks = frozenset(_blocks(self.steps.parts(bucket) if with_parts else ()))
+        blocks |= frozenset(_blocks(version for view in views for version in view.versions()))
+        numbers = {(version.number, version.incarnation) for view in views for version in view.keys.values()}
+        directories = {one for view in views for one in view.directory_ids}
+        return Existing(blocks, frozenset(numbers | directories))
+
+    def _counted(self, bucket: Bucket) -> tuple[int, int]:
+        """Return the bytes and names that the quotas of a bucket count."""
+        counted = self._existing(bucket, with_parts=True) | bucket.uncollected
+        return self._stored(counted.blocks), len(counted.names)
+
+    def _check_room(self, bucket: Bucket, size_bytes: int, names: int) -> None:
+        """Refuse bytes and names for which the quotas of a bucket have no room."""
+        if bucket.quota_bytes == NO_LIMIT and bucket.quota_namespace == NO_LIMIT:
+            return
+        used_bytes, used_names = self._counted(bucket)
+        for quota, used, more in (
+            (bucket.quota_bytes, used_bytes, size_bytes),
+            (bucket.quota_namespace, used_names, names),
+        ):
+            if more > 0 and NO_LIMIT != quota < used + more:
+                raise OperationRefusedError("QUOTA_EXCEEDED", f"{used} are used of {quota}, and {more} needed")
+
+    # ---- keys and directories
 
     def _put(self, bucket: Bucket, number: int, put: PutKey) -> None:
         if number in self._versions:
@@ -168,6 +253,7 @@ class NamespaceModel:
             raise OperationRefusedError("NOT_A_FILE", put.key)
         bucket.require_directories(parts[:-1], code="NOT_A_FILE")
         self.steps.check_condition(put, live)
+        self._check_room(bucket, whole_blocks(put.size_bytes), 1 + bucket.missing_directories(parts[:-1]))
         parent = bucket.make_directories(parts[:-1], code="NOT_A_FILE")
         version = Version(number, put.volume, put.bucket, put.key, put.tag, put.size_bytes, generation=number)
         older, is_versioned = bucket.replaced(number, put.key), bool(bucket.keeps_versions)
@@ -205,7 +291,10 @@ class NamespaceModel:
             case RenameDirectory():
                 _rename(bucket, number, operation.from_directory, operation.to_directory)
             case MakeDirectory():
-                bucket.make_directories(bucket.parts(operation.directory), code="FILE_ALREADY_EXISTS")
+                parts = bucket.parts(operation.directory)
+                bucket.require_directories(parts, code="FILE_ALREADY_EXISTS")
+                self._check_room(bucket, 0, bucket.missing_directories(parts))
+                bucket.make_directories(parts, code="FILE_ALREADY_EXISTS")
             case DeleteDirectory():
                 _remove(bucket, bucket.parts(operation.directory))
 
@@ -297,6 +386,22 @@ class NamespaceModel:
         """Return the labels of all blocks that a settled plane has freed, in the order of their first writing."""
         held = frozenset[Block]().union(*map(self._held_blocks, self._buckets.values()))
         return self.steps.reclaimed(held)
+
+    def observe_links(self) -> dict[str, object]:
+        """Return what a client sees through each link, or the code of the refusal."""
+        return {"/".join(link): self._observe_link(link) for link in sorted(self._links)}
+
+    def _observe_link(self, link: Place) -> dict[str, object]:
+        shown: dict[str, object] = {"link": "/".join(self._links[link])}
+        try:
+            bucket = self._bucket(*link)
+        except OperationRefusedError as refusal:
+            return {**shown, "error": refusal.code}
+        sizes = {
+            name: {path: version.size_bytes for path, version in view.keys.items()}
+            for name, view in {"": bucket.view(), **bucket.snapshots}.items()
+        }
+        return {**shown, "listing": sizes.pop(""), "snapshots": sorted(sizes), "in_snapshots": sizes}
 
     def observe_steps(self, volume: str, bucket: str) -> dict[str, object]:
         """Return the open keys and uploads of a bucket as an observation shows them."""
@@ -438,6 +543,8 @@ def _rename(bucket: Bucket, number: int, from_path: str, to_path: str) -> None:
     """Move a file or a directory. If the target is an existing directory, move into it."""
     from_parts, to_parts = bucket.parts(from_path), bucket.parts(to_path)
     entry = bucket.find(from_parts)
+    if not bucket.has_directories and bucket.find(to_parts) is not None:
+        raise OperationRefusedError("KEY_ALREADY_EXISTS", to_path)
     if entry is None:
         raise OperationRefusedError("KEY_NOT_FOUND", from_path)
     if isinstance(entry, Directory) and to_parts != from_parts and to_parts[: len(from_parts)] == from_parts:

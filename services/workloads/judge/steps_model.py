@@ -6,17 +6,20 @@ holds them; nothing else does. Who holds a block is looked up in full copies.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from services.workloads.judge.model_bucket import Block, Bucket, Directory, OperationRefusedError, Version
+from services.workloads.judge.quotas_model import whole_blocks
 from services.workloads.workload import (
     BLOCK_BYTES,
     AbandonKey,
     AbortUpload,
     CommitKey,
     CompleteUpload,
+    ExpireOpenKeys,
+    ExpireUploads,
     InitiateUpload,
     OpenKey,
     PutKey,
@@ -24,6 +27,8 @@ from services.workloads.workload import (
     SyncKey,
 )
 
+CheckRoom = Callable[[Bucket, int, int], None]
+"""Refuses bytes and names for which a bucket's quotas have no room."""
 StepOperation = OpenKey | SyncKey | CommitKey | AbandonKey | InitiateUpload | PutPart | CompleteUpload | AbortUpload
 _MOST_PARTS = 10_000
 
@@ -64,6 +69,15 @@ class _Upload:
     """Each part as if it were a version of its own."""
 
 
+@dataclass(frozen=True, slots=True)
+class _RefusedPart:
+    """A part that was opened, and whose blocks were refused."""
+
+    key: str
+    tag: str
+    root_id: int
+
+
 def blocks_of(size_bytes: int) -> int:
     """Return how many blocks a number of bytes fills or begins."""
     return -(-size_bytes // BLOCK_BYTES)
@@ -72,15 +86,18 @@ def blocks_of(size_bytes: int) -> int:
 class StepsModel:
     """Applies operations that write in steps, and knows the length of every block."""
 
-    def __init__(self, versions: dict[int, Version]) -> None:
+    def __init__(self, versions: dict[int, Version], check_room: CheckRoom) -> None:
         self._versions = versions
         """Every version by the number of the operation that has begun it; those of the model."""
+        self._check_room = check_room
         self.writers: dict[int, Writer] = {}
         self._generations: dict[tuple[str, str, str], int] = {}
         """Generation of the newest version with a tag, by volume, bucket and tag."""
         self._lengths: dict[Block, int] = {}
         self._streams: dict[str, _Stream] = {}
         self._uploads: dict[str, _Upload] = {}
+        self._refused_parts: dict[int, _RefusedPart] = {}
+        """By the number of the operation that has opened them."""
 
     def apply(self, bucket: Bucket, number: int, operation: StepOperation) -> None:
         """Apply an operation.
@@ -96,7 +113,7 @@ class StepsModel:
             case AbandonKey():
                 self._streams[operation.handle].is_alive = False
             case InitiateUpload():
-                parent, _ = _place_for_file(bucket, operation.key)
+                parent, _ = self._place_with_room(bucket, operation.key, 0, 0)
                 self._uploads[operation.upload] = _Upload(operation, parent.id, bucket.root.id)
             case PutPart():
                 self._put_part(bucket, number, operation)
@@ -109,7 +126,7 @@ class StepsModel:
     # ---- open keys
 
     def _open(self, bucket: Bucket, number: int, operation: OpenKey) -> None:
-        parent, _ = _place_for_file(bucket, operation.key)
+        parent, _ = self._place_with_room(bucket, operation.key, whole_blocks(operation.size_bytes), 1)
         writer = self.writers[number] = Writer(number, operation.tag, blocks_of(operation.size_bytes))
         self._streams[operation.handle] = _Stream(operation, writer, parent.id, bucket.root.id)
 
@@ -122,12 +139,18 @@ class StepsModel:
         missing = max(0, count - writer.allocated)
         try:
             parent, name = _place_of(bucket, stream)
+            if missing:
+                unseen = writer.allocated - (writer.used if stream.version else 0)
+                self._check_room(bucket, (unseen + missing) * BLOCK_BYTES, 0)
         except OperationRefusedError:
             stream.is_alive = False
             raise
         writer.allocated += missing
         try:
             before = _version_to_grow(parent, name, stream)
+            is_new = before is None and name not in parent.children
+            grown_bytes = operation.size_bytes - (before.size_bytes if before else 0)
+            self._check_room(bucket, grown_bytes, int(is_new))
         except OperationRefusedError:
             writer.refused, stream.is_alive = missing, False
             raise
@@ -159,8 +182,12 @@ class StepsModel:
             self._lengths[block] = min(BLOCK_BYTES, size_bytes - block[1] * BLOCK_BYTES)
         return blocks
 
-    def expire_open_keys(self) -> None:
-        """Close every open key that no client holds."""
+    def expire(self, operation: ExpireOpenKeys | ExpireUploads) -> None:
+        """Close every open key that no client holds, or abort every upload."""
+        if isinstance(operation, ExpireUploads):
+            self._uploads.clear()
+            return
+        self._refused_parts.clear()
         for handle in [handle for handle, stream in self._streams.items() if not stream.is_alive]:
             self._streams.pop(handle).writer.is_open = False
 
@@ -177,10 +204,19 @@ class StepsModel:
             raise OperationRefusedError("INVALID_REQUEST", f"part {operation.part_number}")
         upload = self._upload(bucket, operation.upload)
         key = upload.initiated.key
+        if isinstance(bucket.find(bucket.parts(key)), Directory):
+            raise OperationRefusedError("NOT_A_FILE", key)
+        bucket.require_directories(bucket.parts(key)[:-1], code="NOT_A_FILE")
         parent = bucket.directory_above(bucket.parts(key))
         if parent is None or parent.id != upload.parent_id:
-            raise OperationRefusedError("DIRECTORY_NOT_FOUND", key)
+            raise OperationRefusedError("NO_SUCH_MULTIPART_UPLOAD_ERROR", key)
         count = blocks_of(operation.size_bytes)
+        self._check_room(bucket, 0, 1)
+        try:
+            self._check_room(bucket, whole_blocks(operation.size_bytes), 0)
+        except OperationRefusedError:
+            self._refused_parts[number] = _RefusedPart(key, operation.tag, upload.root_id)
+            raise
         self.writers[number] = Writer(number, operation.tag, count, count, is_open=False)
         place = (operation.volume, operation.bucket, key, operation.tag)
         blocks = self._fill(number, operation.size_bytes)
@@ -193,7 +229,7 @@ class StepsModel:
         if missing := [one for one in numbers if one not in upload.parts]:
             raise OperationRefusedError("INVALID_PART", str(missing[0]))
         key = upload.initiated.key
-        parent, name = _place_for_file(bucket, key)
+        parent, name = self._place_with_room(bucket, key, 0, 1)
         older = bucket.replaced(number, key)
         parts = [upload.parts[one] for one in numbers]
         joined = tuple([block for part in parts for block in part.blocks])
@@ -204,11 +240,16 @@ class StepsModel:
         self.note_version(version)
         del self._uploads[operation.upload]
 
-    def expire_uploads(self) -> None:
-        """Abort every upload."""
-        self._uploads.clear()
-
     # ---- versions
+
+    def _place_with_room(self, bucket: Bucket, path: str, size_bytes: int, names: int) -> tuple[Directory, str]:
+        """Return the directory and the name of a path. If there is room, create missing directories above it."""
+        parts = bucket.parts(path)
+        if isinstance(bucket.find(parts), Directory):
+            raise OperationRefusedError("NOT_A_FILE", path)
+        bucket.require_directories(parts[:-1], code="NOT_A_FILE")
+        self._check_room(bucket, size_bytes, names + bucket.missing_directories(parts[:-1]))
+        return bucket.make_directories(parts[:-1], code="NOT_A_FILE"), parts[-1]
 
     def note_version(self, version: Version) -> None:
         """Note a version that was written, with its generation."""
@@ -259,32 +300,27 @@ class StepsModel:
 
     def observe(self, bucket: Bucket) -> dict[str, object]:
         """Return the open keys and uploads of a bucket as an observation shows them."""
-        streams = [one for one in self._streams.values() if one.root_id == bucket.root.id]
-        streams.sort(key=lambda one: (one.opened.key, one.writer.number))
+        opened: list[tuple[str, int, str, str | None, bool]] = [
+            (one.opened.key, one.writer.number, one.opened.tag, one.opened.handle, _is_taken_away(bucket, one))
+            for one in self._streams.values()
+            if one.root_id == bucket.root.id
+        ]
+        opened += [
+            (one.key, number, one.tag, None, False)
+            for number, one in self._refused_parts.items()
+            if one.root_id == bucket.root.id
+        ]
         uploads = {label: one for label, one in self._uploads.items() if one.root_id == bucket.root.id}
         return {
             "open_keys": [
-                {
-                    "key": one.opened.key,
-                    "tag": one.opened.tag,
-                    "handle": one.opened.handle,
-                    **({"taken_away": True} if _is_taken_away(bucket, one) else {}),
-                }
-                for one in streams
+                {"key": key, "tag": tag, "handle": handle, **({"taken_away": True} if is_taken_away else {})}
+                for key, _, tag, handle, is_taken_away in sorted(opened, key=lambda one: one[:2])
             ],
             "uploads": {
                 label: {str(number): upload.parts[number].tag for number in sorted(upload.parts)}
                 for label, upload in uploads.items()
             },
         }
-
-
-def _place_for_file(bucket: Bucket, path: str) -> tuple[Directory, str]:
-    """Return the directory and the name of a path, and create missing directories above it."""
-    parts = bucket.parts(path)
-    if isinstance(bucket.find(parts), Directory):
-        raise OperationRefusedError("NOT_A_FILE", path)
-    return bucket.make_directories(parts[:-1], code="NOT_A_FILE"), parts[-1]
 
 
 def _place_of(bucket: Bucket, stream: _Stream) -> tuple[Directory, str]:
