@@ -46,6 +46,18 @@ class StatAnswer:
 
 
 @dataclass(frozen=True, slots=True)
+class ListedVersion:
+    """One version of a key."""
+
+    version: int
+    """Id of the version: its birth."""
+    is_current: bool
+    size_bytes: int
+    tag: str
+    modification_time_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class ListedOpenKey:
     """A key, or a part of an upload, that a client is writing."""
 
@@ -101,6 +113,8 @@ class ListedDeletion:
     until_ms: int
     """Approximate time before which the object is not claimed, unless a settle runs; -1 while a snapshot holds it."""
     returning: Returning
+    version_of: int = 0
+    """0, or the objectID of the key of which this was a noncurrent version."""
 
 
 @dataclass(frozen=True, slots=True)

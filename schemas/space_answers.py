@@ -128,6 +128,8 @@ class ExplainedVersion:
     first_holder: int
     last_holder: int
     """txns of the oldest and the newest live snapshot that hold the version, as all between do; 0 when none does."""
+    version_of: int = 0
+    """0, or the objectID of the key of which this is a noncurrent version, or was one when it died."""
 
 
 @dataclass(frozen=True, slots=True)

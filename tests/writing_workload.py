@@ -9,12 +9,15 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+from schemas.answers import Returning
 from schemas.codec import codec
 from schemas.records import (
     AbandonKey,
     AbortUpload,
     AllocateBlocks,
     BucketLayout,
+    BucketRow,
+    BucketVersioning,
     CommitKey,
     CompleteUpload,
     CreateBucket,
@@ -23,9 +26,12 @@ from schemas.records import (
     CreateVolume,
     DeleteDirectory,
     DeleteKey,
+    DeleteKeyVersion,
     DeleteSnapshot,
+    DirectoryRow,
     ExpireWrites,
     InitiateUpload,
+    KeyRow,
     MakeDirectory,
     MetadataCommand,
     MetadataReply,
@@ -36,12 +42,16 @@ from schemas.records import (
     RenameDirectory,
     RenameKey,
     RollBackBucket,
+    SetBucketVersioning,
     SetQuota,
     Settle,
     SyncKey,
     Undelete,
 )
 from schemas.topics import METADATA_COMMANDS
+from services.domain.refusals import CommandError
+from services.metadata.namespace.key_versions import versions_of
+from services.metadata.reads.queries import get_bucket, stat
 from services.metadata.state.tables import FILE_TABLE, KEY_TABLE, OPEN_FILE_TABLE
 from services.plane.in_memory.client import InMemoryClient
 from services.plane.in_memory.plane import InMemoryPlane
@@ -68,6 +78,8 @@ _WEIGHTS = {
     "put": 8,
     "put_if": 5,
     "delete": 8,
+    "versioning": 3,
+    "delete_version": 8,
     "rename": 5,
     "make_directory": 3,
     "delete_directory": 4,
@@ -79,6 +91,18 @@ _WEIGHTS = {
     "settle": 3,
     "crash": 3,
 }
+
+
+def _ids(bucket: BucketRow) -> tuple[int, int]:
+    return bucket.volume_id, bucket.object_id
+
+
+def rows_at(tables: TablesReader, bucket: BucketRow, path: str) -> list[KeyRow | DirectoryRow]:
+    """What is at a path, if anything."""
+    try:
+        return [stat(tables, bucket, path)]
+    except CommandError:
+        return []
 
 
 @dataclass(slots=True)
@@ -119,6 +143,8 @@ class Writers:
         ):
             reply = self.do(body)
             assert not reply.error, reply.message
+        if self.random.random() < 0.5:
+            self.do(SetBucketVersioning(VOLUME, BUCKET, BucketVersioning.ENABLED))
 
     def do(self, body: Any) -> MetadataReply:
         """Send a command and wait for its answer."""
@@ -293,6 +319,18 @@ class Writers:
     def _delete(self) -> None:
         self.do(DeleteKey(*self._place, self._there()))
 
+    def _versioning(self) -> None:
+        is_enabled = self.random.random() < 0.7
+        versioning = BucketVersioning.ENABLED if is_enabled else BucketVersioning.SUSPENDED
+        self.do(SetBucketVersioning(*self._place, versioning))
+
+    def _delete_version(self) -> None:
+        tables, key = self._tables, self._there()
+        bucket = get_bucket(tables, VOLUME, BUCKET)
+        found = [row for row in rows_at(tables, bucket, key) if isinstance(row, KeyRow)]
+        births = [version.birth for row in found for version in (row, *versions_of(tables, _ids(bucket), row))]
+        self.do(DeleteKeyVersion(*self._place, key, self.random.choice(births or [7])))
+
     def _rename(self) -> None:
         kind = RenameDirectory if self.is_tree and self.random.random() < 0.5 else RenameKey
         self.do(kind(*self._place, self._there(), self._path()))
@@ -307,8 +345,9 @@ class Writers:
         listed = self.client.metadata(0).deleted(VOLUME, BUCKET)
         if not listed:
             return
-        one = self.random.choice(listed)
-        path = self._path() if self.random.random() < 0.5 else f"new{self.number}"
+        likely = [one for one in listed if one.returning is Returning.ITSELF and one.path]
+        one = self.random.choice(likely if likely and self.random.random() < 0.5 else listed)
+        path = self.random.choice((self._path(), f"new{self.number}", one.path or "k", one.path or "k"))
         self.do(Undelete(*self._place, path, one.kind, one.object_id, one.birth, one.death))
 
     def _quota(self) -> None:

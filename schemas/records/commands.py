@@ -12,6 +12,7 @@ from schemas.records.shared import (
     Barrier,
     BlockRun,
     BucketLayout,
+    BucketVersioning,
     CollectionState,
     DeletedKind,
     RowName,
@@ -338,6 +339,22 @@ class DeleteKey:
     """Name of the bucket."""
     key: str
     """Path of the key in the bucket."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteKeyVersion:
+    """Delete one version of a key. In place of the current version the newest noncurrent one becomes current;
+    without one the key is deleted.
+    """
+
+    volume: str
+    """Name of the volume."""
+    bucket: str
+    """Name of the bucket."""
+    key: str
+    """Path of the key in the bucket."""
+    version: int
+    """Id of the version: its birth."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -724,6 +741,18 @@ class SetAcl:
 
 
 @dataclass(frozen=True, slots=True)
+class SetBucketVersioning:
+    """Set whether a bucket keeps overwritten versions of keys."""
+
+    volume: str
+    """Name of the volume."""
+    bucket: str
+    """Name of the bucket."""
+    versioning: BucketVersioning
+    """ENABLED or SUSPENDED: no bucket becomes UNVERSIONED again."""
+
+
+@dataclass(frozen=True, slots=True)
 class SetCollection:
     """Set the collection state of one bucket, or of the whole shard. Sent by the bucket's owner or an administrator.
     A state other than RUNNING that an administrator has set can be changed by an administrator only.
@@ -1008,6 +1037,8 @@ class MetadataCommand:
         | RenewDelegationToken
         | CancelDelegationToken
         | RepairQuota
+        | SetBucketVersioning
+        | DeleteKeyVersion
     )
     """The command."""
     sender: str = ""

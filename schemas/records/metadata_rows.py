@@ -7,7 +7,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from schemas.records.commands import BreakerLimits, RequeueOrphans
-from schemas.records.shared import Acl, BlockRun, BreakerCause, BucketLayout, CollectionState, SecretRole
+from schemas.records.shared import (
+    Acl,
+    BlockRun,
+    BreakerCause,
+    BucketLayout,
+    BucketVersioning,
+    CollectionState,
+    SecretRole,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,11 +147,13 @@ class BucketRow:
     spare_bytes: int = 0
     """Bytes of blocks that never belonged to a version: snapshot_used_bytes contains them, quotas do not count them."""
     block_rows: int = 0
-    """Rows of deletedTable that have blocks only, and are no keys: snapshot_used_namespace contains them, quotas do
-    not count them.
+    """Rows of deletedTable that have blocks only, or noncurrent versions, and are no keys: snapshot_used_namespace
+    contains them, quotas do not count them.
     """
     repaired_txn: int = 0
     """txn of the last RepairQuota; 0 when there was none."""
+    versioning: BucketVersioning = BucketVersioning.UNVERSIONED
+    """Whether overwritten versions of keys are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,6 +289,14 @@ class KeyRow:
     """Log time of the key's creation."""
     modification_time_ms: int
     """Log time of the version."""
+    is_versioned: bool = False
+    """Whether the bucket kept versions when this one was written: an overwrite keeps it as a noncurrent version,
+    also while versioning is suspended.
+    """
+    version_rows: int = 0
+    """Number of rows of the key's noncurrent versions: one for each in keyVersionTable, and one for each of their
+    further runs in keyPartTable. Must stay the last field but one: a deletion reads the end of the encoded row.
+    """
     is_composed: bool = False
     """Whether the version has more runs of blocks, in keyPartTable, or ends before its blocks do. False: its blocks
     are those of this row, all of them. Must stay the last field: a deletion reads it at the end of the encoded row.
@@ -730,6 +748,10 @@ class DeletedKeyRow:
     """objectIDs of the rows that hold the version's further runs, in the order of the content."""
     unread_bytes: int = 0
     """Bytes at the end of the last block behind the end of the version: written by an append that was rolled back."""
+    version_of: int = 0
+    """0, or the objectID of the key of which the row is a version that died as a noncurrent one, or whose key lived
+    on. The objectID of the row is then that of the version.
+    """
 
 
 @dataclass(frozen=True, slots=True)

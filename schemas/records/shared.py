@@ -132,6 +132,16 @@ class BucketLayout(StrEnum):
     LEGACY = "LEGACY"
 
 
+class BucketVersioning(StrEnum):
+    """Whether a bucket keeps overwritten versions as noncurrent ones: UNVERSIONED, it never has; ENABLED; SUSPENDED,
+    it keeps those that were written while it was ENABLED, and no others.
+    """
+
+    UNVERSIONED = "UNVERSIONED"
+    ENABLED = "ENABLED"
+    SUSPENDED = "SUSPENDED"
+
+
 class CollectionState(StrEnum):
     """Collection state of a bucket or a shard, from the loosest to the strictest; only RUNNING allows claims. The
     stricter one of a bucket's own state and its shard's state applies.

@@ -18,6 +18,7 @@ from schemas.answers import (
     ListedEntry,
     ListedOpenKey,
     ListedToken,
+    ListedVersion,
     RetentionPreview,
     ScmTotals,
     SnapshotConsumer,
@@ -50,6 +51,7 @@ from schemas.records import (
     DeleteDirectory,
     DeleteKey,
     DeleteKeys,
+    DeleteKeyVersion,
     DeleteSnapshot,
     DeleteTag,
     DeleteTenant,
@@ -83,6 +85,7 @@ from schemas.records import (
     RollBackBucket,
     SetAcl,
     SetBreaker,
+    SetBucketVersioning,
     SetCollection,
     SetConsumer,
     SetGroups,
@@ -122,6 +125,8 @@ NamespaceCommand = (
     | DeleteKeys
     | PutKeyIf
     | CreateBucketLink
+    | SetBucketVersioning
+    | DeleteKeyVersion
     | SetQuota
     | SetOwner
     | AddAcl
@@ -236,8 +241,14 @@ class MetadataReads(Protocol):
         """Return unclaimed deletions, oldest death first, behind ``<death>:<objectID>``: at most ``limit``, or all."""
         ...
 
-    def stat(self, volume: str, bucket: str, path: str, *, snapshot_id: str = "") -> KeyRow | DirectoryRow:
-        """Return one key or directory."""
+    def stat(
+        self, volume: str, bucket: str, path: str, *, snapshot_id: str = "", version: int = 0
+    ) -> KeyRow | DirectoryRow:
+        """Return one key or directory, or one version of a key by its id."""
+        ...
+
+    def versions(self, volume: str, bucket: str, key: str, *, snapshot_id: str = "") -> list[ListedVersion]:
+        """Return the versions of a key, oldest first; the last one is the current."""
         ...
 
     def open_keys(

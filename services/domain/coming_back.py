@@ -51,12 +51,18 @@ def return_of(birth: Txn, death: Txn, live_snapshots: Sequence[Txn], *, may_obje
 def return_of_key(row: DeletedKeyRow, rolled_back_txn: Txn, live_snapshots: Sequence[Txn]) -> Return:
     """Return how a deleted version can be restored to its bucket.
 
-    The object of an overwritten version is live in its successor. If the row died before the bucket's last rollback,
-    the rollback may have restored another version of the object, of which the row has no note. ``rolled_back_txn`` is
-    the txn of that rollback, 0 for none.
+    The object of an overwritten version is live in its successor, and a noncurrent version is no object of its own. If
+    the row died before the bucket's last rollback, the rollback may have restored another version of the object, of
+    which the row has no note. ``rolled_back_txn`` is the txn of that rollback, 0 for none.
     """
-    may_object_be_live = row.is_overwritten or row.death <= rolled_back_txn
+    may_object_be_live = row.is_overwritten or row.version_of != 0 or row.death <= rolled_back_txn
     return return_of(row.key.birth, row.death, live_snapshots, may_object_be_live=may_object_be_live)
+
+
+def is_itself_as_version(row: DeletedKeyRow, live_snapshots: Sequence[Txn]) -> bool:
+    """Return whether a noncurrent version can be restored to its key, which is live: it keeps its birth."""
+    outcome = return_of(row.key.birth, row.death, live_snapshots, may_object_be_live=False)
+    return outcome is Return.ITSELF
 
 
 def return_of_directory(

@@ -11,6 +11,8 @@ MAX_OBJECTS_PER_COMMAND = 255
 MAX_BLOCKS_PER_COMMAND = 65_535
 MAX_RUNS_PER_VERSION = 10_000
 """Maximum runs of blocks of an open key, or of all parts of an upload: the rows that one command changes."""
+MAX_VERSION_ROWS = 10_000
+"""Maximum rows of the noncurrent versions of a key, further runs included: its deletion changes all of them."""
 MAX_PART_NUMBER = 10_000
 """Highest number of a part, as in S3."""
 MAX_KEYS_PER_COMMAND = 1_000
@@ -32,6 +34,11 @@ def object_id(epoch: int, txn: int, index: int) -> int:
 def object_txn(object_id: int) -> int:
     """Return the txn that created an object."""
     return (object_id & _LOW_62_BITS) >> 8
+
+
+def version_object_id(birth: int) -> int:
+    """Return the objectID of a noncurrent version: index 0 of the txn of its birth, which no other object has."""
+    return birth << 8
 
 
 def local_id(shard: int, txn: int, index: int) -> int:
@@ -79,13 +86,29 @@ def tree_key(volume_id: int, bucket_id: int, parent_id: int, name: str) -> bytes
     return f"/{volume_id}/{bucket_id}/{parent_id}/{name}".encode()
 
 
+def key_version_key(volume_id: int, bucket_id: int, object_id: int, birth: int) -> bytes:
+    """keyVersionTable: a noncurrent version of a key, oldest first."""
+    return b"/%d/%d/%d/%016x" % (volume_id, bucket_id, object_id, birth)
+
+
+def key_versions_prefix(volume_id: int, bucket_id: int) -> bytes:
+    """Prefix of the rows of one bucket in keyVersionTable."""
+    return b"/%d/%d/" % (volume_id, bucket_id)
+
+
+def key_of_version(key: bytes) -> tuple[int, int]:
+    """objectID of the key and birth in a key of keyVersionTable."""
+    _, _, _, object_id, birth = key.split(b"/")
+    return int(object_id), int(birth, 16)
+
+
 def key_part_key(volume_id: int, bucket_id: int, object_id: int, position: int) -> bytes:
-    """keyPartTable: a run of blocks of a live key by its place in the content, from 1."""
+    """keyPartTable: a run of blocks of a live key, or of a noncurrent version, by its place in the content, from 1."""
     return b"/%d/%d/%d/%08x" % (volume_id, bucket_id, object_id, position)
 
 
 def key_parts_prefix(volume_id: int, bucket_id: int, object_id: int) -> bytes:
-    """Prefix of the rows of one key in keyPartTable."""
+    """Prefix of the rows of one key in keyPartTable and keyVersionTable."""
     return b"/%d/%d/%d/" % (volume_id, bucket_id, object_id)
 
 

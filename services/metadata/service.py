@@ -33,6 +33,7 @@ from services.metadata.namespace import (
     tokens,
     tree,
     uploads,
+    versioning,
     writing,
 )
 from services.metadata.state import token_rows, upgrades
@@ -52,6 +53,7 @@ _CLIENT_HANDLERS: Mapping[type[Any], Callable[[Transaction, Any], Committed | No
         records.CreateBucketLink: buckets.create_bucket_link,
         records.DeleteBucket: buckets.delete_bucket,
         records.SetQuota: quotas.set_quota,
+        records.SetBucketVersioning: versioning.set_bucket_versioning,
         records.SetOwner: owners.set_owner,
         records.AddAcl: acls.add_acl,
         records.RemoveAcl: acls.remove_acl,
@@ -70,6 +72,7 @@ _CLIENT_HANDLERS: Mapping[type[Any], Callable[[Transaction, Any], Committed | No
         records.PutKey: keys.put_key,
         records.DeleteKey: keys.delete_key,
         records.DeleteKeys: keys.delete_keys,
+        records.DeleteKeyVersion: versioning.delete_key_version,
         records.RenameKey: keys.rename_key,
         records.MakeDirectory: tree.make_directory,
         records.DeleteDirectory: tree.delete_directory,

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from schemas.records import BlockRun
+from services.domain.table_keys import version_object_id
 
 CACHE_KIB = 65_536
 _TABLES = """
@@ -28,9 +29,11 @@ _TABLES = """
                            container INT, first_block INT, blocks INT, block_bytes INT, bytes INT,
                            claim INT, previous INT, next INT, finish INT, held_claim INT, holder INT,
                            back INT DEFAULT 0, entered INT DEFAULT 0, length INT, whole INT, whole_birth INT,
-                           position INT DEFAULT 0, PRIMARY KEY (object, birth)) WITHOUT ROWID;
+                           position INT DEFAULT 0, key INT, versioned INT DEFAULT 0,
+                           PRIMARY KEY (object, birth)) WITHOUT ROWID;
     CREATE INDEX version_of_bucket ON versions (bucket) WHERE finish IS NULL;
     CREATE INDEX run_of_version ON versions (whole, whole_birth) WHERE whole IS NOT NULL;
+    CREATE INDEX version_of_key ON versions (key) WHERE key IS NOT NULL;
     CREATE TABLE asked_again (object INT, birth INT, txn INT, death INT, previous INT, next INT,
                               PRIMARY KEY (object, birth, txn)) WITHOUT ROWID;
     CREATE TABLE trees (object INT, death INT, bucket INT, died INT, is_empty INT, PRIMARY KEY (object, death))
@@ -89,11 +92,18 @@ class Version(NamedTuple):
     whole_id: int | None
     whole_birth: int | None
     position: int
+    key_id: int | None
+    is_versioned: int
 
     @property
     def name(self) -> tuple[int, int]:
         """The object id and the birth, which no other version has."""
         return self.object_id, self.birth
+
+    @property
+    def is_noncurrent(self) -> bool:
+        """Whether it is a version of a key that has another current one, or died as such."""
+        return self.key_id is not None and self.object_id != self.key_id
 
     @property
     def is_further_run(self) -> bool:
@@ -150,7 +160,7 @@ class History:
         self._database.executescript(_TABLES)
         self._database.execute("BEGIN")
         self._run = self.execute = self._database.execute
-        self._has_grown = False
+        self._has_grown = self._has_versions = False
 
     def close(self) -> None:
         """Close the database file."""
@@ -206,6 +216,13 @@ class History:
                 "AND (whole, whole_birth) IN (SELECT e.object, e.birth FROM tree "
                 "CROSS JOIN entries AS e ON e.parent = tree.id WHERE e.until IS NULL AND e.is_directory = 0)",
                 (now.offset, now.txn),
+            )
+        if self._has_versions:
+            self._die_with_keys(
+                "SELECT e.object FROM tree CROSS JOIN entries AS e ON e.parent = tree.id "
+                "WHERE e.until IS NULL AND e.is_directory = 0",
+                (),
+                now,
             )
         self._run("UPDATE entries SET until = ? WHERE until IS NULL AND parent IN (SELECT id FROM tree)", (now.offset,))
 
@@ -263,6 +280,8 @@ class History:
             "SELECT ?, parent, name, object, birth, is_directory, generation, length, ?, NULL FROM back",
             (bucket_id, now.offset),
         )
+        if self._has_versions:
+            self._name_as_current(bucket_id)
         self._run(
             "UPDATE versions SET died = ?, death = ?, rollback = ? WHERE died IS NULL AND (object, birth) IN "
             "(SELECT object, birth FROM gone WHERE is_directory = 0 AND NOT EXISTS "
@@ -276,6 +295,61 @@ class History:
         )
         if self._has_grown:
             self._roll_back_growth(snapshot_offset, rollback_id, now)
+        if self._has_versions:
+            self._roll_back_versions(bucket_id, snapshot_offset, rollback_id, now)
+
+    def _name_as_current(self, bucket_id: int) -> None:
+        """Name the versions that are current in the snapshot as current ones, whatever they are or died as."""
+        self._rename_all(
+            "SELECT object, birth, key FROM versions WHERE bucket = ? AND key IS NOT NULL AND object <> key "
+            "AND (key, birth) IN (SELECT object, birth FROM target WHERE is_directory = 0)",
+            bucket_id,
+        )
+
+    def _roll_back_versions(self, bucket_id: int, snapshot_offset: int, rollback_id: str, now: Moment) -> None:
+        """Bring noncurrent versions of the snapshot back as such, and let those that were written since die."""
+        self._run("DROP TABLE IF EXISTS temp.noncurrent")
+        self._run(
+            "CREATE TEMP TABLE noncurrent AS SELECT object, birth, key FROM versions WHERE bucket = ? "
+            "AND key IS NOT NULL AND born < ? AND (died IS NULL OR died > ?) "
+            "AND (key, birth) NOT IN (SELECT object, birth FROM target WHERE is_directory = 0)",
+            (bucket_id, snapshot_offset, snapshot_offset),
+        )
+        back = f"UPDATE versions SET {_LIVE}, back = ? WHERE died > ? AND born < ? AND "  # noqa: S608  ours
+        values = (now.txn, snapshot_offset, snapshot_offset)
+        for names in ("(object, birth)", "whole IS NOT NULL AND (whole, whole_birth)"):
+            self._run(f"{back} {names} IN (SELECT object, birth FROM noncurrent)", values)  # noqa: S608  ours
+        die = "UPDATE versions SET died = ?, death = ?, rollback = ? WHERE died IS NULL AND born > ? AND "
+        death = (now.offset, now.txn, rollback_id, snapshot_offset)
+        for names in ("noncurrent", "target"):  # the standard rollback passes over versions that it finds noncurrent
+            of_version = f"whole IS NOT NULL AND (whole, whole_birth) IN (SELECT object, birth FROM {names})"  # noqa: S608
+            self._run(die + of_version, death)
+        written = "SELECT object, birth FROM versions WHERE bucket = ? AND key IS NOT NULL AND object <> key"
+        for names in ("whole IS NOT NULL AND (whole, whole_birth)", "(object, birth)"):
+            self._run(
+                f"{die} {names} IN ({written} AND died IS NULL AND born > ?)", (*death, bucket_id, snapshot_offset)
+            )
+        self._run(
+            "UPDATE versions SET length = (SELECT e.length FROM entries AS e WHERE e.bucket = versions.bucket "
+            "AND e.object = versions.key AND e.birth = versions.birth AND e.since < ? ORDER BY e.since DESC LIMIT 1) "
+            "WHERE (object, birth) IN (SELECT object, birth FROM noncurrent WHERE object = key)",
+            (snapshot_offset,),
+        )
+        self._rename_all("SELECT object, birth, birth << 8 FROM noncurrent WHERE object = key")
+
+    def _rename_all(self, names: str, *values: int) -> None:
+        """Give versions other objectIDs. A query yields the present name of each and the new objectID."""
+        for object_id, birth, new_id in self._run(names, values).fetchall():
+            self._rename(object_id, birth, new_id)
+
+    def _rename(self, object_id: int, birth: int, new_id: int) -> None:
+        """Give a version, with its further runs, another objectID."""
+        self._change((object_id, birth), "object = ?", new_id)
+        if self._has_grown:
+            self._run(
+                "UPDATE versions SET whole = ? WHERE whole = ? AND whole_birth = ? AND whole IS NOT NULL",
+                (new_id, object_id, birth),
+            )
 
     def _roll_back_growth(self, snapshot_offset: int, rollback_id: str, now: Moment) -> None:
         """Take from the versions of the snapshot what they have got since, and from the others all of their blocks."""
@@ -364,6 +438,54 @@ class History:
                 (now.offset, now.txn, object_id, birth),
             )
 
+    # Versions of a key
+
+    def mark_versioned(self, object_id: int, birth: int) -> None:
+        """Note that a version was written while its bucket kept versions."""
+        self._change((object_id, birth), "versioned = 1")
+
+    def keep(self, object_id: int, birth: int) -> None:
+        """Make the current version of a key a noncurrent one, which has a name of its own."""
+        self._has_versions = True
+        self._change((object_id, birth), "key = ?", object_id)
+        self._rename(object_id, birth, version_object_id(birth))
+
+    def make_current(self, version: Version) -> None:
+        """Make a noncurrent version the current one of its key."""
+        self._rename(*version.name, version.key_id or version.object_id)
+
+    def noncurrent(self, key_id: int) -> list[Version]:
+        """Return the live noncurrent versions of a key, oldest first."""
+        if not self._has_versions:
+            return []
+        found = self._run(
+            "SELECT * FROM versions WHERE key = ? AND object <> key AND died IS NULL ORDER BY birth", (key_id,)
+        )
+        return [_version(row) for row in found]
+
+    def rows_of_version(self, object_id: int, birth: int) -> int:
+        """Return the number of runs of a live version, at least 1."""
+        if not self._has_grown:
+            return 1
+        found = self._run(
+            "SELECT COUNT(*) FROM versions WHERE whole = ? AND whole_birth = ? AND whole IS NOT NULL AND died IS NULL",
+            (object_id, birth),
+        )
+        return 1 + int(found.fetchone()[0])
+
+    def die_with_key(self, key_id: int, now: Moment) -> None:
+        """Record the death of all noncurrent versions of a key."""
+        if self._has_versions:
+            self._die_with_keys("SELECT ?", (key_id,), now)
+
+    def _die_with_keys(self, keys: str, values: tuple[int, ...], now: Moment) -> None:
+        names = f"SELECT object, birth FROM versions WHERE key IN ({keys}) AND object <> key AND died IS NULL"  # noqa: S608
+        for which in ("whole IS NOT NULL AND (whole, whole_birth)", "(object, birth)"):
+            self._run(
+                f"UPDATE versions SET died = ?, death = ? WHERE died IS NULL AND {which} IN ({names})",  # noqa: S608
+                (now.offset, now.txn, *values),
+            )
+
     def _change(self, name: tuple[int, int], changes: str, *values: int) -> None:
         """Set some columns of a version."""
         self._run(f"UPDATE versions SET {changes} WHERE object = ? AND birth = ?", (*values, *name))  # noqa: S608  ours
@@ -384,7 +506,7 @@ class History:
             changes = "birth = ?, born = ?, whole = ?, whole_birth = ?"
             values = (now.txn, now.offset, object_id, now.txn)
             self._run(f"{fresh}, {changes} WHERE {_RUNS}", (*values, *_runs(version)))
-        changes = "object = ?, birth = ?, born = ?"
+        changes = "object = ?, birth = ?, born = ?, key = NULL"
         self._run(f"{fresh}, {changes} WHERE object = ? AND birth = ?", (object_id, now.txn, now.offset, *version.name))
 
     def _forget_claims(self, version: Version) -> None:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from schemas import records
-from schemas.records import BlockRun, BucketLayout
+from schemas.records import BlockRun, BucketLayout, BucketVersioning
 from services.domain.names import (
     MAX_KEY_TAG_LENGTH,
     MAX_OWNER_LENGTH,
@@ -16,11 +16,13 @@ from services.domain.names import (
     check_length,
     check_volume_name,
 )
-from services.verifier.history import Entry
+from services.domain.table_keys import version_object_id
+from services.verifier.history import Entry, Version
 from services.verifier.present import MAX_OBJECTS, NO_CONDITION, Bucket, Present, require_generation
 from services.verifier.refusals import RefusedError, require, required
 
 MAX_KEYS = 1_000
+MAX_VERSION_ROWS = 10_000
 NO_QUOTA = -1
 
 
@@ -44,6 +46,8 @@ class Namespace:
             records.PutKeyIf: self._put_key_if,
             records.DeleteKey: self._delete_key,
             records.DeleteKeys: self._delete_keys,
+            records.DeleteKeyVersion: self._delete_version,
+            records.SetBucketVersioning: self._set_versioning,
             records.RenameKey: self._rename_key,
             records.MakeDirectory: self._make_directory,
             records.DeleteDirectory: self._delete_directory,
@@ -106,6 +110,11 @@ class Namespace:
         else:
             self._quotas[body.volume] = (body.quota_bytes, body.quota_namespace)
 
+    def _set_versioning(self, body: records.SetBucketVersioning) -> None:
+        bucket = self._present.bucket(body)
+        require(body.versioning is not BucketVersioning.UNVERSIONED)
+        bucket.versioning = body.versioning
+
     # Keys
 
     def _put_key(self, body: records.PutKey) -> None:
@@ -122,6 +131,7 @@ class Namespace:
         parent_id, missing, name, there = present.place_for_file(bucket, body.key)
         require(len(missing) + (there is None) <= MAX_OBJECTS)
         require_generation(there, expected_generation)
+        self.require_replaceable(bucket, there)
         present.store(body.size_bytes)
         place = (present.add_directories(bucket, parent_id, missing), name)
         self.replace(bucket, place, there, body.size_bytes, blocks)
@@ -129,16 +139,34 @@ class Namespace:
     def replace(
         self, bucket: Bucket, place: tuple[int, str], there: Entry | None, length: int, blocks: BlockRun | None
     ) -> Entry:
-        """Write a new version of a key at its place. The version that is there dies."""
-        now = self._present.now
+        """Write a new version of a key at its place. The version that is there dies, or becomes noncurrent."""
+        now, is_enabled = self._present.now, bucket.versioning is BucketVersioning.ENABLED
         if there is not None:
             self._history.leave(*place, now)
-            self._history.die(there.object_id, there.birth, now)
+            if self._is_kept(bucket, there):
+                self._history.keep(there.object_id, there.birth)
+            else:
+                self._history.die(there.object_id, there.birth, now)
         object_id = there.object_id if there else self._present.new_object_id()
         entry = Entry(object_id, now.txn, is_directory=False, generation=now.txn, length=length)
         self._history.add(bucket.bucket_id, *place, entry, now)
         self._history.write(bucket.bucket_id, object_id, now.txn, length, blocks, now)
+        if is_enabled:
+            self._history.mark_versioned(object_id, now.txn)
         return entry
+
+    def _is_kept(self, bucket: Bucket, there: Entry) -> bool:
+        """Return whether a version that is overwritten becomes noncurrent."""
+        if bucket.versioning is not BucketVersioning.SUSPENDED:
+            return bucket.versioning is BucketVersioning.ENABLED
+        return bool(required(self._history.version(there.object_id, there.birth)).is_versioned)
+
+    def require_replaceable(self, bucket: Bucket, there: Entry | None) -> None:
+        """Refuse to overwrite a key that has too many versions."""
+        if there is not None and self._is_kept(bucket, there):
+            versions = [one.name for one in self._history.noncurrent(there.object_id)]
+            rows = sum(self._history.rows_of_version(*name) for name in (*versions, (there.object_id, there.birth)))
+            require(rows <= MAX_VERSION_ROWS)
 
     def _delete_key(self, body: records.DeleteKey) -> None:
         self._delete(self._present.bucket(body), body.key, is_recursive=False)
@@ -162,7 +190,35 @@ class Namespace:
             self._history.leave_tree(bucket.bucket_id, found.object_id, now)
         else:
             self._history.die(found.object_id, found.birth, now)
+            self._history.die_with_key(found.object_id, now)
         self._history.leave(parent_id, name, now)
+
+    def _delete_version(self, body: records.DeleteKeyVersion) -> None:
+        """Delete one version. If it is the current one, the newest noncurrent version becomes current."""
+        bucket, history, now = self._present.bucket(body), self._history, self._present.now
+        parent_id, name, there = self._present.find(bucket, body.key)
+        found = required(there)
+        require(not found.is_directory)
+        noncurrent = history.noncurrent(found.object_id)
+        if body.version != found.birth:
+            ended = [one for one in noncurrent if one.birth == body.version]
+            require(bool(ended))
+            history.die(*ended[0].name, now)
+            return
+        history.leave(parent_id, name, now)
+        if noncurrent:
+            history.keep(found.object_id, found.birth)
+            history.die(version_object_id(found.birth), found.birth, now)
+            history.make_current(noncurrent[-1])
+            self.show(bucket, (parent_id, name), found.object_id, noncurrent[-1])
+        else:
+            history.die(found.object_id, found.birth, now)
+
+    def show(self, bucket: Bucket, place: tuple[int, str], key_id: int, version: Version) -> None:
+        """Write the entry of a version of a key that is current from now on."""
+        now = self._present.now
+        entry = Entry(key_id, version.birth, is_directory=False, generation=now.txn, length=version.length)
+        self._history.add(bucket.bucket_id, *place, entry, now)
 
     # Renames and directories
 

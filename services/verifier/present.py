@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from schemas.records import BlockRun
+from schemas.records import BlockRun, BucketVersioning
 from services.domain.names import check_key_path
 from services.domain.table_keys import local_id, object_id
 from services.verifier.history import Entry, History, Moment
@@ -32,6 +32,7 @@ class Bucket:
     fence: str = ""
     is_deleted: bool = False
     has_quota: bool = False
+    versioning: BucketVersioning = BucketVersioning.UNVERSIONED
     offsets: list[int] = field(default_factory=list)
     txns: list[int] = field(default_factory=list)
     ids: list[str] = field(default_factory=list)

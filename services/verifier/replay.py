@@ -65,6 +65,7 @@ _OF_LEVEL_2 = (
     *(records.PutKeyIf, records.OpenKey, records.AllocateBlocks, records.SyncKey, records.CommitKey),
     *(records.RecoverLease, records.AbandonKey, records.InitiateUpload, records.CompleteUpload, records.AbortUpload),
     *(records.SetQuota, records.RepairQuota, records.CreateBucketLink),
+    *(records.SetBucketVersioning, records.DeleteKeyVersion),
     *RIGHTS_COMMANDS,
 )
 """Commands that are refused before the shard has feature level 2."""
@@ -369,6 +370,8 @@ class LogReplay:
         version = required(self._dead(bucket.bucket_id, body.object_id, body.birth, body.death))
         died = required(version.died)
         require(not version.is_further_run and not self.history.are_finished(version))
+        if version.is_noncurrent and self._undelete_version(bucket, body, version, answered_id):
+            return
         parent_id, name = self._free_place(bucket, body.path)
         if answered_id == body.object_id:
             if bucket.offsets and bucket.offsets[-1] > died:
@@ -383,6 +386,22 @@ class LogReplay:
             came_back = (answered_id, self._present.now.txn)
         entry = Entry(*came_back, is_directory=False, generation=self._present.now.txn, length=version.length)
         self.history.add(bucket.bucket_id, parent_id, name, entry, self._present.now)
+
+    def _undelete_version(self, bucket: Bucket, body: records.Undelete, version: Version, answered_id: int) -> bool:
+        """Bring a noncurrent version back to its key, if that is live at the path. Return whether it is."""
+        parent_id, name, there = self._present.find(bucket, body.path)
+        if there is None or there.object_id != version.key_id:
+            return False
+        require(answered_id == body.object_id)
+        if bucket.offsets and bucket.offsets[-1] > required(version.died):
+            self._note_return(bucket, body, "was brought back to its key, though a snapshot was taken since it died")
+        self.history.bring_back(version, self._present.now)
+        if version.birth > there.birth:
+            self.history.keep(there.object_id, there.birth)
+            self.history.make_current(version)
+            self.history.leave(parent_id, name, self._present.now)
+            self._namespace.show(bucket, (parent_id, name), there.object_id, version)
+        return True
 
     def _undelete_tree(self, bucket: Bucket, body: records.Undelete) -> None:
         tree = required(self.history.tree(body.object_id, body.death))

@@ -67,6 +67,7 @@ class Uploads:
         require(set(numbers) <= self._writes.part_numbers(upload))
         parent_id, missing, name, there = self._present.place_for_file(bucket, body.key)
         require(len(missing) + (there is None) <= MAX_OBJECTS)
+        self._namespace.require_replaceable(bucket, there)
         parent_id = self._present.add_directories(bucket, parent_id, missing)
         parts = self._writes.end_upload(upload)
         joined = [part for part in parts if part.number in numbers]

@@ -157,6 +157,7 @@ class Writing:
         if opened.synced is None:
             require(there is None or not there.is_directory)
             require_generation(there, opened.expected_generation)
+            self._namespace.require_replaceable(bucket, there)
         else:
             require(there is not None and self._known_as(there) == opened.synced.known_as)
         added = length - (opened.synced.known_as.length if opened.synced else 0)
@@ -188,6 +189,8 @@ class Writing:
             entry = entry._replace(birth=now.txn)
             self._history.die(there.object_id, there.birth, now)
             self._history.write(bucket.bucket_id, entry.object_id, entry.birth, length, runs[0].blocks, now)
+            if last.is_versioned:
+                self._history.mark_versioned(entry.object_id, entry.birth)
             runs = runs[1:]
         else:
             self._history.lengthen((there.object_id, there.birth), length, last, into_last)

@@ -13,7 +13,7 @@ from typing import Any
 from uuid import uuid4
 
 from schemas import records
-from schemas.records import BlockRun, Settle
+from schemas.records import BlockRun, BucketVersioning, Settle
 from services.client.errors import PlaneError
 from services.client.plane import NamespaceCommand, Plane, SnapshotRequest
 from services.client.tasks.diffs import diff
@@ -107,7 +107,8 @@ class Replay:
             if isinstance(operation, workload.CreateBucket):
                 self._collection.hold(shard, _names(operation))
             self._sent.append(_Sent(number, shard, sent_number, operation))
-            if len(self._sent) >= MAX_OUTSTANDING:
+            keeps_versions = isinstance(operation, workload.CreateBucket) and operation.versioning
+            if len(self._sent) >= MAX_OUTSTANDING or keeps_versions:
                 yield from self.collect()
             return
         yield from self.collect()
@@ -126,6 +127,8 @@ class Replay:
             yield self._diff(number, operation)
         elif isinstance(operation, workload.UndeleteKey):
             yield from self._undelete(number, operation)
+        elif isinstance(operation, workload.DeleteVersion):
+            yield from self._delete_version(number, operation)
         elif isinstance(operation, InSteps):
             yield from self._in_steps(number, operation)
         else:
@@ -148,6 +151,21 @@ class Replay:
         except PlaneError as error:
             self.refusals += 1
             yield {"op": number, "error": error.code}
+
+    def _delete_version(self, number: int, operation: workload.DeleteVersion) -> Iterator[Line]:
+        shard, names = self._shard(operation), _names(operation)
+        try:
+            found = self.plane.metadata(shard).versions(*names, operation.key)
+        except PlaneError as error:
+            self.refusals += 1
+            yield {"op": number, "error": error.code}
+            return
+        version = next((one.version for one in found if one.tag == operation.tag), 0)
+        command = records.DeleteKeyVersion(*names, operation.key, version)
+        reply = self.plane.answer(shard, self.plane.submit(shard, command))
+        if reply.error:
+            self.refusals += 1
+            yield {"op": number, "error": reply.error}
 
     def _namespace_command(self, operation: workload.Operation) -> NamespaceCommand | None:
         """Return the command of an operation that is sent without waiting; None for the others."""
@@ -218,16 +236,17 @@ class Replay:
                 yield from _left_line(command, reply)
             self.on_progress(1)
 
-    def _note(self, command: _Sent, reply: records.MetadataReply) -> None:
-        operation = command.operation
+    def _note(self, sent: _Sent, reply: records.MetadataReply) -> None:
+        operation = sent.operation
         if isinstance(operation, workload.PutKey):
             blocks, place = reply.committed.blocks if reply.committed else None, self._place(operation)
-            self.versions.append(
-                PutVersion(command.operation_number, *place, operation.tag, operation.size_bytes, blocks)
-            )
+            self.versions.append(PutVersion(sent.operation_number, *place, operation.tag, operation.size_bytes, blocks))
             self._generations[*place, operation.tag] = reply.txn
         elif isinstance(operation, workload.CreateBucket):
             self._buckets[operation.volume, operation.bucket] = None
+            if operation.versioning:
+                command = records.SetBucketVersioning(*_names(operation), BucketVersioning.ENABLED)
+                self.plane.answer(sent.shard, self.plane.submit(sent.shard, command))
         elif isinstance(operation, workload.CreateLink):
             self._links[operation.volume, operation.bucket] = (operation.link_volume, operation.link_bucket)
         elif isinstance(operation, workload.DeleteBucket):
@@ -374,6 +393,9 @@ _COMMANDS: Mapping[type[Any], Callable[[Any], NamespaceCommand]] = {
         op.quota_namespace,
     ),
     workload.PutKey: lambda op: records.PutKey(*_names(op), op.key, op.size_bytes, op.tag),
+    workload.SetVersioning: lambda op: records.SetBucketVersioning(
+        *_names(op), BucketVersioning.ENABLED if op.is_enabled else BucketVersioning.SUSPENDED
+    ),
     workload.DeleteKey: lambda op: records.DeleteKey(*_names(op), op.key),
     workload.DeleteKeys: lambda op: records.DeleteKeys(*_names(op), op.keys),
     workload.RenameKey: lambda op: records.RenameKey(*_names(op), op.from_key, op.to_key),

@@ -49,9 +49,16 @@ class InBucket(Operation, frozen=True):
 
 
 class CreateBucket(InBucket, frozen=True, tag="create_bucket"):
-    """Create a bucket in a volume."""
+    """Create a bucket in a volume; with ``versioning`` one that keeps overwritten versions of keys."""
 
     layout: BucketLayout
+    versioning: bool = False
+
+
+class SetVersioning(InBucket, frozen=True, tag="set_versioning", rename={"is_enabled": "enabled"}):
+    """Keep versions that are overwritten from now on, or suspend this."""
+
+    is_enabled: bool
 
 
 class DeleteBucket(InBucket, frozen=True, tag="delete_bucket"):
@@ -161,6 +168,13 @@ class DeleteKey(InBucket, frozen=True, tag="delete_key"):
     """Delete a key."""
 
     key: str
+
+
+class DeleteVersion(InBucket, frozen=True, tag="delete_version"):
+    """Delete the version of a key that was written with ``tag``."""
+
+    key: str
+    tag: str
 
 
 class DeleteKeys(InBucket, frozen=True, tag="delete_keys"):
@@ -318,7 +332,7 @@ _NOT_BOTH: Final = frozenset({"if_absent", "if_generation"})
 BLOCK_BYTES: Final = 4_096
 """Size of a full block in a workload whose observations are wide."""
 _WIDENING: Final = (
-    *(CreateLink, SetQuota),
+    *(CreateLink, SetQuota, SetVersioning),
     *(OpenKey, SyncKey, CommitKey, AbandonKey, ExpireOpenKeys),
     *(InitiateUpload, PutPart, CompleteUpload, AbortUpload, ExpireUploads),
 )
@@ -339,7 +353,7 @@ _SECONDS: Final = frozenset({"at_s", "time_retained_s", "now_s"})
 _LIMITS: Final = frozenset({"bytes", "namespace"})
 _LISTS: Final = frozenset({"snapshots", "keys"})
 _LISTS_OF_COUNTS: Final = frozenset({"parts"})
-_FLAGS: Final = frozenset({"if_absent"})
+_FLAGS: Final = frozenset({"if_absent", "versioning", "enabled"})
 _NULLABLE: Final = frozenset(
     {"next", "at_s", "num_retained_min", "num_retained_max", "time_retained_s", "expire_limit", "now_s"}
 )
@@ -448,13 +462,15 @@ def read_operations(path: Path) -> Iterator[tuple[int, Operation]]:
 
 
 def has_wide_observations(operations: Iterable[tuple[int, Operation]]) -> bool:
-    """Return whether any operation writes a key in steps or on a condition, makes a link, or sets a quota.
+    """Return whether any operation writes a key in steps or on a condition, makes a link, or sets a quota, or any
+    bucket keeps versions.
 
     Observations of such a workload also show what is being written, and the used figures of buckets; its keys have
     blocks of ``BLOCK_BYTES``.
     """
     return any(
         isinstance(operation, _WIDENING)
+        or (isinstance(operation, CreateBucket) and operation.versioning)
         or (isinstance(operation, PutKey) and (operation.if_absent or bool(operation.if_generation)))
         for _, operation in operations
     )

@@ -5,7 +5,7 @@ A task reads the states of a bucket side by side, so that a row that is the same
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
@@ -38,6 +38,7 @@ from streaming.audit.shard import (
     FLAT_KEYS,
     INVENTORY,
     KEY_PARTS,
+    KEY_VERSIONS,
     UPLOADED,
     UPLOADS,
     WHOLE,
@@ -147,27 +148,51 @@ def _fact(kind: FactKind, run: BlockRun, bucket_id: int, object_id: int, birth: 
 def _namespace_facts(shard: AuditedShard, task: FactTask, reach: Mapping[int, int]) -> Iterator[Fact]:
     bucket, rows = shard.buckets[task.bucket_id], row_codec(KeyRow)
     decode, live_keys = rows.head(KeyHead), 0
-    with _opened(shard, task, KEY_PARTS) as states:
+    with _opened(shard, task, KEY_PARTS, KEY_VERSIONS) as states:
         for key, value, mask in _distinct_rows(states, task.family, task.part):
             head = decode(value)
             live_keys += mask & ACTIVE
             # A row below a directory that died before a snapshot was created is not reached: it is not in the snapshot.
             if head.blocks is not None and (reached := _reached(bucket, key, mask, reach)):
                 yield _fact(FactKind.NAMESPACE, head.blocks, task.bucket_id, head.object_id, head.birth, reached, key)
-            if rows.body(value)[-1]:  # is_composed
-                for part, there in _parts(bucket, head.object_id, [one for one in states if one[0] & mask]):
+            body = rows.body(value)
+            if body[-1] or body[-2]:  # is_composed, version_rows
+                owner = [one for one in states if one[0] & mask]
+                for run, object_id, birth, there in _further(bucket, rows.decode(value), owner):
                     if reached := _reached(bucket, key, there, reach):
-                        yield _fact(
-                            FactKind.NAMESPACE, part.blocks, task.bucket_id, part.object_id, part.birth, reached, key
-                        )
+                        yield _fact(FactKind.NAMESPACE, run, task.bucket_id, object_id, birth, reached, key)
     yield (int(FactKind.NAMES), 0, 0, 0, 0, 0, task.bucket_id, 0, 0, live_keys, b"")
 
 
-def _parts(bucket: AuditedBucket, object_id: int, states: States) -> Iterator[tuple[KeyPartRow, int]]:
-    """Yield the further runs of a key in some states, each with the mask of the states that have it like this."""
-    decode, prefix = row_codec(KeyPartRow).decode, key_parts_prefix(bucket.volume_id, bucket.bucket_id, object_id)
-    for _, value, mask in _distinct_rows(states, KEY_PARTS, (prefix, prefix[:-1] + b"0")):
-        yield decode(value), mask
+def _further(bucket: AuditedBucket, key: KeyRow, states: States) -> Iterator[tuple[BlockRun, int, int, int]]:
+    """Yield the runs of a key behind its first one, those of its noncurrent versions included: the run, its objectID,
+    its birth, and the mask of the states that have it like this.
+
+    The first run of a noncurrent version has the objectID of the key, which it had while the version was current.
+    """
+    if key.is_composed:
+        yield from _parts(bucket, key.object_id, states)
+    if key.version_rows:
+        decode, part = row_codec(KeyRow).decode, _rows_of_key(bucket, key.object_id)
+        for _, value, mask in _distinct_rows(states, KEY_VERSIONS, part):
+            version = decode(value)
+            if version.blocks is not None:
+                yield version.blocks, key.object_id, version.birth, mask
+            if version.is_composed:
+                yield from _parts(bucket, version.object_id, [one for one in states if one[0] & mask])
+
+
+def _rows_of_key(bucket: AuditedBucket, object_id: int) -> Range:
+    prefix = key_parts_prefix(bucket.volume_id, bucket.bucket_id, object_id)
+    return prefix, prefix[:-1] + b"0"
+
+
+def _parts(bucket: AuditedBucket, object_id: int, states: States) -> Iterator[tuple[BlockRun, int, int, int]]:
+    """Yield the further runs of a version in some states, as ``_further`` does."""
+    decode = row_codec(KeyPartRow).decode
+    for _, value, mask in _distinct_rows(states, KEY_PARTS, _rows_of_key(bucket, object_id)):
+        part = decode(value)
+        yield part.blocks, part.object_id, part.birth, mask
 
 
 def _upload_facts(shard: AuditedShard, task: FactTask) -> Iterator[Fact]:
@@ -236,7 +261,7 @@ def _side_by_side(copies: Sequence[Iterable[MarkedRow]]) -> Iterator[MarkedRow]:
 
 
 def _garbage_facts(shard: AuditedShard, task: FactTask) -> Iterator[Fact]:
-    kind, decode = FactKind.DELETED, row_codec(DeletedKeyRow).head(KeyHead)
+    kind, decode = FactKind.DELETED, _heads_of_deleted()
     if task.family == CLAIMED:
         kind, decode = FactKind.CLAIMED, _head_of_claimed
     with shard.open(shard.copies.namespace, (task.family,)) as rows:
@@ -247,9 +272,30 @@ def _garbage_facts(shard: AuditedShard, task: FactTask) -> Iterator[Fact]:
                 yield _fact(kind, head.blocks, task.bucket_id, head.object_id, head.birth, death, key)
 
 
+def _heads_of_deleted() -> Callable[[bytes], KeyHead]:
+    rows = row_codec(DeletedKeyRow)
+    decode = rows.head(KeyHead)
+
+    def head(row: bytes) -> KeyHead:
+        found = decode(row)
+        return _of_key(rows.decode(row)) if _is_of_version(found.object_id) else found
+
+    return head
+
+
 def _head_of_claimed(row: bytes) -> KeyHead:
-    key = row_codec(ClaimedRow).decode(row).version.key
-    return KeyHead(key.object_id, key.birth, key.size_bytes, key.blocks)
+    return _of_key(row_codec(ClaimedRow).decode(row).version)
+
+
+def _is_of_version(object_id: int) -> bool:
+    """Return whether an objectID may be that of a noncurrent version: with the index 0, which no other object has."""
+    return not object_id & 0xFF
+
+
+def _of_key(row: DeletedKeyRow) -> KeyHead:
+    """Return the head of a garbage row; that of a noncurrent version under the objectID of its key."""
+    key = row.key
+    return KeyHead(row.version_of or key.object_id, key.birth, key.size_bytes, key.blocks)
 
 
 def _inventory_facts(shard: AuditedShard, task: FactTask) -> Iterator[Fact]:

@@ -29,7 +29,8 @@ from services.domain.table_keys import bucket_id_key, bucket_id_of_cell, bucket_
 
 FILES, FLAT_KEYS, DIRECTORIES = "fileTable", "keyTable", "directoryTable"
 DELETED, CLAIMED, DELETED_DIRECTORIES = "deletedTable", "reclaimTable", "deletedDirectoryTable"
-KEY_PARTS, UPLOADS, UPLOADED = "keyPartTable", "multipartInfoTable", "multipartPartsTable"
+KEY_PARTS, KEY_VERSIONS = "keyPartTable", "keyVersionTable"
+UPLOADS, UPLOADED = "multipartInfoTable", "multipartPartsTable"
 INVENTORY = "inventoryTable"
 _SURVEYED = ("bucketIdTable", "bucketTable", "snapshotListTable", "spaceTable", "accountTable", "transactionInfoTable")
 _BY_PATH = (b"/", b"0")

@@ -12,6 +12,7 @@ from tests.simulation.signing_mutants import SIGNING_MUTANTS
 from tests.simulation.silent_mutants import SILENT
 from tests.simulation.sweeps_mutants import SWEEPS_MUTANTS
 from tests.simulation.unshielded_mutants import UNSHIELDED
+from tests.simulation.versions_mutants import VERSIONS_MUTANTS
 from tests.simulation.writing_mutants import WRITING_MUTANTS
 
 ALL_MUTANTS: Mapping[str, Mutant] = {
@@ -22,5 +23,6 @@ ALL_MUTANTS: Mapping[str, Mutant] = {
     **SILENT,
     **SWEEPS_MUTANTS,
     **UNSHIELDED,
+    **VERSIONS_MUTANTS,
     **WRITING_MUTANTS,
 }

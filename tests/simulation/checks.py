@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from schemas.records import SnapshotInfo, SnapshotStatus
+from schemas.records import KeyRow, SnapshotInfo, SnapshotStatus
 from services.directory_deletion.tables import TREE_TABLE, TreeState
 from services.domain.refusals import CommandError
 from services.key_deletion.tables import SWEEP_TABLE, TASK_TABLE, WAITING_TABLE
 from services.metadata.diffs.differences import compare_all, compare_changes, opened_states
+from services.metadata.namespace.key_parts import parts_of
+from services.metadata.namespace.key_versions import versions_of
 from services.metadata.reads import queries
 from services.metadata.state.changed_rows import unneeded_changes
 from services.metadata.state.tables import (
@@ -26,6 +28,7 @@ from services.metadata.state.tables import (
     FILE_TABLE,
     KEY_PART_TABLE,
     KEY_TABLE,
+    KEY_VERSION_TABLE,
     OPEN_FILE_TABLE,
     OPEN_KEY_TABLE,
     PART_TABLE,
@@ -184,11 +187,13 @@ class QuietCheck:
             view = incarnation.bucket.view()
             reachable += len(view.keys) + len(view.directories)
             self._check_listing("active", metadata, incarnation, view.keys, view.directories)
+            self._check_versions("active", metadata, incarnation, view.keys, incarnation.noncurrent)
             for captured in incarnation.snapshots.values():
                 checkpoint = TablesReader(
                     self.plane.processes["metadata", self._shard].store.open_checkpoint(captured.snapshot_id)
                 )
                 self._check_listing(captured.snapshot_id, checkpoint, incarnation, captured.keys, captured.directories)
+                self._check_versions(captured.snapshot_id, checkpoint, incarnation, captured.keys, captured.noncurrent)
         there = sum(len(rows(metadata, table)) for table in (KEY_TABLE, FILE_TABLE, DIRECTORY_TABLE))
         if there != reachable:
             raise LivenessError(f"shard {self._shard}: {there} rows are in the namespace, {reachable} can be reached")
@@ -208,11 +213,36 @@ class QuietCheck:
             UPLOAD_TABLE.name: len(writes.uploads),
             PART_TABLE.name: sum(len(upload.parts) for upload in writes.uploads.values()),
             KEY_PART_TABLE.name: sum(max(0, len(model.contents[number]) - 1) for number in live),
+            KEY_VERSION_TABLE.name: len(live) - sum(len(one.bucket.view().keys) for one in self._live()),
         }
-        tables = (OPEN_KEY_TABLE, OPEN_FILE_TABLE, UPLOAD_TABLE, PART_TABLE, KEY_PART_TABLE)
+        tables = (OPEN_KEY_TABLE, OPEN_FILE_TABLE, UPLOAD_TABLE, PART_TABLE, KEY_PART_TABLE, KEY_VERSION_TABLE)
         found = {table.name: len(rows(metadata, table)) for table in tables}
         if found != expected:
             raise LivenessError(f"shard {self._shard}: rows of what is written are {found}, expected {expected}")
+
+    def _check_versions(
+        self, store: str, tables: TablesReader, incarnation: Incarnation, keys: Any, noncurrent: Any
+    ) -> None:
+        """Each key has the noncurrent versions that it must have, each with its birth, and counts their rows."""
+        bucket, model = queries.get_bucket(tables, incarnation.volume, incarnation.name), self.model
+        ids = (bucket.volume_id, bucket.object_id)
+        for path, version in keys.items():
+            key = queries.stat(tables, bucket, path)
+            assert isinstance(key, KeyRow)
+            there = versions_of(tables, ids, key)
+            found = [(one.birth, one.tag) for one in there]
+            numbers = noncurrent.get(model.thing_of(version), ())
+            expected = sorted((model.version_births[one], model.names.versions[one].tag) for one in numbers)
+            if any((one.parent_id, one.name) != (key.parent_id, key.name) for one in there):
+                raise AnswerError(
+                    f"{incarnation.volume}/{incarnation.name} {store}: {path} is at another place: {there}"
+                )
+            counted = sum(1 + len(parts_of(tables, ids, one)) for one in there)
+            if found != expected or key.version_rows != counted:
+                raise AnswerError(
+                    f"{incarnation.volume}/{incarnation.name} {store}: {path} counts {key.version_rows} and has the "
+                    f"versions {found}, expected {expected}"
+                )
 
     def _check_listing(
         self, store: str, tables: TablesReader, incarnation: Incarnation, keys: Any, directories: Any
@@ -389,6 +419,7 @@ def check_accounts(plane: SimulatedPlane, model: ShardModel) -> None:
         row.blocks.size_bytes for table in (KEY_TABLE, FILE_TABLE) for row in rows(metadata, table) if row.blocks
     )
     live += sum(row.blocks.size_bytes for row in rows(metadata, KEY_PART_TABLE))
+    live += sum(row.blocks.size_bytes for row in rows(metadata, KEY_VERSION_TABLE) if row.blocks)
     live += sum(run.blocks.size_bytes for row in rows(metadata, PART_TABLE) for run in row.runs)
     cells = sum(cell.bytes for cell in rows(metadata, SPACE_TABLE))
     accounts = rows(metadata, ACCOUNT_TABLE)

@@ -13,7 +13,7 @@ from typing import Any
 
 from schemas import records
 from schemas.codec import DecodeError, codec
-from schemas.records import BlockRun, MetadataCommand, MetadataReply, RowName
+from schemas.records import BlockRun, BucketVersioning, MetadataCommand, MetadataReply, RowName
 from schemas.topics import METADATA_COMMANDS
 from services.domain.reclaimability import Txn
 from services.domain.row_columns import row_names
@@ -70,6 +70,8 @@ class CapturedView:
     """By number of a version that it lists the pieces that this had, in the order of the content."""
     generations: Mapping[int, Txn]
     """By number of a version the txn that had changed it last."""
+    noncurrent: Mapping[Thing, tuple[int, ...]]
+    """By file the numbers of its noncurrent versions."""
     numbers: frozenset[int]
     """Numbers of all pieces that it shows."""
     referenced_bytes: int
@@ -117,8 +119,19 @@ class Incarnation:
     """The rollback under way: its id, and where it goes."""
     rolled_back_txn: int = 0
     """When the last rollback was done."""
+    versioning: BucketVersioning = BucketVersioning.UNVERSIONED
+    noncurrent: dict[Thing, list[int]] = field(default_factory=dict)
+    """By file the numbers of the versions that were overwritten and kept; those of a file that has gone count for
+    nothing."""
+    versioned: set[int] = field(default_factory=set)
+    """Numbers of the versions that were written while versions were kept."""
     rollback_pages: set[int] = field(default_factory=set)
     """Txns of the pages that the rollback under way has got so far."""
+
+    def keeps(self, number: int) -> bool:
+        """Whether a version that is overwritten now stays as a noncurrent one."""
+        is_suspended = self.versioning is BucketVersioning.SUSPENDED
+        return self.versioning is BucketVersioning.ENABLED or (is_suspended and number in self.versioned)
 
 
 @dataclass(slots=True)
@@ -468,8 +481,38 @@ class ShardModel:
                 self._rename(number, body)
             case records.DeleteKeys():
                 self._remove_many(number, body)
+            case records.DeleteKeyVersion():
+                self._delete_version(number, body)
+            case records.SetBucketVersioning():
+                self._set_versioning(body)
             case _:
                 self._remove(number, body)
+
+    def _set_versioning(self, body: records.SetBucketVersioning) -> None:
+        self.names._bucket(body.volume, body.bucket)
+        if body.versioning is BucketVersioning.UNVERSIONED:
+            raise OperationRefusedError("INVALID_REQUEST", body.bucket)
+        self._current[body.volume, body.bucket].versioning = body.versioning
+
+    def _delete_version(self, number: int, body: records.DeleteKeyVersion) -> None:
+        """Delete one version of a file: the current one gives its place to the newest of the others."""
+        bucket = self.names._bucket(body.volume, body.bucket)
+        incarnation, parts = self._current[body.volume, body.bucket], _parts(bucket, body.key)
+        live = bucket.find(parts) if body.key else None
+        named = self.put_numbers.get(body.version, -1)
+        others = incarnation.noncurrent.get(self.thing_of(live), []) if isinstance(live, Version) else []
+        is_there = self.version_births.get(named) == body.version
+        if not isinstance(live, Version) or not is_there or named not in (live.number, *others):
+            raise OperationRefusedError("KEY_NOT_FOUND", f"version {body.version}")
+        if named != live.number:
+            others.remove(named)
+        elif others:
+            newest = max(others, key=self.version_births.__getitem__)
+            others.remove(newest)
+            self._directory(bucket, parts[:-1]).children[parts[-1]] = self.names.versions[newest]
+            self.generations[newest] = self.txn + 1
+        else:
+            self._remove(number, records.DeleteKey(body.volume, body.bucket, body.key))
 
     def _delete_volume(self, volume: str) -> None:
         if volume not in self.names._volumes.volumes:
@@ -521,10 +564,25 @@ class ShardModel:
         self.becomes_live(version, incarnation, parent, path[-1], pieces)
 
     def becomes_live(
-        self, version: Version, incarnation: Incarnation, parent: _Directory, name: str, pieces: list[Piece]
+        self,
+        version: Version,
+        incarnation: Incarnation,
+        parent: _Directory,
+        name: str,
+        pieces: list[Piece],
+        *,
+        grows: bool = False,
     ) -> None:
-        """The present command has made a version of these blocks: the live one at its place, if any, dies."""
+        """The present command has made a version of these blocks: the live one at its place, if any, dies, or stays as
+        a noncurrent one. One without bytes that ``grows`` to this one does not stay."""
         before, number, txn = parent.children.get(name), version.number, self.txn + 1
+        is_versioned = incarnation.versioning is BucketVersioning.ENABLED
+        if isinstance(before, Version) and grows:
+            is_versioned = before.number in incarnation.versioned
+        elif isinstance(before, Version) and incarnation.keeps(before.number):
+            incarnation.noncurrent.setdefault(self.thing_of(before), []).append(before.number)
+        if is_versioned:
+            incarnation.versioned.add(number)
         self._objects[number] = self._objects[before.number] if isinstance(before, Version) else number
         self.names._versions[number] = parent.children[name] = version
         incarnation.versions.append(number)
@@ -567,6 +625,8 @@ class ShardModel:
             key = before.number if isinstance(before, Version) else self.thing_of(before)
             *above, name = _parts(bucket, path)
             self._dead_places[key] = (self._directory(bucket, above), name)
+            if isinstance(before, Version):
+                self._current[body.volume, body.bucket].noncurrent.pop(self.thing_of(before), None)
         if isinstance(before, _Directory) and not isinstance(body, records.MakeDirectory):
             self._current[body.volume, body.bucket].deleted_trees.append((self.txn + 1, before))
 
@@ -633,7 +693,10 @@ class ShardModel:
             assert isinstance(entry, _Directory)
             directories[path] = entry
         incarnation.ever_captured += 1
-        numbers = frozenset(self.active_numbers(incarnation))
+        numbers, versions = frozenset(self.active_numbers(incarnation)), self.active_versions(incarnation)
+        noncurrent = {
+            thing: tuple(found) for thing, found in incarnation.noncurrent.items() if thing in things and found
+        }
         captured = CapturedView(
             capture.snapshot_id,
             self.txn,
@@ -641,8 +704,9 @@ class ShardModel:
             view.keys,
             directories,
             things,
-            {version.number: self.contents[version.number] for version in view.keys.values()},
+            {number: self.contents[number] for number in versions},
             {version.number: self.generations[version.number] for version in view.keys.values()},
+            noncurrent,
             numbers,
             self.pieces.bytes_of(numbers),
         )
@@ -672,16 +736,24 @@ class ShardModel:
                     self._check_refusal(body, error)
                 self.expected.setdefault((command.client_id, command.number), []).append((0, error))
             raise OperationRefusedError(errors[0], body.path)
+        self._come_back(number, body, done.committed.object_id)
+
+    def _come_back(self, number: int, body: records.Undelete, answered_id: int) -> None:
+        """What was deleted is back, as the plane says."""
         incarnation = self._current.get((body.volume, body.bucket))
         if incarnation is None or incarnation.rollback is not None:
             raise AnswerError(f"shard {self.shard}: {body} into a bucket that is not there, or fenced")
         bucket = incarnation.bucket
         *above, name = _parts(bucket, body.path)
-        if bucket.find([*above, name]) is not None:
+        there = bucket.find([*above, name])
+        if isinstance(there, Version) and self._is_version_of(body, there):
+            self._return_to_its_key(incarnation, bucket, body, answered_id)
+            return
+        if there is not None:
             raise AnswerError(f"shard {self.shard}: {body} over something that is there")
         parent = bucket.make_directories(above, code="NOT_A_FILE")
         made = self.number_directories_of(bucket, above)
-        is_itself = done.committed.object_id == body.object_id
+        is_itself = answered_id == body.object_id
         if is_itself and any(view.txn >= body.death for view in incarnation.snapshots.values()):
             raise AnswerError(f"shard {self.shard}: {body} with a snapshot in between")
         self.txn += 1
@@ -697,6 +769,36 @@ class ShardModel:
         if is_itself and (before is None or before[0] is not parent or before[1] != name):
             self._note_rename(incarnation, self.thing_of(entry))
         parent.children[name] = entry
+
+    def _is_version_of(self, body: records.Undelete, live: Version) -> bool:
+        """Whether what may come back is another version of a live file. Its name has the index 0."""
+        if body.kind is not records.DeletedKind.KEY or body.object_id & 255:
+            return False
+        found = self.put_numbers.get(body.birth, -1)
+        return found in self._objects and self._objects[found] == self._objects[live.number]
+
+    def _return_to_its_key(
+        self, incarnation: Incarnation, bucket: _Bucket, body: records.Undelete, answered_id: int
+    ) -> None:
+        """A version comes back as one of its file: as the current one if it is the newest."""
+        *above, name = _parts(bucket, body.path)
+        parent, live = self._directory(bucket, above), bucket.find([*above, name])
+        found = self.put_numbers[body.birth]
+        is_live = found in self.active_versions(incarnation)
+        if answered_id != body.object_id or is_live or any(v.txn >= body.death for v in incarnation.snapshots.values()):
+            raise AnswerError(f"shard {self.shard}: {body} brings back a version of its key that may not come back so")
+        assert isinstance(live, Version)
+        self.txn += 1
+        self.undeleted += 1
+        self._returns.add((body.object_id, body.death))
+        self._joined[self.txn] = self.contents[found][:1]
+        others = incarnation.noncurrent.setdefault(self.thing_of(live), [])
+        if self.version_births[found] < self.version_births[live.number]:
+            others.append(found)
+            return
+        others.append(live.number)
+        parent.children[name] = self.names.versions[found]
+        self.generations[found] = self.txn
 
     def _returning_version(
         self, number: int, incarnation: Incarnation, body: records.Undelete, made: int | None
@@ -717,6 +819,10 @@ class ShardModel:
             self.version_births[found] = self.txn
             for piece in self.contents[found]:
                 self.pieces.by_number[piece].birth = self.txn
+        if is_itself:
+            if not body.object_id & 255:
+                raise AnswerError(f"shard {self.shard}: {body} makes a key of a noncurrent version")
+            incarnation.noncurrent.pop(("file", self._objects[found]), None)  # they come back one by one
         self.put_numbers[self.txn] = found
         self.generations[found] = self.txn
         self._joined[self.txn] = self.contents[found][:1]
@@ -766,6 +872,11 @@ class ShardModel:
             is_named = ((body.object_id, body.birth, body.death) if is_whole else (body.death,)) in named
             if not is_named and not has_returned:
                 raise AnswerError(f"shard {self.shard}: refused too early: {body}")
+        live = incarnation.bucket.find(_parts(incarnation.bucket, body.path))
+        if isinstance(live, Version) and self._is_version_of(body, live):
+            if error == "SNAPSHOT_IN_BETWEEN" and all(v.txn < body.death for v in incarnation.snapshots.values()):
+                raise AnswerError(f"shard {self.shard}: refused for a snapshot that is not there: {body}")
+            return
         if error in ("HELD_BY_SNAPSHOT", "SNAPSHOT_IN_BETWEEN") and not self._is_shown(incarnation, found):
             raise AnswerError(f"shard {self.shard}: refused for a snapshot that does not hold it: {body}")
 
@@ -831,8 +942,9 @@ class ShardModel:
             parent.children[name] = entry
             if isinstance(entry, Version):
                 self.names._versions[entry.number] = entry
-                self.contents[entry.number] = view.contents[entry.number]
                 self.generations[entry.number] = view.generations[entry.number]
+        self.contents |= view.contents
+        incarnation.noncurrent = {thing: list(found) for thing, found in view.noncurrent.items()}
         incarnation.deleted_trees = [(txn, tree) for txn, tree in incarnation.deleted_trees if txn <= view.txn]
         incarnation.renames = [(txn, thing) for txn, thing in incarnation.renames if txn <= view.txn]
         for thing in view.things & incarnation.rename_txns.keys():
@@ -946,8 +1058,10 @@ class ShardModel:
         return f"{self.pieces.by_number[number].run}, of {versions}"
 
     def active_versions(self, incarnation: Incarnation) -> set[int]:
-        """Numbers of the versions that are live in a bucket."""
-        return {version.number for version in incarnation.bucket.view().keys.values()}
+        """Numbers of the versions that are live in a bucket, current and noncurrent ones."""
+        live = incarnation.bucket.view().keys.values()
+        kept = (number for version in live for number in incarnation.noncurrent.get(self.thing_of(version), ()))
+        return {version.number for version in live}.union(kept)
 
     def active_numbers(self, incarnation: Incarnation) -> set[int]:
         """Numbers of the pieces that are live in a bucket."""

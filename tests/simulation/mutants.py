@@ -417,7 +417,7 @@ def rollback_drops_what_comes_back_late(patch: Patch) -> None:
                 if row is not None and table.get_encoded(key) is None:
                     table.put_encoded(key, row)
 
-    phases = tuple(restore_keys if phase is original else phase for phase in rollback._PHASES)
+    phases = tuple((number, restore_keys if one is original else one) for number, one in rollback._PHASES)
     patch.setattr(rollback, "_PHASES", phases)
 
 

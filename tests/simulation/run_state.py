@@ -26,6 +26,7 @@ from tests.simulation.plane import Limits, SimulatedPlane, draw_expiry, draw_lim
 from tests.simulation.signing import ROOT, SECRETS, UnauthorizedSender
 from tests.simulation.sweep_watch import SweepWatch
 from tests.simulation.undeletes import deleted_rows, expiry_answer, metadata_replies
+from tests.simulation.version_keeper import VersionKeeper
 from tests.simulation.writer import Writer
 
 _FOLLOWERS = ("snapshots", "key_deletion", "directory_deletion")
@@ -39,6 +40,7 @@ class ShardRun:
     model: ShardModel
     actor: Actor
     writer: Writer
+    keeper: VersionKeeper
     forger: Forger
     flags: FlagWatch
     sweeps: SweepWatch
@@ -146,6 +148,8 @@ class RunState:
         writing = Random(f"writing {self.seed} {shard}")
         actor = Actor(shard, Random(random.random()), self.plane.log, model, list_snapshots, signer)
         writer = Writer(actor, writing, writing.choice((0.0, 0.5, 1.0, 2.0, 4.0)))
+        keeping = Random(f"versions {self.seed} {shard}")
+        keeper = VersionKeeper(actor, keeping, keeping.choice((0.0, 0.1, 0.3, 0.7)))
         actor.list_deleted = lambda: deleted_rows(self.plane, shard)
         forger = Forger(shard, Random(random.random()), self.plane)
         if self.mix.is_secured:
@@ -153,7 +157,8 @@ class RunState:
             model.is_secured = True
             signed = (METADATA_COMMANDS.name, SNAPSHOTS_COMMANDS.name)
             model.is_unauthorized = lambda topic, offset: topic in signed and (topic, shard, offset) in forger.places
-        return ShardRun(model, actor, writer, forger, FlagWatch(self.plane, model), SweepWatch(self.plane, shard))
+        watches = FlagWatch(self.plane, model), SweepWatch(self.plane, shard)
+        return ShardRun(model, actor, writer, keeper, forger, *watches)
 
     def metadata_position(self, shard: ShardRun) -> int:
         """How far metadata has come in its log."""

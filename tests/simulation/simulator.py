@@ -98,6 +98,7 @@ class Simulation:
             shard = state.random.choice(state.shards)
             state.trace.append(shard.actor.act())
             shard.writer.may_act()
+            shard.keeper.may_act()
             self.operator.may_act(shard)
             self.trims.may_act(shard)
             for _ in range(state.random.randrange(state.most_moves + 1)):

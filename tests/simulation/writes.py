@@ -286,7 +286,8 @@ class Writes:
             pieces = self._written(session, last, grown_bytes)
             if pieces and not left.pieces:  # no snapshot that has seen it shows any of its blocks
                 version = replace(live, number=number, size_bytes=size_bytes)
-                self.model.becomes_live(version, session.incarnation, session.parent, session.name, pieces)
+                place = (session.incarnation, session.parent, session.name)
+                self.model.becomes_live(version, *place, pieces, grows=True)
             else:
                 version = replace(live, size_bytes=size_bytes)
                 self.model.grows(version, session.parent, session.name, pieces)

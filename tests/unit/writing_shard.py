@@ -31,6 +31,7 @@ from schemas.records import (
 )
 from schemas.topics import METADATA_COMMANDS
 from services.domain.space_matrix import holders
+from services.domain.table_keys import key_of_version, version_object_id
 from services.log.first_commands import first_commands
 from services.metadata.namespace.key_parts import parts_of, stored_bytes
 from services.metadata.reads import queries
@@ -40,6 +41,7 @@ from services.metadata.state.tables import (
     DELETED_TABLE,
     FILE_TABLE,
     KEY_TABLE,
+    KEY_VERSION_TABLE,
     OPEN_FILE_TABLE,
     OPEN_KEY_TABLE,
     PART_TABLE,
@@ -57,6 +59,23 @@ DAY_MS = 86_400_000
 OPEN_KEYS = {"flat": 0, "tree": 1}
 """Number of the table of open keys in an ExpireWrites, by bucket."""
 UPLOADS = 2
+
+
+def checked_versions(tables: TablesReader, ids: tuple[int, int], keys: list[KeyRow]) -> list[KeyRow]:
+    """Return the noncurrent versions of a bucket, of which each belongs to a key, is older than its current one, and is
+    counted there with its runs."""
+    prefix, counted, found = b"/%d/%d/" % ids, Counter[int](), list[KeyRow]()
+    of_key = {key.object_id: key for key in keys}
+    for row_key, version in tables.table(KEY_VERSION_TABLE).scan(prefix, prefix + b"\xff"):
+        object_id, birth = key_of_version(row_key)
+        assert version.birth == birth < of_key[object_id].birth
+        assert version.object_id == version_object_id(birth)
+        key = of_key[object_id]
+        assert (version.parent_id, version.name) == (key.parent_id, key.name)
+        counted[object_id] += 1 + len(parts_of(tables, ids, version))
+        found.append(version)
+    assert {key.object_id: key.version_rows for key in keys if key.version_rows} == counted
+    return found
 
 
 class WritingShard(Shard):
@@ -197,6 +216,7 @@ class WritingShard(Shard):
         is_tree = bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED
         prefix = b"/%d/%d/" % ids if is_tree else f"/{bucket.volume}/{bucket.bucket}/".encode()
         keys = [row for _, row in tables.table(FILE_TABLE if is_tree else KEY_TABLE).scan(prefix, prefix + b"\xff")]
+        keys += checked_versions(tables, ids, keys)
         uploads = {row.upload_id for _, row in tables.table(UPLOAD_TABLE).scan() if row.bucket_id == ids[1]}
         parts = [row for key, row in tables.table(PART_TABLE).scan() if key[:-5].decode() in uploads]
         part_bytes = sum(part.size_bytes for part in parts)
@@ -208,7 +228,7 @@ class WritingShard(Shard):
         assert bucket.snapshot_used_bytes == sum(row.key.size_bytes for row in [*dead, *claimed])
         spare = [row.key.size_bytes for row in [*dead, *claimed] if row.key.birth == row.death]
         assert bucket.spare_bytes == sum(spare)
-        assert bucket.block_rows == sum(row.part_of != 0 for row in [*dead, *claimed])
+        assert bucket.block_rows == sum(row.part_of != 0 or row.version_of != 0 for row in [*dead, *claimed])
         live = [row.txn for row in queries.live_snapshots(tables, ids[1])]
         cells: Counter[tuple[int, int]] = Counter()
         for row in dead:

@@ -21,10 +21,10 @@ PACKAGES = ("deepclean", "schemas", "services", "streaming")
 FIELD = {"name": "added_later", "type": "long", "default": 0, "doc": "A field of the later version."}
 VALUE = 7
 """The value of the field in rows that are put together; others have the default."""
-FOLLOWING = ("signature", "is_composed", "numbers")
-"""Fields behind which there is none to add. The signature stays the last field of a command, and ``is_composed`` that
-of the row of a key, where a deletion reads it without decoding the row. The numbers of a claimed row, with the row of
-deletedTable as it is encoded, are appended to a beginning that many claimed rows share."""
+FOLLOWING = ("signature", "version_rows", "numbers")
+"""Fields behind which there is none to add. The signature stays the last field of a command, and ``version_rows`` and
+``is_composed`` those of the row of a key, where a deletion reads them without decoding the row. The numbers of a
+claimed row, with the row of deletedTable as it is encoded, are appended to a beginning that many claimed rows share."""
 PARTS = frozenset({"barrier", "block_run"})
 """Parts of other records, which Spark or a column of numbers makes field by field: they stay as they are."""
 HEADS = frozenset({"claimed_head"})
@@ -39,13 +39,13 @@ CHANGES = (
     ),
     (
         "services/metadata/namespace/keys.py",
-        '"modification_time_ms": now,',
-        f'"modification_time_ms": now, "{FIELD["name"]}": {VALUE},',
+        '"version_rows": version_rows,',
+        f'"{FIELD["name"]}": {VALUE}, "version_rows": version_rows,',
     ),
     (
         "services/metadata/namespace/garbage.py",
-        '"part_of", "part_ids", "unread_bytes")',
-        f'"part_of", "part_ids", "unread_bytes", "{FIELD["name"]}")',
+        '"unread_bytes", "version_of")',
+        f'"unread_bytes", "version_of", "{FIELD["name"]}")',
     ),
     ("services/metadata/namespace/garbage.py", '"shadow_hour": 0,', f'"shadow_hour": 0, "{FIELD["name"]}": {VALUE},'),
     (

@@ -9,12 +9,29 @@ from typing import Annotated
 import typer
 
 from schemas.answers import BucketSpace
-from schemas.records import BucketLayout, BucketRow, CreateBucket, CreateBucketLink, DeleteBucket, SetOwner, SetQuota
+from schemas.records import (
+    BucketLayout,
+    BucketRow,
+    BucketVersioning,
+    CreateBucket,
+    CreateBucketLink,
+    DeleteBucket,
+    SetBucketVersioning,
+    SetOwner,
+    SetQuota,
+)
 from services.cli.output import bytes_text, print_fields, print_json, print_result, print_table, time_text
 from services.cli.session import BucketArgument, JsonOption, bucket_path, execute, session_of
 from services.cli.store.quota import NO_QUOTA, BytesQuotaOption, NamesQuotaOption, bytes_quota_text, names_quota_text
 from services.cli.terminal import say
 from services.client.wire.paging import all_rows
+
+
+class VersioningState(StrEnum):
+    """What versioning of a bucket can be set to."""
+
+    ENABLED = "enabled"
+    SUSPENDED = "suspended"
 
 
 class LayoutName(StrEnum):
@@ -88,6 +105,21 @@ def quota(
     made = {"quota_bytes": quota_bytes, "quota_namespace": quota_namespace, "txn": reply.txn}
     text = f"{bytes_quota_text(quota_bytes)} for bytes, {names_quota_text(quota_namespace)} for names"
     print_result(made, f"quotas of {volume_name}/{bucket_name}: {text}", as_json=as_json)
+
+
+@app.command()
+def versioning(
+    context: typer.Context,
+    bucket: BucketArgument,
+    state: Annotated[VersioningState, typer.Argument(metavar="STATE", help="enabled or suspended.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Keep versions of keys that are overwritten from now on, or suspend this. What is kept already stays."""
+    volume_name, bucket_name = bucket_path(bucket)
+    chosen = BucketVersioning(state.value.upper())
+    reply = execute(context, volume_name, SetBucketVersioning(volume_name, bucket_name, chosen))
+    made = {"volume": volume_name, "bucket": bucket_name, "versioning": chosen, "txn": reply.txn}
+    print_result(made, f"versioning of {volume_name}/{bucket_name} is {state.value}", as_json=as_json)
 
 
 @app.command()
@@ -166,6 +198,7 @@ def _print_info(row: BucketRow, space: BucketSpace) -> None:
         [
             ("bucket", f"{row.volume}/{row.bucket}"),
             ("layout", row.layout),
+            ("versioning", row.versioning.lower()),
             ("created", time_text(row.creation_time_ms)),
             ("quota", f"{bytes_quota_text(row.quota_bytes)}, {names_quota_text(row.quota_namespace)} for names"),
             ("as of txn", space.txn),

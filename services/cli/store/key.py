@@ -1,4 +1,4 @@
-"""``deepclean key``: put, delete, rename, list and show keys of the active namespace or of a snapshot."""
+"""``deepclean key``: put, delete, rename, list and show keys and their versions, now or in a snapshot."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from schemas.answers import ListedEntry
-from schemas.records import DeleteKey, KeyRow, PutKey, RenameKey
+from schemas.records import DeleteKey, DeleteKeyVersion, KeyRow, PutKey, RenameKey
 from services.cli.output import (
     bytes_text,
     counted,
@@ -60,13 +60,23 @@ def delete(
         typer.FileText | None,
         typer.Option(metavar="FILE", help="Delete the keys in this file, one a line; - for standard input."),
     ] = None,
+    version: Annotated[
+        int, typer.Option(metavar="ID", min=0, help="Delete only this version of the one key (deepclean key versions).")
+    ] = 0,
     as_json: JsonOption = False,
 ) -> None:
-    """Delete keys; their blocks are freed when no snapshot holds them.
+    """Delete keys with all of their versions, or one version; blocks are freed when no snapshot holds them.
 
     Many keys are deleted up to 1,000 at a time. Keys that cannot be deleted are listed, and the exit status is then 1.
     """
     keys = keys or []
+    if version:
+        if from_file is not None or len(keys) != 1:
+            raise typer.BadParameter("a version is one of a single key: name one key (--version)")
+        volume, bucket, name = key_path(keys[0])
+        reply = execute(context, volume, DeleteKeyVersion(volume, bucket, name, version))
+        print_reply(reply, f"version {version} of {name} deleted at txn {reply.txn}", as_json=as_json)
+        return
     if from_file is None and len(keys) < 2:
         if not keys:
             raise typer.BadParameter("give keys, or a file of keys (--from-file)")
@@ -95,6 +105,34 @@ def _print_deleted(deleted: int, last_txn: int, left: list[tuple[str, str]], *, 
     else:
         say(*(f"{error}: {key}" for key, error in left), err=True)
         say(f"{counted(deleted, 'key')} deleted, {len(left):,} left")
+
+
+@app.command()
+def versions(
+    context: typer.Context, key: KeyArgument, snapshot: SnapshotOption = "", as_json: JsonOption = False
+) -> None:
+    """List the versions of a key, newest first, now or in a snapshot."""
+    volume, bucket, name = key_path(key)
+    with session_of(context) as session:
+        snapshot_id = snapshot_id_of(session, volume, bucket, snapshot)
+        found = session.metadata(volume).versions(volume, bucket, name, snapshot_id=snapshot_id)[::-1]
+    if as_json:
+        print_json(found)
+        return
+    print_table(
+        ["VERSION", "STATE", "SIZE", "MODIFIED", "TAG"],
+        (
+            (
+                one.version,
+                "current" if one.is_current else "noncurrent",
+                bytes_text(one.size_bytes),
+                time_text(one.modification_time_ms),
+                one.tag,
+            )
+            for one in found
+        ),
+        numbers=["VERSION", "SIZE"],
+    )
 
 
 @app.command()
@@ -138,14 +176,20 @@ def _print_keys(entries: list[ListedEntry]) -> None:
 
 
 @app.command()
-def stat(context: typer.Context, key: KeyArgument, snapshot: SnapshotOption = "", as_json: JsonOption = False) -> None:
-    """Show one key or directory."""
+def stat(
+    context: typer.Context,
+    key: KeyArgument,
+    snapshot: SnapshotOption = "",
+    version: Annotated[int, typer.Option(metavar="ID", min=0, help="Show this version of the key.")] = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Show one key or directory, or one version of a key."""
     volume, bucket, name = key_path(key)
     with session_of(context) as session:
         if snapshot:
             volume, bucket = session.bucket_of(volume, bucket)
         snapshot_id = snapshot_id_of(session, volume, bucket, snapshot)
-        row = session.metadata(volume).stat(volume, bucket, name, snapshot_id=snapshot_id)
+        row = session.metadata(volume).stat(volume, bucket, name, snapshot_id=snapshot_id, version=version)
     if as_json:
         print_json(row)
         return
@@ -158,7 +202,7 @@ def stat(context: typer.Context, key: KeyArgument, snapshot: SnapshotOption = ""
         ("modified", time_text(row.modification_time_ms)),
     ]
     if isinstance(row, KeyRow):
-        shown += [("bytes", row.size_bytes), ("version's birth", f"txn {row.birth}"), ("tag", row.tag)]
+        shown += [("bytes", row.size_bytes), ("version", row.birth), ("tag", row.tag)]
         if (run := row.blocks) is not None:
             shown += [("blocks", f"{run.block_count} in container {run.container_id} from {run.first_local_id}")]
     print_fields(shown)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from schemas.answers import ListedDeletion
@@ -46,18 +47,20 @@ class Undeleted:
 def undelete_path(plane: Plane, shard: int, bucket: Bucket, path: str, target: str, death: int = 0) -> Undeleted:
     """Undelete the version or directory that died last at a path, or at the txn ``death``.
 
-    A directory returns with all entries below it.
+    A directory returns with all entries below it, a key with the noncurrent versions that died with it.
 
     Raises:
         PlaneError: metadata refused the command; TOO_LATE if the path has no deleted row.
     """
     found = plane.space(shard).explain_path(*bucket, path)
     rows = [
-        (version.death, DeletedKind.KEY, version.object_id, version.birth)
+        (version.death, not version.version_of, DeletedKind.KEY, version.object_id, version.birth)
         for version in found.versions
         if version.death and version.stage in _WITH_ROWS
     ]
-    rows += [(one.death, DeletedKind.DIRECTORY, one.object_id, one.birth) for one in found.directories if one.death]
+    rows += [
+        (one.death, True, DeletedKind.DIRECTORY, one.object_id, one.birth) for one in found.directories if one.death
+    ]
     chosen = max((row for row in rows if death in (0, row[0])), default=None)
     if chosen is None:
         raise PlaneError(
@@ -65,31 +68,45 @@ def undelete_path(plane: Plane, shard: int, bucket: Bucket, path: str, target: s
             f"nothing deleted of {path} is left to bring back; what is below a deleted directory comes back with it "
             f"(deepclean deleted list), and what a snapshot holds can be copied (deepclean restore)",
         )
-    died, kind, object_id, birth = chosen
+    died, _, kind, object_id, birth = chosen
     outcome = _carry_out(plane, shard, Undelete(*bucket, target, kind, object_id, birth, died))
     if isinstance(outcome, NotReturned):
         raise PlaneError(outcome.code, outcome.message)
-    return Undeleted((outcome,), ())
+    commands = [
+        Undelete(*bucket, target, kind, version.object_id, version.birth, died)
+        for version in found.versions
+        if version.death == died and version.version_of == object_id and version.stage in _WITH_ROWS
+    ]
+    return _all_of([outcome, *(_carry_out(plane, shard, command) for command in commands if outcome.is_itself)])
 
 
 def undelete_files(plane: Plane, shard: int, bucket: Bucket, path: str, target: str, death: int = 0) -> Undeleted:
     """Undelete the deleted files below a directory one by one, each path's newest death, or only those of ``death``.
 
-    A refused file is reported and does not stop the others. Missing parent directories are created.
+    A file returns with the noncurrent versions that died with it. A refused file is reported and does not stop the
+    others. Missing parent directories are created.
     """
-    newest: dict[str, ListedDeletion] = {}
+    newest, versions = dict[str, ListedDeletion](), dict[tuple[str, int], list[ListedDeletion]]()
     reads = plane.metadata(shard)
     for entry in all_rows(
         lambda after, page_rows: reads.deleted(*bucket, start_after=after, limit=page_rows), deleted_position
     ):
         is_meant = entry.kind is DeletedKind.KEY and death in (0, entry.death)
         if is_meant and entry.path.startswith(f"{path}/"):
-            newest[entry.path] = entry  # the listing has the oldest death first
-    commands = [
-        Undelete(*bucket, target + found[len(path) :], entry.kind, entry.object_id, entry.birth, entry.death)
-        for found, entry in sorted(newest.items())
-    ]
-    outcomes = [_carry_out(plane, shard, command) for command in commands]
+            if entry.version_of:
+                versions.setdefault((entry.path, entry.death), []).append(entry)
+            else:
+                newest[entry.path] = entry  # the listing has the oldest death first
+    outcomes = list[Returned | NotReturned]()
+    for found, entry in sorted(newest.items()):
+        with_it = [one for one in versions.get((found, entry.death), ()) if one.version_of == entry.object_id]
+        for one in (entry, *with_it):
+            command = Undelete(*bucket, target + found[len(path) :], one.kind, one.object_id, one.birth, one.death)
+            outcomes.append(_carry_out(plane, shard, command))
+    return _all_of(outcomes)
+
+
+def _all_of(outcomes: Sequence[Returned | NotReturned]) -> Undeleted:
     return Undeleted(
         tuple(one for one in outcomes if isinstance(one, Returned)),
         tuple(one for one in outcomes if isinstance(one, NotReturned)),

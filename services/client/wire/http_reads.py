@@ -21,6 +21,7 @@ from schemas.answers import (
     ListedEntry,
     ListedOpenKey,
     ListedToken,
+    ListedVersion,
     RetentionPreview,
     ScmTotals,
     SnapshotConsumer,
@@ -238,12 +239,22 @@ class HttpMetadataReads:
             "/deleted", list[ListedDeletion], paging.deleted_position, parameters, limit, paging.PAGE_ROWS
         )
 
-    def stat(self, volume: str, bucket: str, path: str, *, snapshot_id: str = "") -> KeyRow | DirectoryRow:
-        """Return one key or directory."""
-        found = self._shard.get("/stat", StatAnswer, _of(volume, bucket, snapshot_id=snapshot_id, path=path))
+    def stat(
+        self, volume: str, bucket: str, path: str, *, snapshot_id: str = "", version: int = 0
+    ) -> KeyRow | DirectoryRow:
+        """Return one key or directory, or one version of a key by its id."""
+        parameters: Parameters = _of(volume, bucket, snapshot_id=snapshot_id, path=path)
+        if version:
+            parameters = {**parameters, "version": version}
+        found = self._shard.get("/stat", StatAnswer, parameters)
         row = found.key or found.directory
         assert row is not None  # noqa: S101  metadata refuses a path without key and directory
         return row
+
+    def versions(self, volume: str, bucket: str, key: str, *, snapshot_id: str = "") -> list[ListedVersion]:
+        """Return the versions of a key, oldest first."""
+        parameters = _of(volume, bucket, path=key, snapshot_id=snapshot_id, start_after=0)
+        return self._shard.rows("/versions", list[ListedVersion], lambda one: one.version, parameters)
 
     def open_keys(
         self, volume: str, bucket: str, *, start_after: str = "", limit: int | None = None

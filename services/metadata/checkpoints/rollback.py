@@ -6,6 +6,9 @@ Versions born since the snapshot die now. Held versions that died since are rest
 their place in the snapshot, with the snapshot's row. Versions without bytes have no garbage row: they are restored from
 the snapshot checkpoint, if their directories can be reached there.
 
+A version is restored as what it is in the snapshot, the current version of its key or a noncurrent one, whichever it
+was since.
+
 Each page is one command and one txn. The phases run in the order of ``_PHASES``; rollbackTable has the position of the
 next page.
 """
@@ -22,6 +25,7 @@ from schemas.records import (
     BlockRun,
     BucketLayout,
     BucketRow,
+    BucketVersioning,
     DeletedDirectoryRow,
     DeletedKeyRow,
     DirectoryRow,
@@ -44,6 +48,9 @@ from services.domain.table_keys import (
     garbage_from,
     garbage_key,
     identity_of_garbage_key,
+    key_of_version,
+    key_version_key,
+    key_versions_prefix,
     object_key,
     object_txn,
     rollback_key,
@@ -54,12 +61,15 @@ from services.metadata.namespace.garbage import (
     RENAME_CELL,
     death_now,
     drop_parts,
+    has_versions,
     is_composed,
     key_cell,
     move_directory_to_garbage,
     move_key_to_garbage,
+    move_version_to_garbage,
 )
 from services.metadata.namespace.key_parts import parts_of, pop_parts, put_parts, stored_bytes
+from services.metadata.namespace.key_versions import versions_of
 from services.metadata.state.deleted_names import forget_death
 from services.metadata.state.figures import live_bucket
 from services.metadata.state.space import unexpanded_bounds
@@ -70,6 +80,7 @@ from services.metadata.state.tables import (
     DIRECTORY_TABLE,
     FILE_TABLE,
     KEY_TABLE,
+    KEY_VERSION_TABLE,
     ROLLBACK_NAME_TABLE,
     ROLLBACK_TABLE,
     SNAPSHOT_RENAMED_TABLE,
@@ -111,7 +122,7 @@ def _refused(command: RollbackPage, message: str) -> RollbackPageDone:
 
 def is_finished(row: RollbackRow) -> bool:
     """Return whether the last page of a rollback was applied."""
-    return row.phase == len(_PHASES)
+    return row.phase == _FINISHED
 
 
 def _done(command: RollbackPage, row: RollbackRow) -> RollbackPageDone:
@@ -157,12 +168,16 @@ class _Page:
         self._transaction = transaction
         self._work = transaction.work
         self._bucket = bucket
+        self._ids = bucket.volume_id, bucket.object_id
         self._row = row
         self._left = max(1, command.max_entries)
         self._saved = TablesReader(transaction.work.store.open_checkpoint(row.snapshot_id))
+        self._has_versions = bucket.versioning is not BucketVersioning.UNVERSIONED
         self._is_tree = bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED
         keys = FILE_TABLE if self._is_tree else KEY_TABLE
         self._keys, self._saved_keys = transaction.work.table(keys), self._saved.table(keys)
+        self._versions = transaction.work.table(KEY_VERSION_TABLE)
+        self._saved_versions = self._saved.table(KEY_VERSION_TABLE)
         self._live_txns = transaction.snapshots.of(transaction.work, bucket.object_id).live_txns
         self._moved_children: Counter[int] = Counter()
         self._died = self._restored = 0
@@ -170,17 +185,18 @@ class _Page:
 
     def carry_out(self) -> RollbackRow:
         """Run one phase after the other up to the limit. Return the row with the progress."""
-        phase, start = self._row.phase, self._row.next_key
-        while phase < len(_PHASES):
-            for key in _PHASES[phase](self, start):
+        start = self._row.next_key
+        numbers = [number for number, _ in _PHASES]
+        for number, phase in _PHASES[numbers.index(self._row.phase) :]:
+            for key in phase(self, start):
                 self._left -= 1
                 if self._left < 0:
-                    return self._row_at(phase, key)
-            phase, start = phase + 1, b""
+                    return self._row_at(number, key)
+            start = b""
         bucket = live_bucket(self._work, self._bucket.object_id)
         if bucket is not None:
             _set_fence(self._transaction, replace(bucket, rolled_back_txn=self._transaction.txn), "")
-        return self._row_at(phase, b"")
+        return self._row_at(_FINISHED, b"")
 
     def _row_at(self, phase: int, next_key: bytes) -> RollbackRow:
         died, restored = self._row.died + self._died, self._row.restored + self._restored
@@ -257,41 +273,41 @@ class _Page:
                 death = death_now(self._transaction, self._bucket.object_id)
                 ids = (self._bucket.volume_id, self._bucket.object_id)
                 is_older = object_txn(head.object_id) <= self._row.snapshot_txn
-                move_key_to_garbage(self._transaction, *ids, moving, death, keeps_object=is_older)
+                move_key_to_garbage(self._transaction, *ids, moving, death, keeps_object=is_older, is_alone=True)
                 self._died += 1
+                return
+            if self._becomes_noncurrent(moving, head):
+                self._drop_if_there(key, moving)
                 return
             saved_key = self._saved_key(head.object_id, key)
             saved = self._saved_keys.get_encoded(saved_key)
             if moving == saved and saved_key == key:
                 return
-            saved = self._as_in_snapshot(moving, saved, saved_key)
+            saved = self._as_in_snapshot(moving, saved_key)
             self._drop_if_there(key, moving)
             moving = self._keys.get_encoded(saved_key)
             self._keys.put_encoded(saved_key, saved)
             key = saved_key
 
-    def _as_in_snapshot(self, moving: bytes, saved: bytes | None, saved_key: bytes) -> bytes:
-        """Return the row that a live version has after the rollback: that of the snapshot.
+    def _as_in_snapshot(self, moving: bytes, saved_key: bytes) -> bytes:
+        """Return the row that a live version has after the rollback: that of the snapshot."""
+        head = _KEY_HEAD.decode_head(moving)
+        saved = self._current_in_snapshot(saved_key, head.object_id, head.birth)
+        if _KEY_HEAD.decode_head(saved) == head and not is_composed(moving):
+            return saved
+        return _KEY_ROW.encode(self._with_runs_of_snapshot(self._keys.decode(moving), self._keys.decode(saved)))
+
+    def _with_runs_of_snapshot(self, live: KeyRow, saved: KeyRow) -> KeyRow:
+        """Move the further runs of a live version to its row in the snapshot, and return this row.
 
         A version that has grown loses the runs of blocks that were born since. Bytes that were added to its last block
         stay in the block, behind the end of the version.
         """
-        head = _KEY_HEAD.decode_head(moving)
-        saved_head = None if saved is None else _KEY_HEAD.decode_head(saved)
-        if (
-            saved is None
-            or saved_head is None
-            or (saved_head.object_id, saved_head.birth) != (head.object_id, head.birth)
-        ):
-            raise InvariantError(f"the checkpoint has no version {head} at {saved_key!r}; report it")
-        if saved_head == head and not is_composed(moving):
-            return saved
-        live, ids = self._keys.decode(moving), (self._bucket.volume_id, self._bucket.object_id)
-        parts = pop_parts(self._work, ids, live)
+        parts = pop_parts(self._work, self._ids, live)
         kept = [part for part in parts if part.birth <= self._row.snapshot_txn]
-        row = self._put_parts_back(self._keys.decode(saved), live.blocks, kept)
-        drop_parts(self._transaction, ids, live, parts[len(kept) :])
-        return _KEY_ROW.encode(row)
+        row = self._put_parts_back(saved, live.blocks, kept)
+        drop_parts(self._transaction, self._ids, live, parts[len(kept) :])
+        return row
 
     def _put_parts_back(self, saved: KeyRow, blocks: BlockRun | None, parts: list[KeyPartRow]) -> KeyRow:
         """Write the further runs of a version of the snapshot, and return its row. The runs are as long as by now."""
@@ -303,6 +319,53 @@ class _Page:
         """Remove a row from its key, unless another one has replaced it."""
         if self._keys.get_encoded(key) == row:
             self._keys.delete(key)
+
+    def settle_versions(self, start: bytes) -> Iterator[bytes]:
+        """Move noncurrent versions born since the snapshot to deletedTable, the others to their place there."""
+        prefix = key_versions_prefix(*self._ids)
+        for key, _ in self._versions.scan(max(start, prefix), prefix_end(prefix)):
+            yield key
+            version = self._versions.get(key)
+            if version is not None:
+                self._settle_version(key, version)
+
+    def _settle_version(self, key: bytes, version: KeyRow) -> None:
+        object_id, birth = key_of_version(key)
+        noncurrent = self._saved_versions.get(key)
+        if noncurrent is not None:
+            self._versions.put(key, self._with_runs_of_snapshot(version, noncurrent))
+            return
+        self._versions.delete(key)
+        if birth > self._row.snapshot_txn:
+            owner = replace(version, object_id=object_id)
+            death = death_now(self._transaction, self._bucket.object_id)
+            move_version_to_garbage(self._transaction, self._ids, version, owner, death)
+            self._died += 1
+            return
+        here = self._saved_key(object_id, namespace_key(self._bucket, version.parent_id, version.name))
+        current = self._current_in_snapshot(here, object_id, birth)
+        self._put_back(here, _KEY_ROW.encode(self._with_runs_of_snapshot(version, self._keys.decode(current))))
+        self._transaction.figures.put(self._bucket.object_id, 0, 1)
+
+    def _becomes_noncurrent(self, moving: bytes, head: KeyHead) -> bool:
+        """Make a current version a noncurrent one if it is one in the snapshot, and return whether it is."""
+        if not self._has_versions:
+            return False
+        key = key_version_key(*self._ids, head.object_id, head.birth)
+        noncurrent = self._saved_versions.get(key)
+        if noncurrent is None:
+            return False
+        self._versions.put(key, self._with_runs_of_snapshot(self._keys.decode(moving), noncurrent))
+        self._transaction.figures.put(self._bucket.object_id, 0, -1)
+        return True
+
+    def _current_in_snapshot(self, key: bytes, object_id: int, birth: int) -> bytes:
+        """Return the row of a current version of the snapshot."""
+        saved = self._saved_keys.get_encoded(key)
+        head = None if saved is None else _KEY_HEAD.decode_head(saved)
+        if saved is None or head is None or (head.object_id, head.birth) != (object_id, birth):
+            raise InvariantError(f"the checkpoint has no version {birth} of {object_id} at {key!r}; report it")
+        return saved
 
     def settle_directories(self, start: bytes) -> Iterator[bytes]:
         """Do the same for directories. Their contents are settled on their own."""
@@ -365,19 +428,29 @@ class _Page:
             birth = row.key.birth
             if birth > self._row.snapshot_txn or row.part_of:
                 continue
-            here = self._saved_key(object_id, namespace_key(bucket, row.key.parent_id, row.key.name))
-            saved = self._saved_keys.get_encoded(here)
-            head = None if saved is None else _KEY_HEAD.decode_head(saved)
-            if saved is None or head is None or (head.object_id, head.birth) != (object_id, birth):
-                raise InvariantError(f"the checkpoint has no version {birth} of {object_id} at {here!r}; report it")
             deleted.delete(key)
             forget_death(self._work, bucket.object_id, row.key, death)
             self._discount(row.key, death)
-            if head.blocks != row.key.blocks or is_composed(saved):
-                saved = self._restore_parts(self._keys.decode(saved), row)
-            else:
-                self._transaction.figures.restore(bucket.object_id, head.size_bytes)
-            self._put_back(here, saved)
+            if row.version_of:
+                self._transaction.figures.restore_version(bucket.object_id)
+            whole_id = row.version_of or object_id
+            version_key = key_version_key(*self._ids, whole_id, birth)
+            noncurrent = self._saved_versions.get_encoded(version_key) if self._has_versions else None
+            if noncurrent is not None:
+                self._versions.put_encoded(version_key, self._as_restored(noncurrent, row))
+                self._transaction.figures.put(bucket.object_id, 0, -1)
+                self._restored += 1
+                continue
+            here = self._saved_key(whole_id, namespace_key(bucket, row.key.parent_id, row.key.name))
+            self._put_back(here, self._as_restored(self._current_in_snapshot(here, whole_id, birth), row))
+
+    def _as_restored(self, saved: bytes, row: DeletedKeyRow) -> bytes:
+        """Count a version that is restored from its garbage rows, and return its row."""
+        head = _KEY_HEAD.decode_head(saved)
+        if head.blocks != row.key.blocks or is_composed(saved):
+            return self._restore_parts(self._keys.decode(saved), row)
+        self._transaction.figures.restore(self._bucket.object_id, head.size_bytes)
+        return saved
 
     def _discount(self, dead: KeyRow, death: int) -> None:
         """Subtract a garbage row from the space matrix."""
@@ -443,10 +516,19 @@ class _Page:
         """Restore versions without bytes, which only the checkpoint still has."""
         for key, saved in self._saved_keys.scan_encoded(*self._namespace(start)):
             yield key
+            if has_versions(saved) and self._is_reachable(saved):
+                self._restore_empty_versions(self._keys.decode(saved))
             is_empty = _KEY_HEAD.decode_head(saved).blocks is None
             if is_empty and self._is_reachable(saved) and self._keys.get_encoded(key) is None:
                 self._put_back(key, saved)
                 self._transaction.figures.put(self._bucket.object_id, 0, 1)
+
+    def _restore_empty_versions(self, key: KeyRow) -> None:
+        for version in versions_of(self._saved, self._ids, key):
+            version_key = key_version_key(*self._ids, key.object_id, version.birth)
+            if version.blocks is None and self._versions.get_encoded(version_key) is None:
+                self._versions.put(version_key, version)
+                self._restored += 1
 
     def _is_reachable(self, saved: bytes) -> bool:
         """Return whether a key of the checkpoint can be reached from the root there."""
@@ -478,15 +560,19 @@ class _Page:
             table.delete(key)
 
 
-_PHASES: tuple[Callable[[_Page, bytes], Iterator[bytes]], ...] = (
-    _Page.expand,
-    _Page.note_names,
-    _Page.settle_keys,
-    _Page.settle_directories,
-    _Page.restore_keys,
-    _Page.restore_directories,
-    _Page.note_directories,
-    _Page.restore_empty_keys,
-    _Page.forget_renames,
-    _Page.forget_names,
+_FINISHED = 10
+"""The phase of a rollback whose last page was applied."""
+_PHASES: tuple[tuple[int, Callable[[_Page, bytes], Iterator[bytes]]], ...] = (
+    (0, _Page.expand),
+    (1, _Page.note_names),
+    (2, _Page.settle_keys),
+    (11, _Page.settle_versions),
+    (3, _Page.settle_directories),
+    (4, _Page.restore_keys),
+    (5, _Page.restore_directories),
+    (6, _Page.note_directories),
+    (7, _Page.restore_empty_keys),
+    (8, _Page.forget_renames),
+    (9, _Page.forget_names),
 )
+"""The phases in their order. Each has a number of its own, since rollbackTable keeps it."""

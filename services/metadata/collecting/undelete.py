@@ -21,25 +21,29 @@ from schemas.records import (
     KeyRow,
     Undelete,
 )
-from services.domain.coming_back import Return, return_of_directory, return_of_key
+from services.domain.coming_back import Return, is_itself_as_version, return_of_directory, return_of_key
 from services.domain.errors import InvariantError
 from services.domain.names import check_key_path
+from services.domain.reclaimability import Txn
 from services.domain.refusals import CommandError
 from services.domain.space_matrix import holders
-from services.domain.table_keys import garbage_key, object_txn
+from services.domain.table_keys import garbage_key, key_version_key, object_txn
 from services.metadata.collecting.shadow import discount_version
 from services.metadata.namespace import tree
 from services.metadata.namespace.buckets import find_bucket
 from services.metadata.namespace.garbage import DIRECTORY_CELL, key_cell, note_rename
 from services.metadata.namespace.inheritance import directory_created, key_created
 from services.metadata.namespace.key_parts import put_parts
+from services.metadata.namespace.key_versions import check_version_rows, keep_version
 from services.metadata.namespace.tree import Place
+from services.metadata.namespace.writing import find_place
 from services.metadata.state.deleted_names import forget_death
 from services.metadata.state.tables import (
     DELETED_DIRECTORY_TABLE,
     DELETED_TABLE,
     DIRECTORY_TABLE,
     KEY_TABLE,
+    KEY_VERSION_TABLE,
     namespace_key,
 )
 from services.metadata.state.transaction import Transaction
@@ -72,8 +76,7 @@ def _too_late(command: Undelete) -> CommandError:
 
 def _undelete_key(transaction: Transaction, bucket: BucketRow, command: Undelete) -> Committed:
     table = transaction.work.table(DELETED_TABLE)
-    row_key = garbage_key(bucket.volume_id, bucket.object_id, command.death, command.object_id)
-    row = table.get(row_key)
+    row = table.get(garbage_key(bucket.volume_id, bucket.object_id, command.death, command.object_id))
     if row is None or row.key.birth != command.birth:
         raise _too_late(command)
     if row.part_of:
@@ -84,6 +87,8 @@ def _undelete_key(transaction: Transaction, bucket: BucketRow, command: Undelete
     parts = _rows_of_parts(transaction, bucket, row)
     if parts is None:
         raise _too_late(command)
+    if row.version_of and _undelete_version(transaction, bucket, command.path, row, parts):
+        return Committed(row.key.object_id, row.key.blocks)
     version, live = row.key, transaction.snapshots.of(transaction.work, bucket.object_id).live_txns
     outcome = return_of_key(row, bucket.rolled_back_txn, live)
     if outcome not in (Return.ITSELF, Return.NEW_OBJECT):
@@ -103,15 +108,62 @@ def _undelete_key(transaction: Transaction, bucket: BucketRow, command: Undelete
         back = _restore_parts(transaction, bucket, row, back, parts)
     else:
         transaction.figures.restore(bucket.object_id, version.size_bytes)
-    table.delete(row_key)
-    forget_death(transaction.work, bucket.object_id, version, row.death)
+    _leave_garbage(transaction, bucket, row, live)
     transaction.work.table(place.table).put(place.db_key, back)
     key_created(transaction, bucket, back.object_id, place.parent_id, command.path)
-    discount_version(transaction, bucket.object_id, row)
-    held_by = holders(version.birth, row.death, live)
-    transaction.space.subtract(bucket.object_id, held_by, key_cell(version.size_bytes))
     transaction.figures.put(bucket.object_id, 0, place.made_directories)
     return Committed(back.object_id, back.blocks)
+
+
+def _undelete_version(
+    transaction: Transaction, bucket: BucketRow, path: str, row: DeletedKeyRow, parts: Sequence[DeletedKeyRow]
+) -> bool:
+    """Restore a noncurrent version to its key, if that is live at the path; return whether it is.
+
+    A version that is newer than the current one becomes the current one.
+    """
+    work, ids = transaction.work, (bucket.volume_id, bucket.object_id)
+    place = find_place(transaction, bucket, path)
+    key = None if place is None else work.table(place.table).get(place.db_key)
+    if place is None or key is None or key.object_id != row.version_of:
+        return False
+    snapshots = transaction.snapshots.of(work, ids[1])
+    if not is_itself_as_version(row, snapshots.live_txns):
+        raise CommandError(
+            ErrorCode.SNAPSHOT_IN_BETWEEN,
+            f"a snapshot was captured since the version {row.key.birth} of {path} was deleted: name a free path "
+            f"(--to), or copy it from a snapshot that holds it (deepclean restore)",
+        )
+    version, back = row.key, row.key
+    if version.birth > key.birth:
+        rows = keep_version(transaction, ids, key)
+        back = replace(version, object_id=key.object_id, parent_id=key.parent_id, name=key.name)
+        back = replace(back, rename_txn=key.rename_txn, update_id=transaction.txn, version_rows=rows)
+        table, row_key = work.table(place.table), place.db_key
+    else:
+        counted = replace(key, version_rows=check_version_rows(key, len(parts)))
+        work.table(place.table).put(place.db_key, counted)
+        transaction.figures.put(ids[1], 0, -1)
+        back = replace(version, parent_id=key.parent_id, name=key.name)
+        table, row_key = work.table(KEY_VERSION_TABLE), key_version_key(*ids, key.object_id, version.birth)
+    if parts or row.unread_bytes:
+        back = _restore_parts(transaction, bucket, row, back, parts)
+    else:
+        transaction.figures.restore(ids[1], version.size_bytes)
+    table.put(row_key, back)
+    _leave_garbage(transaction, bucket, row, snapshots.live_txns)
+    return True
+
+
+def _leave_garbage(transaction: Transaction, bucket: BucketRow, row: DeletedKeyRow, live: Sequence[Txn]) -> None:
+    """Remove the garbage row of a version that was restored, and what is counted and noted for it."""
+    version, ids = row.key, (bucket.volume_id, bucket.object_id)
+    transaction.work.table(DELETED_TABLE).delete(garbage_key(*ids, row.death, version.object_id))
+    forget_death(transaction.work, ids[1], version, row.death)
+    if row.version_of:
+        transaction.figures.restore_version(ids[1])
+    discount_version(transaction, ids[1], row)
+    transaction.space.subtract(ids[1], holders(version.birth, row.death, live), key_cell(version.size_bytes))
 
 
 def _rows_of_parts(transaction: Transaction, bucket: BucketRow, first: DeletedKeyRow) -> list[DeletedKeyRow] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from schemas.codec import codec
@@ -22,6 +23,7 @@ from schemas.records import (
 from services.domain.space_matrix import NOBODY, Holders, holders
 from services.domain.table_keys import garbage_key, object_txn
 from services.metadata.namespace.key_parts import Ids, pop_parts, row_of_first_run, row_of_part
+from services.metadata.namespace.key_versions import is_kept, keep_version, keeps_versions, take_all_versions
 from services.metadata.state.deleted_names import note_death
 from services.metadata.state.tables import DELETED_DIRECTORY_TABLE, DELETED_TABLE, SNAPSHOT_RENAMED_TABLE
 from services.metadata.state.transaction import Transaction
@@ -36,7 +38,7 @@ _KEY_START = codec(KeyStart)
 _KEY_NAMES = codec(KeyNames)
 _DELETED_KEY_ROW = codec(DeletedKeyRow)
 _HOW_IT_DIED = _DELETED_KEY_ROW.encoder_of("death", "snapshots_before_death", "is_overwritten", "deletion_time_ms")
-_LAST_FIELDS = _DELETED_KEY_ROW.encoder_of("shadow_hour", "part_of", "part_ids", "unread_bytes")
+_LAST_FIELDS = _DELETED_KEY_ROW.encoder_of("shadow_hour", "part_of", "part_ids", "unread_bytes", "version_of")
 
 
 def key_cell(size_bytes: int, versions: int = 1) -> tuple[int, int, int, int, int]:
@@ -65,16 +67,19 @@ def move_key_to_garbage(
     *,
     is_overwritten: bool = False,
     keeps_object: bool = False,
+    is_alone: bool = False,
 ) -> KeyStart:
     """Move an encoded version to deletedTable, unless it has no blocks. Return its first fields.
 
-    The key's access list goes, unless an overwrite or a rollback ``keeps_object`` as another version.
+    The key's access list goes, and all noncurrent versions die with it, unless an overwrite ends the version, or a
+    rollback, which handles noncurrent versions by themselves. A rollback may keep the access list (``keeps_object``).
     """
     key = _KEY_START.decode_head(row)
     if transaction.acls.is_used and not (is_overwritten or keeps_object):
         transaction.acls.remove(transaction.work, bucket_id, key.object_id)
-    if row[-1]:
-        _move_composed(transaction, (volume_id, bucket_id), row, death, is_overwritten=is_overwritten)
+    if row[-1] or row[-2]:
+        ids = (volume_id, bucket_id)
+        _move_large(transaction, ids, row, death, is_overwritten=is_overwritten, is_alone=is_overwritten or is_alone)
         return key
     has_blocks = key.size_bytes > 0
     transaction.figures.move_to_garbage(bucket_id, key.size_bytes, names=1, rows=int(has_blocks))
@@ -97,11 +102,11 @@ def move_keys_to_garbage(
     if transaction.acls.is_used:
         for row in rows:
             transaction.acls.remove(transaction.work, bucket_id, _KEY_START.decode_head(row).object_id)
-    composed = [row for row in rows if row[-1]]
-    if composed:
-        for row in composed:
-            _move_composed(transaction, (volume_id, bucket_id), row, death)
-        rows = [row for row in rows if not row[-1]]
+    large = [row for row in rows if row[-1] or row[-2]]
+    if large:
+        for row in large:
+            _move_large(transaction, (volume_id, bucket_id), row, death)
+        rows = [row for row in rows if not (row[-1] or row[-2])]
     if not rows:
         return
     work, end = transaction.work, _end_of_row(transaction, death, is_overwritten=False) + _ONE_RUN
@@ -127,22 +132,61 @@ def is_composed(row: bytes) -> bool:
     return row[-1] == 1
 
 
-def _move_composed(
-    transaction: Transaction, ids: Ids, row: bytes, death: Death, *, is_overwritten: bool = False
+def has_versions(row: bytes) -> bool:
+    """Return whether the key of an encoded row has noncurrent versions: the last byte of ``KeyRow.version_rows``."""
+    return row[-2] != 0
+
+
+def _move_large(
+    transaction: Transaction,
+    ids: Ids,
+    row: bytes,
+    death: Death,
+    *,
+    is_overwritten: bool = False,
+    is_alone: bool = False,
 ) -> None:
-    """Move a version with several runs of blocks: each run becomes a row of its own.
+    """Move a version with several runs of blocks, or with noncurrent versions, which die too unless it ``is_alone``."""
+    key = _KEY_ROW.decode(row)
+    if not is_alone:
+        for version in take_all_versions(transaction.work, ids, key):
+            move_version_to_garbage(transaction, ids, version, key, death)
+    _move_whole(transaction, ids, replace(key, version_rows=0), death, is_overwritten=is_overwritten)
+
+
+def move_version_to_garbage(transaction: Transaction, ids: Ids, version: KeyRow, key: KeyRow, death: Death) -> None:
+    """Move a noncurrent version of a key, whose row was removed, to deletedTable."""
+    named = replace(version, rename_txn=key.rename_txn)
+    _move_whole(transaction, ids, named, death, version_of=key.object_id)
+
+
+def _move_whole(
+    transaction: Transaction,
+    ids: Ids,
+    key: KeyRow,
+    death: Death,
+    *,
+    is_overwritten: bool = False,
+    version_of: int = 0,
+) -> None:
+    """Move a version with all of its runs of blocks: each run becomes a row of its own.
 
     The others are found by the row of the first one, which is held wherever they are, so it alone has an entry in
-    deletedNameTable.
+    deletedNameTable. A noncurrent version, one ``version_of`` a key, has no name in the figures.
     """
-    key = _KEY_ROW.decode(row)
+    names = 0 if version_of else 1
+    if key.blocks is None:
+        transaction.figures.move_to_garbage(ids[1], 0, names=names, rows=0)
+        return
     parts = pop_parts(transaction.work, ids, key)
     first, others = row_of_first_run(key), [row_of_part(key, part) for part in parts]
     stored = first.size_bytes + sum(one.size_bytes for one in others)
-    transaction.figures.move_to_garbage(ids[1], stored, names=1, rows=1 + len(others), block_rows=len(others))
+    rows = 1 + len(others)
+    transaction.figures.move_to_garbage(ids[1], stored, names=names, rows=rows, block_rows=rows - names)
     end = _end_of_row(transaction, death, is_overwritten=is_overwritten)
     part_ids = tuple([one.object_id for one in others])
-    held_by = _move_run(transaction, ids, first, death, end + _runs(0, part_ids, stored - key.size_bytes))
+    last = _runs(0, part_ids, stored - key.size_bytes, version_of)
+    held_by = _move_run(transaction, ids, first, death, end + last)
     if held_by != NOBODY:
         note_death(transaction.work, ids[1], first, death.txn)
     end += _runs(key.object_id)
@@ -150,19 +194,25 @@ def _move_composed(
         _move_run(transaction, ids, one, death, end)
 
 
-def _runs(part_of: int, part_ids: tuple[int, ...] = (), unread_bytes: int = 0) -> bytes:
+def _runs(part_of: int, part_ids: tuple[int, ...] = (), unread_bytes: int = 0, version_of: int = 0) -> bytes:
     """Return the encoded last fields of a row of deletedTable."""
-    fields = {"shadow_hour": 0, "part_of": part_of, "part_ids": part_ids, "unread_bytes": unread_bytes}
+    fields = {
+        "shadow_hour": 0,
+        "part_of": part_of,
+        "part_ids": part_ids,
+        "unread_bytes": unread_bytes,
+        "version_of": version_of,
+    }
     return _LAST_FIELDS(fields)
 
 
 _ONE_RUN = _runs(0)
-"""The last fields of the row of a version that has one run of blocks."""
+"""The last fields of the row of a current version that has one run of blocks."""
 
 
 def has_one_run(row: bytes) -> bool:
-    """Return whether an encoded row of deletedTable is that of a version with one run of blocks, as most are. Also of a
-    row that ends with one.
+    """Return whether an encoded row of deletedTable is that of a current version with one run of blocks, as most are.
+    Also of a row that ends with one.
     """
     return row.endswith(_ONE_RUN)
 
@@ -180,12 +230,20 @@ def _move_run(transaction: Transaction, ids: Ids, row: KeyRow, death: Death, end
 def replace_live(
     transaction: Transaction, bucket: BucketRow, table: Table[KeyRow], row_key: bytes, key: KeyRow
 ) -> None:
-    """Write a version at its place. The live version there, if any, dies."""
-    ids = (bucket.volume_id, bucket.object_id)
-    replaced = table.get_encoded(row_key)
+    """Write a version at its place. The live version there, if any, dies or becomes noncurrent."""
+    replaced, version_rows = table.get_encoded(row_key), 0
     if replaced is not None:
-        move_key_to_garbage(transaction, *ids, replaced, death_now(transaction, ids[1]), is_overwritten=True)
-    table.put(row_key, key)
+        version_rows = end_or_keep(transaction, bucket, table.decode(replaced), replaced)
+    table.put(row_key, replace(key, is_versioned=keeps_versions(bucket), version_rows=version_rows))
+
+
+def end_or_keep(transaction: Transaction, bucket: BucketRow, replaced: KeyRow, encoded: bytes) -> int:
+    """Move a version that is overwritten to deletedTable, or make it noncurrent. Return the new ``version_rows``."""
+    ids = (bucket.volume_id, bucket.object_id)
+    if is_kept(bucket, replaced):
+        return keep_version(transaction, ids, replaced)
+    move_key_to_garbage(transaction, *ids, encoded, death_now(transaction, ids[1]), is_overwritten=True)
+    return replaced.version_rows
 
 
 class BlocksOf(NamedTuple):

@@ -12,6 +12,7 @@ from schemas.records import (
     BlockRun,
     BucketLayout,
     BucketRow,
+    BucketVersioning,
     Committed,
     DeleteKey,
     DeleteKeys,
@@ -30,12 +31,14 @@ from services.metadata.namespace.buckets import find_bucket
 from services.metadata.namespace.conditions import NO_CONDITION, check_generation
 from services.metadata.namespace.garbage import (
     death_now,
+    end_or_keep,
     move_directory_to_garbage,
     move_key_to_garbage,
     move_keys_to_garbage,
     note_rename,
 )
 from services.metadata.namespace.inheritance import key_created
+from services.metadata.namespace.key_versions import rename_versions
 from services.metadata.namespace.quotas import NO_QUOTA, check_room
 from services.metadata.namespace.tree import Place
 from services.metadata.state.tables import BUCKET_TABLE, KEY_TABLE
@@ -91,6 +94,9 @@ def put_key(transaction: Transaction, command: PutKey | PutKeyIf, expected_gener
         check_room(transaction, bucket, reserved_bytes, 1 + place.made_directories)
     now = transaction.log_time_ms
     object_id = existing.object_id if existing else transaction.new_object_id()
+    version_rows = 0
+    if existing is not None and replaced_row is not None:
+        version_rows = end_or_keep(transaction, bucket, existing, replaced_row)
     # Encode the fields without a record object, because most commands are puts.
     fields = {
         "object_id": object_id,
@@ -104,15 +110,14 @@ def put_key(transaction: Transaction, command: PutKey | PutKeyIf, expected_gener
         "tag": command.tag,
         "creation_time_ms": existing.creation_time_ms if existing else now,
         "modification_time_ms": now,
+        "is_versioned": bucket.versioning is BucketVersioning.ENABLED,
+        "version_rows": version_rows,
         "is_composed": False,
     }
     table.put_encoded(place.db_key, _KEY_ROW.encode_fields(fields))
     if existing is None and transaction.acls.is_used:
         key_created(transaction, bucket, object_id, place.parent_id, command.key)
     transaction.figures.put(bucket.object_id, command.size_bytes, 1 + place.made_directories)
-    if replaced_row is not None:
-        death = death_now(transaction, bucket.object_id)
-        move_key_to_garbage(transaction, bucket.volume_id, bucket.object_id, replaced_row, death, is_overwritten=True)
     transaction.check_stored()
     if blocks:
         transaction.written.add(bucket.object_id, blocks)
@@ -220,4 +225,5 @@ def rename_key(transaction: Transaction, command: RenameKey) -> Committed:
     table.delete(source)
     renamed = replace(row, name=command.target, update_id=transaction.txn, rename_txn=transaction.txn)
     table.put(target, renamed)
+    rename_versions(transaction.work, (bucket.volume_id, bucket.object_id), renamed)
     return Committed(row.object_id)

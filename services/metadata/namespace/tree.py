@@ -23,6 +23,7 @@ from services.domain.table_keys import tree_key
 from services.metadata.namespace.buckets import find_bucket
 from services.metadata.namespace.garbage import death_now, move_directory_to_garbage, move_key_to_garbage, note_rename
 from services.metadata.namespace.inheritance import directory_created
+from services.metadata.namespace.key_versions import rename_versions
 from services.metadata.namespace.quotas import check_room
 from services.metadata.state.tables import DIRECTORY_TABLE, FILE_TABLE
 from services.metadata.state.transaction import Transaction
@@ -236,6 +237,8 @@ def rename(transaction: Transaction, bucket: BucketRow, source: str, target: str
     work.table(definition).delete(old_key)
     moved = replace(row, parent_id=parent_id, name=name, update_id=transaction.txn, rename_txn=transaction.txn)
     work.table(definition).put(new_key, moved)
-    if isinstance(row, DirectoryRow):
+    if isinstance(moved, KeyRow):
+        rename_versions(work, (bucket.volume_id, bucket.object_id), moved)
+    else:
         transaction.directories.forget(bucket.object_id, source)
     return row.object_id

@@ -2,8 +2,8 @@
 allocated it, which is the birth of its version, unless the version was written in steps or undeleted as a new object.
 
 No table is ordered by block. So the search reads the versions of a bucket, or of the shard if none is named: first the
-claimed, then the deleted, then the live ones. It goes page by page and stops at the first match. Blocks of open keys
-and of parts of uploads belong to no version: it does not find them.
+claimed, then the deleted, then the live ones, current and noncurrent. It goes page by page and stops at the first
+match. Blocks of open keys and of parts of uploads belong to no version: it does not find them.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from services.domain.table_keys import (
     bucket_key,
     garbage_end,
     garbage_from,
+    key_of_version,
+    key_versions_prefix,
     local_id,
     local_id_txn,
 )
@@ -33,6 +35,7 @@ from services.metadata.state.tables import (
     DIRECTORY_TABLE,
     FILE_TABLE,
     KEY_TABLE,
+    KEY_VERSION_TABLE,
     RECLAIM_TABLE,
     namespace_prefix,
 )
@@ -42,7 +45,7 @@ from services.storage.tables import TableDefinition, TablesReader
 
 MAX_ROWS_PER_PAGE = 100_000
 _EVERYTHING = (b"/", b"0")
-_PLACES: tuple[TableDefinition[Any], ...] = (RECLAIM_TABLE, DELETED_TABLE, KEY_TABLE, FILE_TABLE)
+_PLACES: tuple[TableDefinition[Any], ...] = (RECLAIM_TABLE, DELETED_TABLE, KEY_TABLE, FILE_TABLE, KEY_VERSION_TABLE)
 _Row = ClaimedRow | DeletedKeyRow | KeyRow
 
 
@@ -52,6 +55,8 @@ def _bounds(table: TableDefinition[Any], bucket: BucketRow, birth: Txn) -> tuple
         prefix = namespace_prefix(bucket)
         return prefix, prefix_end(prefix)
     ids = (bucket.volume_id, bucket.object_id)
+    if table is KEY_VERSION_TABLE:
+        return key_versions_prefix(*ids), prefix_end(key_versions_prefix(*ids))
     return garbage_from(*ids, birth + 1), garbage_end(*ids)
 
 
@@ -67,8 +72,8 @@ def explain_block(
     state = shard_state(tables)
     if not birth or local_id(shard, birth, 0) != block_id & ~0xFFFF:
         raise ReadError("INVALID_REQUEST", f"{block_id} is not the id of a block of shard {shard}")
-    row, owner, next_start = _search(tables, birth, block_id, bucket, start)
-    path, version = ("", None) if row is None or owner is None else _explained(tables, row, owner)
+    place, owner, next_start = _search(tables, birth, block_id, bucket, start)
+    path, version = ("", None) if place is None or owner is None else _explained(tables, *place, owner)
     return BlockExplanation(
         txn=state.txn,
         chain_version=state.chain_version,
@@ -85,21 +90,23 @@ def explain_block(
 
 def _search(
     tables: TablesReader, birth: Txn, block_id: int, bucket: BucketRow | None, start: str
-) -> tuple[_Row | None, BucketIdentity | None, str]:
-    """Search one page. Return the row that owns the block and its bucket, or where the next page begins."""
+) -> tuple[tuple[_Row, int] | None, BucketIdentity | None, str]:
+    """Search one page. Return the row that owns the block, with the objectID of its key if it is a noncurrent version,
+    and its bucket, or where the next page begins.
+    """
     read = 0
     for place, key, row in _rows(tables, birth, bucket, start):
         if read >= MAX_ROWS_PER_PAGE:
             return None, None, f"{place}:{key.hex()}"
         read += 1
         if _has(_key_of(row).blocks, block_id):
-            return row, _identity(tables, key, place), ""
+            return (row, _version_of(row, key, place)), _identity(tables, key, place), ""
         if isinstance(row, KeyRow) and row.is_composed and (owner := _identity(tables, key, place)) is not None:
             parts = parts_of(tables, (owner.volume_id, owner.bucket_id), row)
             read += len(parts)
             for part in parts:
                 if _has(part.blocks, block_id):
-                    return row_of_part(row, part), owner, ""
+                    return (row_of_part(row, part), _version_of(row, key, place)), owner, ""
     return None, None, ""
 
 
@@ -140,6 +147,15 @@ def _identity(tables: TablesReader, key: bytes, place: int) -> BucketIdentity | 
     return tables.table(BUCKET_ID_TABLE).get(bucket_id_key(bucket_id))
 
 
+def _version_of(row: _Row, key: bytes, place: int) -> int:
+    """Return the objectID of the key of which a row is a noncurrent version; 0 for a current one."""
+    if isinstance(row, ClaimedRow):
+        row = row.version
+    if isinstance(row, DeletedKeyRow):
+        return row.version_of
+    return key_of_version(key)[0] if _PLACES[place] is KEY_VERSION_TABLE else 0
+
+
 def _key_of(row: _Row) -> KeyRow:
     """Return the version in a row."""
     if isinstance(row, ClaimedRow):
@@ -147,7 +163,9 @@ def _key_of(row: _Row) -> KeyRow:
     return row.key if isinstance(row, DeletedKeyRow) else row
 
 
-def _explained(tables: TablesReader, row: _Row, bucket: BucketIdentity) -> tuple[str, ExplainedVersion]:
+def _explained(
+    tables: TablesReader, row: _Row, version_of: int, bucket: BucketIdentity
+) -> tuple[str, ExplainedVersion]:
     """Return the path and the version of a row."""
     live = [snapshot.txn for snapshot in live_snapshots(tables, bucket.bucket_id)]
     key = _key_of(row)
@@ -155,11 +173,11 @@ def _explained(tables: TablesReader, row: _Row, bucket: BucketIdentity) -> tuple
     if bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED:
         path, death_above = _path_of(tables, bucket, key)
     if isinstance(row, ClaimedRow):
-        return path, explained_version(key, row.version.death, VersionStage.CLAIMED, live)
+        return path, explained_version(key, row.version.death, VersionStage.CLAIMED, live, version_of)
     if isinstance(row, DeletedKeyRow):
-        return path, explained_version(key, row.death, VersionStage.HELD, live)
+        return path, explained_version(key, row.death, VersionStage.HELD, live, version_of)
     stage = VersionStage.UNEXPANDED if death_above else VersionStage.LIVE
-    return path, explained_version(key, death_above, stage, live)
+    return path, explained_version(key, death_above, stage, live, version_of)
 
 
 def _path_of(tables: TablesReader, bucket: BucketIdentity, key: KeyRow) -> tuple[str, Txn]:

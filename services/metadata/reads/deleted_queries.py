@@ -21,7 +21,8 @@ from schemas.records import (
     DirectoryRow,
     KeyRow,
 )
-from services.domain.coming_back import Return, return_of_directory, return_of_key
+from services.domain.coming_back import Return, is_itself_as_version, return_of_directory, return_of_key
+from services.domain.refusals import CommandError
 from services.domain.space_matrix import NOBODY, holders
 from services.domain.table_keys import (
     garbage_end,
@@ -30,7 +31,7 @@ from services.domain.table_keys import (
     object_txn,
     tree_key,
 )
-from services.metadata.reads.queries import live_snapshots
+from services.metadata.reads.queries import live_snapshots, stat
 from services.metadata.reads.whole_versions import is_claimed_in_part, size_of_whole
 from services.metadata.state.tables import DELETED_DIRECTORY_TABLE, DELETED_TABLE, DIRECTORY_TABLE
 from services.runtime.http.reads import ReadError
@@ -93,13 +94,16 @@ def _can_come_back(tables: TablesReader, bucket: BucketRow, row: DeletedKeyRow) 
 def _entry(
     tables: TablesReader, bucket: BucketRow, row: _Row, live: tuple[int, ...], paths: _Paths, undo_window_ms: int
 ) -> ListedDeletion:
-    dead: KeyRow | DirectoryRow
+    dead: KeyRow | DirectoryRow = row.key if isinstance(row, DeletedKeyRow) else row.directory
+    path = paths.of(dead.parent_id, dead.name, row.death)
     if isinstance(row, DeletedKeyRow):
-        kind, dead, birth, tag = DeletedKind.KEY, row.key, row.key.birth, row.key.tag
+        kind, birth, tag = DeletedKind.KEY, row.key.birth, row.key.tag
         size_bytes = size_of_whole(tables, bucket, row)
         returning = _RETURNING[return_of_key(row, bucket.rolled_back_txn, live)]
+        if row.version_of and is_itself_as_version(row, live) and _is_live(tables, bucket, path, row.version_of):
+            returning = Returning.ITSELF
     else:
-        kind, dead, size_bytes, tag = DeletedKind.DIRECTORY, row.directory, 0, ""
+        kind, size_bytes, tag = DeletedKind.DIRECTORY, 0, ""
         birth = object_txn(dead.object_id)
         above = garbage_key(bucket.volume_id, bucket.object_id, row.death, dead.parent_id)
         parent = tables.table(DELETED_DIRECTORY_TABLE).get(above)
@@ -108,7 +112,7 @@ def _entry(
     is_held = holders(birth, row.death, live) != NOBODY
     return ListedDeletion(
         kind=kind,
-        path=paths.of(dead.parent_id, dead.name, row.death),
+        path=path,
         name=dead.name,
         object_id=dead.object_id,
         birth=birth,
@@ -119,7 +123,16 @@ def _entry(
         is_held=is_held,
         until_ms=-1 if is_held else row.deletion_time_ms + undo_window_ms,
         returning=returning,
+        version_of=row.version_of if isinstance(row, DeletedKeyRow) else 0,
     )
+
+
+def _is_live(tables: TablesReader, bucket: BucketRow, path: str, object_id: int) -> bool:
+    """Return whether the key of a noncurrent version is live at a path."""
+    try:
+        return bool(path) and stat(tables, bucket, path).object_id == object_id
+    except CommandError:
+        return False
 
 
 class _Paths:

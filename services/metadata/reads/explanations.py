@@ -26,6 +26,7 @@ from schemas.codec import codec
 from schemas.records import (
     BucketLayout,
     BucketRow,
+    BucketVersioning,
     ClaimedRow,
     DeletedDirectoryRow,
     DeletedKeyRow,
@@ -45,11 +46,14 @@ from services.domain.table_keys import (
     garbage_from,
     garbage_key,
     identity_of_garbage_key,
+    key_version_key,
     object_txn,
     tree_key,
+    version_object_id,
 )
+from services.metadata.namespace.key_versions import versions_of
 from services.metadata.reads.queries import account_of, live_snapshots, shard_state, snapshot_count
-from services.metadata.reads.shown_versions import Checkpoint, ShownVersions, Stretch, opened
+from services.metadata.reads.shown_versions import Checkpoint, ShownVersions, Stretch, find, opened
 from services.metadata.reads.whole_versions import size_of_whole
 from services.metadata.state.deleted_names import Dead, died_of, died_under
 from services.metadata.state.space import cell_of, unexpanded_count
@@ -59,6 +63,7 @@ from services.metadata.state.tables import (
     DIRECTORY_TABLE,
     FILE_TABLE,
     KEY_TABLE,
+    KEY_VERSION_TABLE,
     RECLAIM_TABLE,
     SPACE_TABLE,
 )
@@ -86,8 +91,13 @@ def _holders(birth: Txn, death: Txn, live: Sequence[Txn]) -> Holders:
     return holders(birth, death or live[-1] + 1, live) if live else NOBODY
 
 
-def explained_version(row: KeyRow, death: Txn, stage: VersionStage, live: list[Txn]) -> ExplainedVersion:
-    """Return a version with its holders. The stage HELD becomes PENDING when there are none."""
+def explained_version(
+    row: KeyRow, death: Txn, stage: VersionStage, live: list[Txn], version_of: int = 0
+) -> ExplainedVersion:
+    """Return a version with its holders. The stage HELD becomes PENDING when there are none.
+
+    ``version_of`` is the objectID of the key of which it is a noncurrent version, if it is one.
+    """
     first, last = _holders(row.birth, death, live)
     if stage is VersionStage.HELD and not first:
         stage = VersionStage.PENDING
@@ -102,7 +112,13 @@ def explained_version(row: KeyRow, death: Txn, stage: VersionStage, live: list[T
         stage=stage,
         first_holder=first,
         last_holder=last,
+        version_of=version_of,
     )
+
+
+def _version_in(row: DeletedKeyRow) -> Version:
+    """Return of which key a garbage row is a version, and which one."""
+    return row.version_of or row.key.object_id, row.key.birth
 
 
 @dataclass(slots=True)
@@ -144,8 +160,16 @@ class _Search:
     def name(self) -> str:
         return self.path.rpartition("/")[2] if self.is_tree else self.path
 
-    def add(self, row: KeyRow, death: Txn, stage: VersionStage) -> None:
-        self.versions[row.object_id, row.birth] = explained_version(row, death, stage, self.live)
+    def add(self, row: KeyRow, death: Txn, stage: VersionStage, version_of: int = 0) -> None:
+        self.versions[version_of or row.object_id, row.birth] = explained_version(
+            row, death, stage, self.live, version_of
+        )
+
+    def add_live(self, row: KeyRow, death: Txn, stage: VersionStage) -> None:
+        """Add a row of the namespace, with the noncurrent versions of the key."""
+        self.add(row, death, stage)
+        for version in versions_of(self.tables, (self.bucket.volume_id, self.bucket.object_id), row):
+            self.add(version, death, stage, row.object_id)
 
     def add_directory(self, row: DirectoryRow, death: Txn, *, is_expanded: bool) -> None:
         birth = object_txn(row.object_id)
@@ -160,12 +184,23 @@ class _Search:
         for stretch in shown.stretches():
             if isinstance(stretch.found, KeyRow):
                 self._add_shown(stretch.found, stretch)
+                if self.bucket.versioning is not BucketVersioning.UNVERSIONED:
+                    self._add_shown_versions(stretch, checkpoint)
                 continue
             self.shown_directories.setdefault(stretch.found.object_id, stretch.found)
             for row in stretch.snapshots:
                 with opened(checkpoint, row.snapshot_id) as tables:
                     if tables is not None:
                         self.look_below(tables, stretch.found.object_id)
+
+    def _add_shown_versions(self, stretch: Stretch, checkpoint: Checkpoint) -> None:
+        """Add the noncurrent versions that the oldest snapshot of a stretch lists: later ones list no others."""
+        with opened(checkpoint, stretch.snapshots[0].snapshot_id) as tables:
+            key = None if tables is None else find(tables, self.bucket, self.path).found
+            if tables is None or not isinstance(key, KeyRow):
+                return
+            for version in versions_of(tables, (self.bucket.volume_id, self.bucket.object_id), key):
+                self._add_shown(replace(version, object_id=key.object_id), stretch)
 
     def _add_shown(self, row: KeyRow, stretch: Stretch) -> None:
         first, last = stretch.snapshots[0].txn, stretch.snapshots[-1].txn
@@ -194,7 +229,7 @@ class _Search:
         self.parents = {0: _LIVE}
         row = self.tables.table(KEY_TABLE).get(flat_key(self.bucket.volume, self.bucket.bucket, self.path))
         if row is not None:
-            self.add(row, _LIVE, VersionStage.LIVE)
+            self.add_live(row, _LIVE, VersionStage.LIVE)
 
     def look_into_tree(self) -> None:
         """Follow the path through live and deleted directories, and add the objects in them.
@@ -216,7 +251,7 @@ class _Search:
         for parent_id, death in parents.items():
             file = self.tables.table(FILE_TABLE).get(self._key(parent_id, name))
             if file is not None:
-                self.add(file, death, VersionStage.UNEXPANDED if death else VersionStage.LIVE)
+                self.add_live(file, death, VersionStage.UNEXPANDED if death else VersionStage.LIVE)
             directory = self.tables.table(DIRECTORY_TABLE).get(self._key(parent_id, name))
             if directory is not None:
                 self.add_directory(directory, death, is_expanded=False)
@@ -269,10 +304,11 @@ class _Search:
 
     def _death_of_version(self, version: Version, parent_id: int) -> DeletedKeyRow | None:
         """Return the garbage row of a version that a snapshot shows, by name, or by object if it was renamed."""
-        of_object = died_of(self.tables, self.bucket.object_id, version[0])
+        ids = version[0], version_object_id(version[1])
+        of_object = chain.from_iterable(died_of(self.tables, self.bucket.object_id, object_id) for object_id in ids)
         elsewhere = (self._garbage_row(DELETED_TABLE, dead) for dead in of_object)
         for row in chain(self.died_under(parent_id), elsewhere):
-            if row is not None and (row.key.object_id, row.key.birth) == version:
+            if row is not None and _version_in(row) == version:
                 return row
         return None
 
@@ -320,16 +356,16 @@ class _Search:
     def _add_deleted(self, row: DeletedKeyRow | None, stage: VersionStage) -> None:
         if row is None or row.part_of or not self._is_wanted(row):
             return
-        if (row.key.object_id, row.key.birth) in self.versions:
+        if _version_in(row) in self.versions:
             return
         if len(self.versions) >= MAX_VERSIONS:
             self.is_cut_short = True
             return
         whole = replace(row.key, size_bytes=size_of_whole(self.tables, self.bucket, row))
-        self.add(whole, row.death, stage)
+        self.add(whole, row.death, stage, row.version_of)
 
     def _is_wanted(self, row: DeletedKeyRow) -> bool:
-        if (row.key.object_id, row.key.birth) in self.shown:
+        if _version_in(row) in self.shown:
             return True
         return row.key.name == self.name and row.key.parent_id in self.parents
 
@@ -341,8 +377,10 @@ class _Search:
         for version, shown in self.shown.items():
             if version in self.versions:
                 continue
-            self.add(shown.row, _LIVE, VersionStage.LIVE)
-            if shown.row.blocks is None:
+            key = key_version_key(self.bucket.volume_id, self.bucket.object_id, *version)
+            noncurrent = self.tables.table(KEY_VERSION_TABLE).get(key)
+            self.add(noncurrent or shown.row, _LIVE, VersionStage.LIVE, version[0] if noncurrent else 0)
+            if shown.row.blocks is None and noncurrent is None:
                 found = self.versions[version]
                 self.versions[version] = replace(
                     found, stage=VersionStage.HELD, first_holder=shown.first, last_holder=shown.last

@@ -18,6 +18,7 @@ from schemas.answers import (
     ListedEntry,
     ListedOpenKey,
     ListedToken,
+    ListedVersion,
     ShardBacklog,
     StatAnswer,
 )
@@ -81,6 +82,7 @@ def routes(stores: Stores, undo_window_ms: int = 0) -> list[Route]:
         "/entries": entries,
         "/deleted": deleted,
         "/stat": stat,
+        "/versions": versions,
         "/open-keys": open_keys,
         "/uploads": uploads,
         "/parts": parts,
@@ -182,11 +184,27 @@ def entries(
         return queries.list_entries(tables, row, prefix, start_after, limit)
 
 
-def stat(asked: Asked, volume: str, bucket: str, path: str, snapshot_id: str = "") -> StatAnswer:
-    """The key or directory at a path, now or in a snapshot."""
+def stat(asked: Asked, volume: str, bucket: str, path: str, snapshot_id: str = "", version: Number = 0) -> StatAnswer:
+    """The key or directory at a path, now or in a snapshot, or one version of a key."""
     with _bucket_at(asked, volume, bucket, snapshot_id) as (tables, row):
+        if version:
+            return StatAnswer(key=queries.stat_version(tables, row, path, version))
         found = queries.stat(tables, row, path)
     return StatAnswer(key=found) if isinstance(found, KeyRow) else StatAnswer(directory=found)
+
+
+def versions(
+    asked: Asked,
+    volume: str,
+    bucket: str,
+    path: str,
+    snapshot_id: str = "",
+    start_after: Number = 0,
+    limit: Limit = DEFAULT_LIMIT,
+) -> list[ListedVersion]:
+    """The versions of a key, now or in a snapshot, oldest first."""
+    with _bucket_at(asked, volume, bucket, snapshot_id) as (tables, row):
+        return queries.list_versions(tables, row, path, start_after, limit)
 
 
 def open_keys(

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import merge
 from itertools import islice
 from operator import itemgetter
 from typing import Any
 
-from schemas.answers import BucketSpace, ListedEntry, ShardBacklog
+from schemas.answers import BucketSpace, ListedEntry, ListedVersion, ShardBacklog
 from schemas.error_codes import ErrorCode
 from schemas.records import (
     AccountRow,
@@ -43,6 +43,7 @@ from services.domain.table_keys import (
     user_key,
     volume_key,
 )
+from services.metadata.namespace.key_versions import versions_of
 from services.metadata.state.bucket_links import bucket_at
 from services.metadata.state.collection_states import own_state, read_collection_rows
 from services.metadata.state.owned_volumes import FIRST_LEVEL
@@ -267,6 +268,34 @@ def stat(tables: TablesReader, bucket: BucketRow, path: str) -> KeyRow | Directo
     if found is None:
         raise CommandError(ErrorCode.KEY_NOT_FOUND, f"there is no key {path}")
     return found
+
+
+def stat_version(tables: TablesReader, bucket: BucketRow, path: str, version: int) -> KeyRow:
+    """Return one version of a key, current or noncurrent. Raise CommandError (KEY_NOT_FOUND)."""
+    found = [row for row in _versions(tables, bucket, path) if row.birth == version]
+    if not found:
+        raise CommandError(ErrorCode.KEY_NOT_FOUND, f"{path} has no version {version}")
+    return found[0]
+
+
+def list_versions(
+    tables: TablesReader, bucket: BucketRow, path: str, start_after: int = 0, limit: int = 1_000
+) -> list[ListedVersion]:
+    """Return a page of a key's versions after a version, oldest first. The current one is the last of all."""
+    rows = _versions(tables, bucket, path)
+    return [
+        ListedVersion(row.birth, row is rows[-1], row.size_bytes, row.tag, row.modification_time_ms)
+        for row in islice((row for row in rows if row.birth > start_after), limit)
+    ]
+
+
+def _versions(tables: TablesReader, bucket: BucketRow, path: str) -> list[KeyRow]:
+    """Return all versions of a key, oldest first, at most ``MAX_VERSION_ROWS`` and one."""
+    key = stat(tables, bucket, path)
+    if not isinstance(key, KeyRow):
+        raise CommandError(ErrorCode.KEY_NOT_FOUND, f"{path} is a directory")
+    noncurrent = versions_of(tables, (bucket.volume_id, bucket.object_id), key)
+    return [*(replace(row, object_id=key.object_id) for row in noncurrent), key]
 
 
 def bucket_space(tables: TablesReader, bucket: BucketRow, start_after: str = "", limit: int = 1_000) -> BucketSpace:

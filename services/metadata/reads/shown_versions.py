@@ -114,10 +114,10 @@ class ShownVersions:
         if parent is None or parent.since > txn:
             return None
         dead = self.died_under(parent.directory_id)
-        # Usually the first one that died later. A name has one version at a time, except after a rollback.
+        # Usually the first one that died later. A name has one current version at a time, except after a rollback.
         for place in range(bisect_right(dead, txn, key=attrgetter("death")), len(dead)):
             row = dead[place]
-            if row.key.update_id <= txn:
+            if row.key.update_id <= txn and not row.version_of:
                 return _Look(row.key, max(parent.since, row.key.update_id), (), parent)
         return None
 

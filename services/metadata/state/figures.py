@@ -61,7 +61,7 @@ class BucketFigures:
     def move_to_garbage(self, bucket_id: int, size_bytes: int, *, names: int, rows: int, block_rows: int = 0) -> None:
         """Count keys or directories that have died. Keys without bytes have no row in a garbage table.
 
-        ``block_rows`` of the rows are those of further runs of blocks.
+        ``block_rows`` of the rows are those of further runs of blocks, or of noncurrent versions.
         """
         self._used.add(bucket_id, (-size_bytes, -names, size_bytes, rows, 0, 0, block_rows))
 
@@ -90,6 +90,10 @@ class BucketFigures:
         """Count a key or directory that was restored from so many rows of a garbage table."""
         self._used.add(bucket_id, (size_bytes, 1, -size_bytes, -rows, 0, 0, 1 - rows))
 
+    def restore_version(self, bucket_id: int) -> None:
+        """Count that the row of what was restored was that of a noncurrent version, which counted among block rows."""
+        self._used.add(bucket_id, (0, 0, 0, 0, 0, 0, -1))
+
     def repair(self, bucket_id: int, amounts: tuple[int, int, int, int]) -> None:
         """Add what a recount has found: live bytes and names, deleted bytes and names."""
         self._used.add(bucket_id, (*amounts, 0, 0, 0))
@@ -104,7 +108,7 @@ class BucketFigures:
 
     def finish(self, bucket_id: int, size_bytes: int, versions: int, *, spare_bytes: int, block_rows: int) -> None:
         """Count claimed versions that SCM has confirmed. ``spare_bytes`` of them never belonged to a version, and
-        ``block_rows`` of the rows had blocks only.
+        ``block_rows`` of the rows had blocks only, or were noncurrent versions.
         """
         self._accounts.add(bucket_id, (-size_bytes, -versions, size_bytes, versions))
         self._used.add(bucket_id, (0, 0, -size_bytes, -versions, 0, -spare_bytes, -block_rows))

@@ -27,6 +27,7 @@ from services.metadata.state.tables import (
     FILE_TABLE,
     KEY_PART_TABLE,
     KEY_TABLE,
+    KEY_VERSION_TABLE,
     OPEN_FILE_TABLE,
     OPEN_KEY_TABLE,
     ORPHAN_SEARCH_KEY,
@@ -75,6 +76,7 @@ _BLOCKS_OF: Mapping[TableDefinition[Any], Callable[[bytes], Sequence[BlockRun]]]
     OPEN_KEY_TABLE: _of_open_key,
     OPEN_FILE_TABLE: _of_open_key,
     PART_TABLE: lambda row: [run.blocks for run in _PART_ROW.decode(row).runs],
+    KEY_VERSION_TABLE: _of_head,
 }
 """The tables whose rows can have blocks, in the order of the search, and how the blocks are read from an encoded row.
 New ones are added at the end: a search that is in progress knows its table by the number."""

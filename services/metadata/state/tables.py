@@ -13,7 +13,9 @@ directoryTable            /volumeId/bucketId/parentId/name             live dire
 aclTable                  /bucketId/objectId                           access list of a key, directory or bucket
                           /volumeId/volumeId                           access list of a volume
 prefixTable               /volume/bucket/prefix/                       list of the keys whose path begins like this
-keyPartTable              /volumeId/bucketId/objectId/position         further runs of blocks of a live key
+keyPartTable              /volumeId/bucketId/objectId/position         further runs of blocks of a live key, or of a
+                                                                       noncurrent version by its own objectID
+keyVersionTable           /volumeId/bucketId/objectId/birth            noncurrent version of a live key
 openKeyTable              /volume/bucket/key/session                   key of a flat bucket that is being written
 openFileTable             /volumeId/bucketId/parentId/name/session     key of a tree that is being written
 multipartInfoTable        /volume/bucket/key/uploadId                  upload in parts
@@ -49,8 +51,8 @@ clientTable               client id                                    last numb
 transactionInfoTable      #TRANSACTIONINFO                             the shard's counters
 ========================= ============================================ =================================================
 
-Death is 16 hex digits, a position 8. Snapshot checkpoints contain the tables of the namespace, without open keys and
-uploads; all other tables exist only in the database.
+Death and birth are 16 hex digits, a position 8. Snapshot checkpoints contain the tables of the namespace, without open
+keys and uploads; all other tables exist only in the database.
 """
 
 from __future__ import annotations
@@ -82,6 +84,7 @@ DIRECTORY_TABLE = TableDefinition(
 ACL_TABLE = TableDefinition("aclTable", records.AclRow)
 PREFIX_TABLE = TableDefinition("prefixTable", records.AclRow)
 KEY_PART_TABLE = TableDefinition("keyPartTable", records.KeyPartRow, prefix_separators=4)
+KEY_VERSION_TABLE = TableDefinition("keyVersionTable", records.KeyRow, prefix_separators=4)
 OPEN_KEY_TABLE = TableDefinition("openKeyTable", records.OpenKeyRow)
 OPEN_FILE_TABLE = TableDefinition("openFileTable", records.OpenKeyRow)
 UPLOAD_TABLE = TableDefinition("multipartInfoTable", records.UploadRow)
@@ -124,7 +127,7 @@ TABLES: tuple[TableDefinition[Any], ...] = tuple(
 LATER_TABLES = frozenset(
     table.name
     for table in (
-        *(KEY_PART_TABLE, OPEN_KEY_TABLE, OPEN_FILE_TABLE, UPLOAD_TABLE, PART_TABLE),
+        *(KEY_PART_TABLE, KEY_VERSION_TABLE, OPEN_KEY_TABLE, OPEN_FILE_TABLE, UPLOAD_TABLE, PART_TABLE),
         *(USER_TABLE, ACL_TABLE, PREFIX_TABLE),
         *(TENANT_TABLE, ACCESS_ID_TABLE, PRINCIPAL_TABLE, TOKEN_TABLE),
     )
@@ -133,7 +136,10 @@ LATER_TABLES = frozenset(
 """
 CHECKPOINTED = frozenset(
     table.name
-    for table in (VOLUME_TABLE, BUCKET_TABLE, BUCKET_ID_TABLE, KEY_TABLE, FILE_TABLE, DIRECTORY_TABLE, KEY_PART_TABLE)
+    for table in (
+        *(VOLUME_TABLE, BUCKET_TABLE, BUCKET_ID_TABLE, KEY_TABLE, FILE_TABLE, DIRECTORY_TABLE),
+        *(KEY_PART_TABLE, KEY_VERSION_TABLE),
+    )
 )
 
 

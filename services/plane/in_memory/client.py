@@ -17,6 +17,7 @@ from schemas.answers import (
     ListedEntry,
     ListedOpenKey,
     ListedToken,
+    ListedVersion,
     RetentionPreview,
     ScmTotals,
     SnapshotConsumer,
@@ -242,11 +243,23 @@ class InMemoryMetadataReads:
             row = metadata_queries.get_bucket(tables, volume, bucket)
             return list_deleted(tables, row, start_after, _rows(limit), self._undo_window_ms)
 
-    def stat(self, volume: str, bucket: str, path: str, *, snapshot_id: str = "") -> KeyRow | DirectoryRow:
-        """Return one key or directory."""
+    def stat(
+        self, volume: str, bucket: str, path: str, *, snapshot_id: str = "", version: int = 0
+    ) -> KeyRow | DirectoryRow:
+        """Return one key or directory, or one version of a key by its id."""
         with refusals():
             tables = self._tables(snapshot_id)
+            if version:
+                row = metadata_queries.get_bucket(tables, volume, bucket)
+                return metadata_queries.stat_version(tables, row, path, version)
             return metadata_queries.stat(tables, metadata_queries.get_bucket(tables, volume, bucket), path)
+
+    def versions(self, volume: str, bucket: str, key: str, *, snapshot_id: str = "") -> list[ListedVersion]:
+        """Return the versions of a key, oldest first."""
+        with refusals():
+            tables = self._tables(snapshot_id)
+            row = metadata_queries.get_bucket(tables, volume, bucket)
+            return metadata_queries.list_versions(tables, row, key, limit=sys.maxsize)
 
     def open_keys(
         self, volume: str, bucket: str, *, start_after: str = "", limit: int | None = None

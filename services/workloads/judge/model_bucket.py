@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import count
 
 from schemas.records import BucketLayout
@@ -42,10 +42,14 @@ class Version:
     """Number of the undelete that has made another object of it; 0 if none has."""
     generation: int = field(default=0, compare=False)
     """Number of the operation that has written, synced, renamed or undeleted it last."""
+    older: tuple[Version, ...] = field(default=(), compare=False)
+    """The noncurrent versions of its key, oldest first."""
+    is_versioned: bool = field(default=False, compare=False)
+    """Whether its bucket kept versions when it was written."""
 
     @property
     def blocks(self) -> tuple[Block, ...]:
-        """The blocks, in the order of the content."""
+        """The blocks, in the order of the content, without those of older versions."""
         if self.own_blocks is not None:
             return self.own_blocks
         return ((self.number, 0),) if self.size_bytes else ()
@@ -62,8 +66,13 @@ class View:
 
     @property
     def referenced_bytes(self) -> int:
-        """The bytes of all keys that the view lists."""
-        return sum(version.size_bytes for version in self.keys.values())
+        """The bytes of all versions that the view lists."""
+        return sum(version.size_bytes for version in self.versions())
+
+    def versions(self) -> Iterator[Version]:
+        """Yield all versions of all keys."""
+        for version in self.keys.values():
+            yield from (*version.older, version)
 
 
 @dataclass(slots=True)
@@ -116,6 +125,8 @@ class Bucket:
     tags: dict[str, str] = field(default_factory=dict)  # tag → the snapshot that it protects
     consumers: dict[str, int] = field(default_factory=dict)  # consumer → creation number of its next snapshot
     deaths: dict[str, list[Death]] = field(default_factory=dict)
+    keeps_versions: bool | None = None
+    """Whether overwritten versions are kept; False while this is suspended, None if it never was so."""
     rolled_back: int = -1
     """Number of the last rollback's operation; -1 before the first rollback."""
     quota_bytes: int = NO_LIMIT
@@ -211,7 +222,18 @@ class Bucket:
         """Record the version at a path that this operation deletes or overwrites, unless the version has 0 bytes."""
         version = self.find(self.parts(path))
         if isinstance(version, Version) and version.size_bytes:
-            self.deaths.setdefault(path, []).append(Death(number, version, is_overwritten))
+            died = replace(version, older=()) if is_overwritten else version
+            self.deaths.setdefault(path, []).append(Death(number, died, is_overwritten))
+
+    def replaced(self, number: int, path: str) -> tuple[Version, ...]:
+        """Overwrite the version at a path. Return the noncurrent versions of the key that remain beside the new one."""
+        live = self.find(self.parts(path))
+        if not isinstance(live, Version):
+            return ()
+        if self.keeps_versions or (self.keeps_versions is False and live.is_versioned):
+            return (*live.older, replace(live, older=()))
+        self.note_death(number, path, is_overwritten=True)
+        return live.older
 
     def roll_back(self, number: int, name: str) -> None:
         """Set the active namespace to a snapshot's view and delete the newer snapshots."""

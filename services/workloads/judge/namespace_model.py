@@ -34,6 +34,7 @@ from services.workloads.workload import (
     DeleteKey,
     DeleteKeys,
     DeleteSnapshot,
+    DeleteVersion,
     ExpireOpenKeys,
     ExpireSnapshots,
     ExpireUploads,
@@ -51,6 +52,7 @@ from services.workloads.workload import (
     RollBack,
     SetQuota,
     Settle,
+    SetVersioning,
     TagSnapshot,
     UndeleteKey,
     UntagSnapshot,
@@ -142,8 +144,8 @@ class NamespaceModel:
                 self._put(bucket, number, operation)
             case DeleteKeys():
                 return self._delete_keys(bucket, number, operation)
-            case UndeleteKey():
-                _undelete(bucket, number, operation.key)
+            case UndeleteKey() | SetVersioning() | DeleteVersion():
+                _change_versions(bucket, number, operation)
             case DeleteKey() | RenameKey():
                 self._change_key(bucket, number, operation)
             case RenameDirectory() | MakeDirectory() | DeleteDirectory():
@@ -168,7 +170,7 @@ class NamespaceModel:
         if isinstance(operation, CreateLink):
             self._links[place] = (operation.link_volume, operation.link_bucket)
         else:
-            self._buckets[place] = Bucket(operation.layout)
+            self._buckets[place] = Bucket(operation.layout, keeps_versions=operation.versioning or None)
 
     def _names_in(self, volume: str) -> int:
         return sum(one == volume for one, _ in [*self._buckets, *self._links])
@@ -218,7 +220,7 @@ class NamespaceModel:
         """Return what the views of a bucket have, and its uploads. Parts that are given up count no more."""
         views = list(self._views(bucket))
         blocks = frozenset(_blocks(self.steps.parts(bucket) if with_parts else ()))
-        blocks |= frozenset(_blocks(version for view in views for version in view.keys.values()))
+        blocks |= frozenset(_blocks(version for view in views for version in view.versions()))
         numbers = {(version.number, version.incarnation) for view in views for version in view.keys.values()}
         directories = {one for view in views for one in view.directory_ids}
         return Existing(blocks, frozenset(numbers | directories))
@@ -253,9 +255,9 @@ class NamespaceModel:
         self.steps.check_condition(put, live)
         self._check_room(bucket, whole_blocks(put.size_bytes), 1 + bucket.missing_directories(parts[:-1]))
         parent = bucket.make_directories(parts[:-1], code="NOT_A_FILE")
-        bucket.note_death(number, put.key, is_overwritten=True)
         version = Version(number, put.volume, put.bucket, put.key, put.tag, put.size_bytes, generation=number)
-        parent.children[parts[-1]] = version
+        older, is_versioned = bucket.replaced(number, put.key), bool(bucket.keeps_versions)
+        parent.children[parts[-1]] = replace(version, older=older, is_versioned=is_versioned)
         self.steps.note_version(version)
 
     def _delete_keys(self, bucket: Bucket, number: int, operation: DeleteKeys) -> dict[str, object]:
@@ -303,7 +305,7 @@ class NamespaceModel:
             case CreateSnapshot(snapshot=name, at_ms=at_ms):
                 _check_new_snapshot_name(bucket, name)
                 view = bucket.view()
-                referenced_bytes = self._stored(_blocks(view.keys.values()))
+                referenced_bytes = self._stored(_blocks(view.versions()))
                 bucket.snapshots[name] = view
                 bucket.creations[name] = Creation(number, at_ms, referenced_bytes)
             case DeleteSnapshot(snapshot=name):
@@ -341,7 +343,7 @@ class NamespaceModel:
             version.number
             for bucket in self._buckets.values()
             for view in self._views(bucket)
-            for version in view.keys.values()
+            for version in view.versions()
         )
 
     def referenced_bytes(self, volume: str, bucket: str) -> dict[str, int]:
@@ -351,9 +353,9 @@ class NamespaceModel:
     def exclusive_bytes(self, volume: str, bucket: str) -> dict[str, int]:
         """Return for each live snapshot the bytes of the blocks that no other view shows."""
         of_bucket = self._bucket(volume, bucket)
-        holders = Counter(block for view in self._views(of_bucket) for block in _blocks(view.keys.values()))
+        holders = Counter(block for view in self._views(of_bucket) for block in _blocks(view.versions()))
         return {
-            name: self._stored(block for block in _blocks(view.keys.values()) if holders[block] == 1)
+            name: self._stored(block for block in _blocks(view.versions()) if holders[block] == 1)
             for name, view in of_bucket.snapshots.items()
         }
 
@@ -362,7 +364,7 @@ class NamespaceModel:
 
     def _held_blocks(self, bucket: Bucket) -> frozenset[Block]:
         """Return the blocks that a view of a bucket or a part of an upload shows."""
-        shown = (version for view in self._views(bucket) for version in view.keys.values())
+        shown = (version for view in self._views(bucket) for version in view.versions())
         return frozenset(_blocks(shown)) | frozenset(_blocks(self.steps.parts(bucket)))
 
     def stored_bytes(self, volume: str, bucket: str) -> int:
@@ -373,7 +375,7 @@ class NamespaceModel:
         """Return the used figures of a bucket, on a settled plane."""
         of_bucket = self._bucket(volume, bucket)
         view, parts = of_bucket.view(), list(self.steps.parts(of_bucket))
-        present = frozenset(_blocks([*view.keys.values(), *parts]))
+        present = frozenset(_blocks([*view.versions(), *parts]))
         return {
             "used_bytes": self._stored(present),
             "used_namespace": len(view.keys) + len(view.directories),
@@ -477,14 +479,14 @@ def _undelete(bucket: Bucket, number: int, path: str) -> None:
     Refused if a snapshot holds the version and, since the death, a snapshot was created or the bucket was rolled back;
     also if a snapshot holds the version and the death was an overwrite.
     """
-    living = {version.number for version in bucket.view().keys.values()}
+    living = {version.number for version in bucket.view().versions()}
     deaths = [death for death in bucket.deaths.get(path, []) if death.version.number not in living]
     if not deaths:
         raise OperationRefusedError("TOO_LATE", path)
     death = deaths[-1]
     is_snapshot_since = any(creations.number > death.number for creations in bucket.creations.values())
     blocks = set(death.version.blocks)
-    is_held = any(not blocks.isdisjoint(one.blocks) for view in bucket.snapshots.values() for one in view.keys.values())
+    is_held = any(not blocks.isdisjoint(one.blocks) for view in bucket.snapshots.values() for one in view.versions())
     if is_held and is_snapshot_since:
         raise OperationRefusedError("SNAPSHOT_IN_BETWEEN", path)
     may_object_be_live = death.is_overwritten or death.number < bucket.rolled_back
@@ -498,8 +500,36 @@ def _undelete(bucket: Bucket, number: int, path: str) -> None:
         raise OperationRefusedError("FILE_ALREADY_EXISTS" if bucket.has_directories else "KEY_ALREADY_EXISTS", path)
     is_new = is_snapshot_since or may_object_be_live
     version = replace(death.version, incarnation=number if is_new else death.version.incarnation, generation=number)
+    version = replace(version, older=() if is_new else version.older)
     bucket.make_directories(parts[:-1], code="NOT_A_FILE").children[parts[-1]] = version
     bucket.deaths[path].remove(death)
+
+
+def _change_versions(bucket: Bucket, number: int, operation: UndeleteKey | SetVersioning | DeleteVersion) -> None:
+    match operation:
+        case UndeleteKey(key=key):
+            _undelete(bucket, number, key)
+        case SetVersioning(is_enabled=is_enabled):
+            bucket.keeps_versions = is_enabled
+        case DeleteVersion():
+            _delete_version(bucket, number, operation)
+
+
+def _delete_version(bucket: Bucket, number: int, operation: DeleteVersion) -> None:
+    """Delete the version with a label. In place of the current one the newest of the others becomes current."""
+    parts = bucket.parts(operation.key)
+    parent, live = bucket.directory_above(parts), bucket.find(parts)
+    versions = [*live.older, live] if isinstance(live, Version) else []
+    left = [one for one in versions if one.tag != operation.tag]
+    if parent is None or len(left) == len(versions):
+        raise OperationRefusedError("KEY_NOT_FOUND", operation.key)
+    if not left:
+        bucket.note_death(number, operation.key, is_overwritten=False)
+        _remove(bucket, parts)
+        return
+    is_promoted = left[-1] is not versions[-1]
+    current = replace(left[-1], generation=number) if is_promoted else left[-1]
+    parent.children[parts[-1]] = replace(current, older=tuple(left[:-1]))
 
 
 def _remove(bucket: Bucket, parts: list[str]) -> None:

@@ -154,9 +154,12 @@ class StepsModel:
         except OperationRefusedError:
             writer.refused, stream.is_alive = missing, False
             raise
+        grown = self._grown(stream, number, operation.size_bytes)
         if before is None:
-            bucket.note_death(number, stream.opened.key, is_overwritten=True)
-        stream.version = self._grown(stream, number, operation.size_bytes)
+            older = bucket.replaced(number, stream.opened.key)
+            stream.version = replace(grown, older=older, is_versioned=bool(bucket.keeps_versions))
+        else:
+            stream.version = replace(grown, older=before.older)
         parent.children[name] = stream.version
         if isinstance(operation, CommitKey):
             writer.is_open = False
@@ -227,12 +230,13 @@ class StepsModel:
             raise OperationRefusedError("INVALID_PART", str(missing[0]))
         key = upload.initiated.key
         parent, name = self._place_with_room(bucket, key, 0, 1)
-        bucket.note_death(number, key, is_overwritten=True)
+        older = bucket.replaced(number, key)
         parts = [upload.parts[one] for one in numbers]
         joined = tuple([block for part in parts for block in part.blocks])
         size_bytes = sum(part.size_bytes for part in parts)
         place = (operation.volume, operation.bucket, key, operation.tag)
-        parent.children[name] = version = Version(number, *place, size_bytes, joined, generation=number)
+        version = Version(number, *place, size_bytes, joined, generation=number, older=older)
+        parent.children[name] = version = replace(version, is_versioned=bool(bucket.keeps_versions))
         self.note_version(version)
         del self._uploads[operation.upload]
 
@@ -339,7 +343,7 @@ def _version_to_grow(parent: Directory, name: str, stream: _Stream) -> Version |
         return None
     if live != stream.version:
         raise OperationRefusedError("KEY_NOT_FOUND", stream.opened.key)
-    return stream.version
+    return live
 
 
 def _is_taken_away(bucket: Bucket, stream: _Stream) -> bool:

@@ -1,0 +1,60 @@
+"""Clients of a run whose buckets keep versions: they switch that on and off, and delete versions; some is senseless."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+from schemas import records
+from schemas.records import BucketVersioning
+from tests.simulation.actions import BLOCK_BYTES, Actor
+
+_KINDS = ("switch", "overwrite", "delete_version")
+_WEIGHTS = (1, 6, 5)
+
+
+@dataclass(slots=True)
+class VersionKeeper:
+    """These clients of one shard. Their random numbers are their own: without them a run is what it was."""
+
+    actor: Actor
+    random: Random
+    rate: float
+    """How often they do something, for each action of the other clients."""
+
+    def may_act(self) -> None:
+        """Do nothing, or one thing."""
+        if self.random.random() < self.rate:
+            kind = self.random.choices(_KINDS, _WEIGHTS)[0]
+            getattr(self, f"_{kind}")(self.random.choice(("bucket-a", "bucket-a", "bucket-b")))
+
+    def _switch(self, bucket: str) -> None:
+        choice = self.random.random()
+        versioning = BucketVersioning.ENABLED if choice < 0.75 else BucketVersioning.SUSPENDED
+        if choice > 0.98:
+            versioning = BucketVersioning.UNVERSIONED
+        self.actor.submit(records.SetBucketVersioning(self.actor.volume, bucket, versioning))
+
+    def _existing(self, bucket: str) -> str:
+        incarnation = self.actor.model.current(self.actor.volume, bucket)
+        paths = list(incarnation.bucket.view().keys) if incarnation else []
+        return self.random.choice(paths) if paths and self.random.random() < 0.95 else self.random.choice("xya")
+
+    def _overwrite(self, bucket: str) -> None:
+        size_bytes = self.random.choice((0, 10, 1_500, 3_000))
+        tag = f"kept-{self.random.randrange(1 << 20)}"
+        path = self._existing(bucket)
+        self.actor.submit(records.PutKey(self.actor.volume, bucket, path, size_bytes, tag, BLOCK_BYTES))
+
+    def _delete_version(self, bucket: str) -> None:
+        model, path = self.actor.model, self._existing(bucket)
+        incarnation = model.current(self.actor.volume, bucket)
+        live = incarnation.bucket.view().keys.get(path) if incarnation else None
+        births = [self.random.randint(1, 400)]
+        if incarnation is not None and live is not None:
+            others = incarnation.noncurrent.get(model.thing_of(live), [])
+            births = [model.version_births[number] for number in (live.number, *others)]
+            if others and self.random.random() < 0.7:
+                births = births[1:]
+        version = self.random.choice(births) + (self.random.random() < 0.03)
+        self.actor.submit(records.DeleteKeyVersion(self.actor.volume, bucket, path, version))
