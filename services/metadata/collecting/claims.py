@@ -257,7 +257,7 @@ def finish_rows(transaction: Transaction, command: FinishRows) -> RowsFinished:
             if birth == death:
                 spare_bytes[bucket_id] += size_bytes
             if not has_one_run(row):
-                block_rows[bucket_id] += table.decode(row).version.part_of != 0
+                block_rows[bucket_id] += _CLAIMED_ROW.decode_head(row).version.part_of != 0
             freed[bucket_id].append((birth, death, row))
             groups.append((*named, *blocks))
             claim_places.append(claims.setdefault(facts, len(claims)))
