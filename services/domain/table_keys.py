@@ -10,7 +10,7 @@ MAX_OBJECTS_PER_COMMAND = 255
 """Maximum new directories and keys of one command: Ozone's object ids have 8 bits for them."""
 MAX_BLOCKS_PER_COMMAND = 65_535
 MAX_RUNS_PER_VERSION = 10_000
-"""Maximum runs of blocks of an open key, or of an upload when it is completed: the rows that one command changes."""
+"""Maximum runs of blocks of an open key, or of all parts of an upload: the rows that one command changes."""
 MAX_PART_NUMBER = 10_000
 """Highest number of a part, as in S3."""
 MAX_KEYS_PER_COMMAND = 1_000
