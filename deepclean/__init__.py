@@ -25,6 +25,7 @@ from services.client.errors import (
 from services.client.kafka_plane import KafkaPlane, PlaneAddress
 from services.client.plane import Plane
 from services.client.tasks.diffs import diff
+from services.client.tasks.links import bucket_of_link
 from services.client.tasks.volume_shards import VolumeShards
 from services.domain.errors import DeepcleanError
 from services.log.signing import Signer
@@ -42,6 +43,7 @@ __all__ = [
     "Signer",
     "UnreachableError",
     "VolumeShards",
+    "bucket_of_link",
     "connect",
     "diff",
 ]

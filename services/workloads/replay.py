@@ -84,15 +84,19 @@ class Replay:
     def run(self, operations: Iterable[tuple[int, workload.Operation]]) -> Iterator[Line]:
         """Execute operations in order. Yield a line for each refusal, observation and answer, in the same order."""
         operations = list(operations)
-        self.is_wide |= workload.has_wide_observations(operations)
-        self._collection.is_needed = workload.has_quotas(operations)
-        self._beside = workload.volumes_of_one_shard(operations)
+        self.prepare(operations)
         try:
             for number, operation in operations:
                 yield from self.execute(number, operation)
             yield from self.collect()
         finally:
             self._collection.resume()
+
+    def prepare(self, operations: Sequence[tuple[int, workload.Operation]]) -> None:
+        """Note what must be known of a whole workload before its first operation is executed."""
+        self.is_wide |= workload.has_wide_observations(operations)
+        self._collection.is_needed = workload.has_quotas(operations)
+        self._beside = workload.volumes_of_one_shard(operations)
 
     def execute(self, number: int, operation: workload.Operation) -> Iterator[Line]:
         """Execute one operation. Yield its lines and those of earlier operations whose answers were collected."""

@@ -17,7 +17,6 @@ from typing import Any
 from services.plane.in_memory.client import InMemoryClient
 from services.plane.in_memory.plane import SERVICES, InMemoryPlane
 from services.workloads.replay import Replay
-from services.workloads.workload import has_wide_observations
 from tests.recorded_cases import CASES, expected_lines, operations_of
 from tests.simulation.run_seeds import silence
 
@@ -41,8 +40,8 @@ def play(seed: int) -> None:
     case = CASES[seed % len(CASES)]
     plane = InMemoryPlane(random.randint(1, 3), max_batch_messages=random.choice(_BATCHES))
     operations = operations_of(case)
-    is_wide = has_wide_observations(operations)
-    replay = Replay(InMemoryClient(plane), is_wide=is_wide, first_shard=random.randrange(plane.shards))
+    replay = Replay(InMemoryClient(plane), first_shard=random.randrange(plane.shards))
+    replay.prepare(operations)
     starts = random.uniform(0, _MOST_STARTS)
     found = list[dict[str, Any]]()
     for number, operation in operations:

@@ -257,7 +257,7 @@ def finish_rows(transaction: Transaction, command: FinishRows) -> RowsFinished:
             if birth == death:
                 spare_bytes[bucket_id] += size_bytes
             if not has_one_run(row):
-                version = table.decode(row).version
+                version = _CLAIMED_ROW.decode_head(row).version
                 block_rows[bucket_id] += version.part_of != 0 or version.version_of != 0
             freed[bucket_id].append((birth, death, row))
             groups.append((*named, *blocks))
