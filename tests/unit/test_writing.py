@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from schemas.error_codes import ErrorCode
 from schemas.records import (
     AbandonKey,
     AbortUpload,
@@ -39,6 +40,7 @@ from schemas.records import (
 )
 from schemas.space_answers import VersionStage
 from schemas.topics import DEAD_LETTERS, SCM_COMMANDS
+from services.domain.refusals import CommandError
 from services.domain.row_columns import block_groups, by_columns
 from services.metadata.namespace import expired_writes, uploads, writing
 from services.metadata.reads import queries
@@ -265,6 +267,19 @@ class TestOpenKeys:
         second = shard.open(bucket, "k", BLOCK, is_append=True)
         shard.sync(bucket, "k", second, 40)
         assert shard.refusal(SyncKey("vol", bucket, "k", first, 70)) == "KEY_NOT_FOUND"
+
+
+def test_a_refused_command_has_reported_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> None:
+        raise CommandError(ErrorCode.INVALID_REQUEST, "after the report")
+
+    shard = WritingShard()
+    session = shard.open("flat", "k", 2 * BLOCK)
+    with monkeypatch.context() as patched:
+        patched.setattr(writing, "free_runs", refuse)
+        assert shard.refusal(CommitKey("vol", "flat", "k", session, 1)) == "INVALID_REQUEST"
+    shard.done(PutKey("vol", "flat", "other", 1))
+    assert queries.shard_state(shard.tables).reported_local_id == 0
 
 
 @BOTH
