@@ -7,6 +7,8 @@ log by the verifier finds nothing wrong.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import count
 from typing import Any
 
 import pytest
@@ -23,6 +25,7 @@ from schemas.records import (
     DeletedKind,
     DeleteKey,
     DropSnapshot,
+    ExpandDirectory,
     ExpireWrites,
     FinishRows,
     InitiateUpload,
@@ -34,6 +37,8 @@ from schemas.records import (
     RecoverLease,
     RenameDirectory,
     RenameKey,
+    RollbackOutcome,
+    RollbackPage,
     SetQuota,
     SyncKey,
     WritesExpired,
@@ -630,6 +635,22 @@ class TestTrees:
         keys = [row for row in shard.rows() if row.kind is DeletedKind.KEY]
         assert [row.birth for row in keys] == [first, second]
         assert [shard.is_held(row) for row in keys] == [True, False]
+
+    def test_a_page_of_an_expansion_and_of_a_rollback_counts_each_run(self, shard: WritingShard) -> None:
+        shard.capture("tree", "empty")
+        for key in ("d/a", "d/b", "d/c"):
+            _two_runs(shard, "tree", key)
+        back = RollbackPage("back", shard.bucket("tree").object_id, "empty", 1, 3)
+        assert shard.internal(back).died == 2, "with two runs each"
+        for page in count(2):
+            if shard.internal(replace(back, page=page)).outcome is RollbackOutcome.DONE:
+                break
+        for key in ("d/a", "d/b", "d/c"):
+            _two_runs(shard, "tree", key)
+        shard.do(DeleteDirectory("vol", "tree", "d"))
+        row = shard.row()
+        expansion = ExpandDirectory(row.bucket_id, row.object_id, row.death, 3, 1 << 62)
+        assert [shard.internal(expansion).moved_files for _ in range(2)] == [2, 1]
 
 
 def _two_runs(shard: WritingShard, bucket: str, key: str = "k", sizes: tuple[int, int] = (30, 250)) -> None:

@@ -54,12 +54,18 @@ from services.metadata.namespace.garbage import (
     RENAME_CELL,
     death_now,
     drop_parts,
-    is_composed,
     key_cell,
     move_directory_to_garbage,
     move_key_to_garbage,
 )
-from services.metadata.namespace.key_parts import parts_of, pop_parts, put_parts, stored_bytes
+from services.metadata.namespace.key_parts import (
+    further_runs,
+    is_composed,
+    parts_of,
+    pop_parts,
+    put_parts,
+    stored_bytes,
+)
 from services.metadata.state.deleted_names import forget_death
 from services.metadata.state.figures import live_bucket
 from services.metadata.state.space import unexpanded_bounds
@@ -256,6 +262,7 @@ class _Page:
                 self._drop_if_there(key, moving)
                 death = death_now(self._transaction, self._bucket.object_id)
                 ids = (self._bucket.volume_id, self._bucket.object_id)
+                self._left -= further_runs(self._work, ids, moving)
                 is_older = object_txn(head.object_id) <= self._row.snapshot_txn
                 move_key_to_garbage(self._transaction, *ids, moving, death, keeps_object=is_older)
                 self._died += 1
@@ -288,6 +295,7 @@ class _Page:
             return saved
         live, ids = self._keys.decode(moving), (self._bucket.volume_id, self._bucket.object_id)
         parts = pop_parts(self._work, ids, live)
+        self._left -= len(parts)
         kept = [part for part in parts if part.birth <= self._row.snapshot_txn]
         row = self._put_parts_back(self._keys.decode(saved), live.blocks, kept)
         drop_parts(self._transaction, ids, live, parts[len(kept) :])
@@ -402,6 +410,7 @@ class _Page:
             deleted.delete(key)
             self._discount(dead.key, first.death)
             parts.append(replace(part, blocks=dead.key.blocks))
+            self._left -= 1
         row = self._put_parts_back(saved, first.key.blocks, parts)
         stored = stored_bytes(row, parts)
         self._transaction.figures.restore(bucket.object_id, stored, rows=1 + len(parts))

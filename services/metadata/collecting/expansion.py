@@ -27,6 +27,7 @@ from services.domain.table_keys import bucket_id_key, garbage_key, object_txn, t
 from services.metadata.collecting.breaker import expanding
 from services.metadata.collecting.collection_commands import is_suspended
 from services.metadata.namespace.garbage import DIRECTORY_CELL, Death, move_directory_to_garbage, move_keys_to_garbage
+from services.metadata.namespace.key_parts import further_runs
 from services.metadata.state.deleted_names import forget_death
 from services.metadata.state.tables import BUCKET_ID_TABLE, DELETED_DIRECTORY_TABLE, DIRECTORY_TABLE, FILE_TABLE
 from services.metadata.state.transaction import Transaction
@@ -91,6 +92,7 @@ class _Page:
                 break
             work.table(FILE_TABLE).delete(key)
             files.append(file)
+            self._left_entries -= further_runs(work, ids, file)
         move_keys_to_garbage(self._transaction, *ids, files, death)
         self.files += len(files)
         if not is_done:

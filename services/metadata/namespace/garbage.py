@@ -21,7 +21,7 @@ from schemas.records import (
 )
 from services.domain.space_matrix import NOBODY, Holders, holders
 from services.domain.table_keys import garbage_key, object_txn
-from services.metadata.namespace.key_parts import Ids, pop_parts, row_of_first_run, row_of_part
+from services.metadata.namespace.key_parts import Ids, is_composed, pop_parts, row_of_first_run, row_of_part
 from services.metadata.state.deleted_names import note_death
 from services.metadata.state.tables import DELETED_DIRECTORY_TABLE, DELETED_TABLE, SNAPSHOT_RENAMED_TABLE
 from services.metadata.state.transaction import Transaction
@@ -73,7 +73,7 @@ def move_key_to_garbage(
     key = _KEY_START.decode_head(row)
     if transaction.acls.is_used and not (is_overwritten or keeps_object):
         transaction.acls.remove(transaction.work, bucket_id, key.object_id)
-    if row[-1]:
+    if is_composed(row):
         _move_composed(transaction, (volume_id, bucket_id), row, death, is_overwritten=is_overwritten)
         return key
     has_blocks = key.size_bytes > 0
@@ -97,11 +97,11 @@ def move_keys_to_garbage(
     if transaction.acls.is_used:
         for row in rows:
             transaction.acls.remove(transaction.work, bucket_id, _KEY_START.decode_head(row).object_id)
-    composed = [row for row in rows if row[-1]]
+    composed = [row for row in rows if is_composed(row)]
     if composed:
         for row in composed:
             _move_composed(transaction, (volume_id, bucket_id), row, death)
-        rows = [row for row in rows if not row[-1]]
+        rows = [row for row in rows if not is_composed(row)]
     if not rows:
         return
     work, end = transaction.work, _end_of_row(transaction, death, is_overwritten=False) + _ONE_RUN
@@ -120,11 +120,6 @@ def move_keys_to_garbage(
     size_bytes = sum(map(sum, sizes_by_holders.values()))
     transaction.figures.move_to_garbage(bucket_id, size_bytes, names=len(rows), rows=len(entries))
     transaction.entries.add(DeletedKind.KEY, entries)
-
-
-def is_composed(row: bytes) -> bool:
-    """Return ``KeyRow.is_composed`` of an encoded row: its last byte."""
-    return row[-1] == 1
 
 
 def _move_composed(
