@@ -40,9 +40,9 @@ from services.domain.table_keys import (
 from services.metadata.namespace import tree, uploads
 from services.metadata.namespace.buckets import find_bucket
 from services.metadata.namespace.conditions import NO_CONDITION, check_generation
-from services.metadata.namespace.garbage import BlocksOf, free_runs, replace_live
+from services.metadata.namespace.first_runs import begin_version
+from services.metadata.namespace.garbage import BlocksOf, free_runs
 from services.metadata.namespace.growing import Written, parts_born, reserved_bytes, written
-from services.metadata.namespace.inheritance import key_created
 from services.metadata.namespace.key_parts import Ids, part_at, parts_of, put_parts, run_at, runs_of
 from services.metadata.namespace.quotas import check_room
 from services.metadata.namespace.shown_bytes import run_has_grown
@@ -99,10 +99,8 @@ def open_a_key(transaction: Transaction, command: OpenKey) -> Committed:
     check_length("a tag", command.tag, MAX_KEY_TAG_LENGTH)
     if command.upload_id:
         place = _place_of_part(transaction, bucket, command)
-    elif is_tree(bucket):
-        place = tree.place_for_file(transaction, bucket, command.key)
     else:
-        place = Place(KEY_TABLE, flat_key(bucket.volume, bucket.bucket, command.key), 0, command.key)
+        place = uploads.place_for_key(transaction, bucket, command.key)
     live = None if command.upload_id else transaction.work.table(place.table).get(place.db_key)
     check_generation(live, command.expected_generation, command.key)
     runs = _allocated(transaction, bucket, command.size_bytes, command.block_size_bytes)
@@ -314,7 +312,7 @@ def _make_visible(
     transaction.figures.allocate(-reserved_bytes(found.runs))
     transaction.check_stored(grown_bytes)
     if growing is None:
-        key = _first_version(transaction, opened, live, found)
+        key = _first_version(transaction, opened, found)
     else:
         key = _grown_version(transaction, opened, growing, part_count, found, grown_bytes)
     last_local_id = found.runs[-1].blocks.first_local_id if found.runs else before.last_local_id
@@ -342,31 +340,13 @@ def is_version(tables: Tables, ids: Ids, live: KeyRow, synced: SyncedVersion) ->
     return not is_longer and (last_run.first_local_id if last_run else 0) == synced.last_local_id
 
 
-def _first_version(transaction: Transaction, opened: OpenedKey, live: KeyRow | None, found: Written) -> KeyRow:
+def _first_version(transaction: Transaction, opened: OpenedKey, found: Written) -> KeyRow:
     """Create the version of a key that was not synced before. It replaces the live one."""
-    row, place, now = opened.row, opened.place, transaction.log_time_ms
-    size_bytes = sum(run.blocks.size_bytes for run in found.runs)
-    key = KeyRow(
-        object_id=live.object_id if live else transaction.new_object_id(),
-        birth=transaction.txn,
-        size_bytes=size_bytes,
-        blocks=found.runs[0].blocks if found.runs else None,
-        parent_id=place.parent_id,
-        name=place.name,
-        update_id=transaction.txn,
-        rename_txn=live.rename_txn if live else 0,
-        tag=row.tag,
-        creation_time_ms=live.creation_time_ms if live else row.creation_time_ms,
-        modification_time_ms=now,
-        is_composed=len(found.runs) > 1,
-    )
-    replace_live(transaction, opened.bucket, transaction.work.table(place.table), place.db_key, key)
-    if live is None:
-        key_created(transaction, opened.bucket, key.object_id, place.parent_id, row.key)
-    put_parts(transaction.work, opened.ids, key.object_id, parts_born(found.runs[1:], key.birth))
-    transaction.figures.put(opened.bucket.object_id, size_bytes, 1)
+    row, bucket_id = opened.row, opened.bucket.object_id
+    key = begin_version(transaction, opened.bucket, opened.place, row.key, found.runs, row.tag, row.creation_time_ms)
+    transaction.figures.put(bucket_id, key.size_bytes, 1)
     for run in found.runs:
-        transaction.report_late(opened.bucket.object_id, run.blocks)
+        transaction.report_late(bucket_id, run.blocks)
     return key
 
 
