@@ -1,8 +1,8 @@
 """Writing a key as clients do: open, allocate blocks, sync, commit, and what can come instead of a commit.
 
-An open key is a row of openKeyTable or openFileTable, which snapshots do not have. Its blocks are held by nobody until
+An open key is a row of openKeyTable or openFileTable, which snapshots do not have. No snapshot holds its blocks until
 a sync or the commit makes them part of the present version of the key. A sync makes what was written so far visible,
-and the key stays open. Blocks without bytes are freed at the commit. An open key that nobody continues expires
+and the key stays open. Blocks without bytes are freed at the commit. An open key without further commands expires
 (``expired_writes``): what was synced stays, everything else is freed.
 """
 
@@ -150,7 +150,7 @@ def _place_of_part(transaction: Transaction, bucket: BucketRow, command: OpenKey
 def _appended_to(
     transaction: Transaction, bucket: BucketRow, place: Place[KeyRow], live: KeyRow | None
 ) -> SyncedVersion:
-    """Return the version to which a client appends. Nobody else may be writing it."""
+    """Return the version to which a client appends. No other client may be writing it."""
     if live is None:
         raise CommandError(ErrorCode.KEY_NOT_FOUND, f"there is no key {place.name} to append to")
     if _writer_of(transaction, bucket, place, live) is not None:
@@ -254,7 +254,10 @@ def sync_key(transaction: Transaction, command: SyncKey) -> Committed:
     """Make what was written visible as the present version of the key, which stays open."""
     opened = _opened(transaction, command)
     if opened.row.upload_id:
-        raise CommandError(ErrorCode.NOT_SUPPORTED_OPERATION, "a part of an upload is seen by nobody: commit it")
+        raise CommandError(
+            ErrorCode.NOT_SUPPORTED_OPERATION,
+            "a part of an upload becomes visible when the upload is completed: commit it",
+        )
     _require_lease(opened.row, is_recovery=False)
     synced, rest = _make_visible(transaction, opened, command.size_bytes)
     opened.save(transaction.work, replace(opened.row, runs=rest, synced=synced, update_time_ms=transaction.log_time_ms))
@@ -276,7 +279,7 @@ def commit_key(transaction: Transaction, command: CommitKey) -> Committed:
 
 
 def _require_lease(row: OpenKeyRow, *, is_recovery: bool) -> None:
-    """Refuse the writer once its lease was recovered, and a recovery that nobody has begun."""
+    """Refuse the writer once its lease was recovered, and the commit of a recovery without RecoverLease before it."""
     if row.is_recovered and not is_recovery:
         raise CommandError(
             ErrorCode.KEY_UNDER_LEASE_RECOVERY, f"the lease of {row.key} was recovered by another client"
@@ -393,7 +396,7 @@ def _grown_version(
 
 
 def report_and_free(transaction: Transaction, ids: Ids, runs: tuple[OpenRun, ...], owner: BlocksOf) -> None:
-    """Free blocks that nobody has used. The block store hears of them now, and then of their deletion."""
+    """Free blocks that were not used. The block store hears of them now, and then of their deletion."""
     for run in runs:
         transaction.report_late(ids[1], run.blocks)
     if runs:
@@ -424,14 +427,14 @@ def recover_lease(transaction: Transaction, command: RecoverLease) -> Committed:
         raise CommandError(ErrorCode.KEY_NOT_FOUND, f"there is no key {command.key}")
     row = _writer_of(transaction, bucket, place, live)
     if row is None:
-        raise CommandError(ErrorCode.KEY_ALREADY_CLOSED, f"nobody is writing {command.key}")
+        raise CommandError(ErrorCode.KEY_ALREADY_CLOSED, f"no client is writing {command.key}")
     recovered = replace(row, is_recovered=True, update_time_ms=transaction.log_time_ms)
     OpenedKey(bucket, row, place).save(transaction.work, recovered)
     return Committed(live.object_id, session=row.session, runs=tuple([run.blocks for run in row.runs]))
 
 
 def _writer_of(transaction: Transaction, bucket: BucketRow, place: Place[KeyRow], live: KeyRow) -> OpenKeyRow | None:
-    """Return the open key that adds to a live version; None when nobody is writing it."""
+    """Return the open key that adds to a live version; None when no client is writing it."""
     work, ids = transaction.work, (bucket.volume_id, bucket.object_id)
     first, beyond = place.db_key + b"/0", place.db_key + b"/:"  # ids are digits; other names are longer paths
     for _, row in table_of_open_keys(work, bucket).scan(first, beyond):

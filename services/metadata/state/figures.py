@@ -87,7 +87,7 @@ class BucketFigures:
         self._used.add(bucket_id, (0, 0, size_bytes, 1, 0, 0, 0))
 
     def restore(self, bucket_id: int, size_bytes: int, *, rows: int = 1) -> None:
-        """Count a key or directory that was restored from so many rows of a garbage table."""
+        """Count a key or directory that was restored from one or more rows of a garbage table."""
         self._used.add(bucket_id, (size_bytes, 1, -size_bytes, -rows, 0, 0, 1 - rows))
 
     def repair(self, bucket_id: int, amounts: tuple[int, int, int, int]) -> None:

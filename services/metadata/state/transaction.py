@@ -97,8 +97,8 @@ class Transaction:
         self.user = ""
         """The user who signed the client's command."""
         self.is_answered = False
-        """Whether the command is answered even if nobody asked: its outcome depends on what is used of a quota, or on
-        more than the owners of volumes, and a replay of the log reads it from the answer."""
+        """Whether the command is answered even if its client wants no reply: its outcome depends on what is used of a
+        quota, or on more than the owners of volumes, and a replay of the log reads it from the answer."""
         self.creator = ""
         """This user, if only access lists allow the command: then it gets all rights to what it creates."""
 
