@@ -652,6 +652,18 @@ class TestTrees:
         expansion = ExpandDirectory(row.bucket_id, row.object_id, row.death, 3, 1 << 62)
         assert [shard.internal(expansion).moved_files for _ in range(2)] == [2, 1]
 
+    def test_a_page_of_a_rollback_counts_each_run_that_it_expands(self, shard: WritingShard) -> None:
+        shard.capture("tree", "empty")
+        for key in ("d/a", "d/b", "d/c"):
+            _two_runs(shard, "tree", key)
+        shard.do(DeleteDirectory("vol", "tree", "d"))
+        before = len(shard.garbage())
+        back = RollbackPage("back", shard.bucket("tree").object_id, "empty", 1, 3)
+        assert shard.internal(back).outcome is RollbackOutcome.PARTLY
+        assert len(shard.garbage()) - before == 2, "one file; the third row was that of the directory"
+        while shard.internal(back).outcome is not RollbackOutcome.DONE:
+            back = replace(back, page=back.page + 1)
+
 
 def _two_runs(shard: WritingShard, bucket: str, key: str = "k", sizes: tuple[int, int] = (30, 250)) -> None:
     """Write a key whose first run has one block, and whose second run has the others."""

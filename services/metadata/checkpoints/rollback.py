@@ -48,7 +48,7 @@ from services.domain.table_keys import (
     object_txn,
     rollback_key,
 )
-from services.metadata.collecting.expansion import child_row_removed, expand_directory
+from services.metadata.collecting.expansion import child_row_removed, expand_page
 from services.metadata.namespace.garbage import (
     DIRECTORY_CELL,
     RENAME_CELL,
@@ -214,8 +214,8 @@ class _Page:
         command = ExpandDirectory(
             self._bucket.object_id, row.directory.object_id, row.death, max(1, self._left), 1 << 62
         )
-        page = expand_directory(self._transaction, command)
-        self._left -= page.moved_directories + page.moved_files
+        _, moved_rows = expand_page(self._transaction, command)
+        self._left -= moved_rows
 
     def note_names(self, start: bytes) -> Iterator[bytes]:
         """Note the place in the snapshot of each object renamed since: its first rename has it."""
