@@ -176,7 +176,7 @@ class BucketFigures:
         live_bytes, live_names, deleted_bytes, deleted_names, upload_bytes, spare_bytes, block_rows = moved
         figures = replace(
             bucket,
-            update_id=self._used.last_txn(bucket_id),
+            update_id=max(bucket.update_id, self._used.last_txn(bucket_id)),  # a later command may have set the row
             used_bytes=bucket.used_bytes + live_bytes,
             used_namespace=bucket.used_namespace + live_names,
             snapshot_used_bytes=bucket.snapshot_used_bytes + deleted_bytes,
