@@ -29,7 +29,7 @@ class ErrorCode(StrEnum):
     KEY_ALREADY_EXISTS = "KEY_ALREADY_EXISTS"
     """There is a key or directory at the target path already."""
     KEY_ALREADY_CLOSED = "KEY_ALREADY_CLOSED"
-    """Nobody is writing the key: there is no lease to recover."""
+    """No client is writing the key: there is no lease to recover."""
     KEY_UNDER_LEASE_RECOVERY = "KEY_UNDER_LEASE_RECOVERY"
     """Another client writes the key, or has recovered its lease."""
     NO_SUCH_MULTIPART_UPLOAD_ERROR = "NO_SUCH_MULTIPART_UPLOAD_ERROR"

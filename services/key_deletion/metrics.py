@@ -59,7 +59,7 @@ class KeyDeletionMetrics:
         )
         self.writes_expired = count(
             "deepclean_key_deletion_writes_expired_total",
-            "Open keys that were closed and uploads that were aborted because nobody continued them.",
+            "Open keys that were closed after a time without commands, and old uploads that were aborted.",
             kind=["open_key", "upload"],
         )
         self.garbage_ranges_flagged = count(

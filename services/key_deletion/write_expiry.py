@@ -1,4 +1,4 @@
-"""Asks metadata, page by page, to close open keys and to end uploads that nobody has continued for a long time.
+"""Asks metadata, page by page, to close open keys without recent commands and to end old uploads.
 
 Each answer says where the next page begins, so a restart interrupts nothing. A page that is asked for twice does
 nothing the second time.

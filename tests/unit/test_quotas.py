@@ -27,6 +27,8 @@ from schemas.records import (
 )
 from schemas.topics import DEAD_LETTERS, METADATA_COMMANDS
 from services.log.first_commands import first_commands
+from services.metadata.recovery.digest import digest_shard
+from tests.shard_copies import rebuilt_digest
 from tests.unit.test_metadata import FLAT, TREE, Shard
 from tests.unit.test_verify_replay import txn_of, verified
 
@@ -148,6 +150,13 @@ class TestNames:
 
 
 class TestSetting:
+    def test_the_txn_of_the_last_change_does_not_depend_on_batches(self, shard: Shard) -> None:
+        shard.do(put("k", 1))
+        shard.do(SetQuota("vol", "flat", NONE, 5))
+        assert shard.bucket("flat").update_id == txn_of(shard.store)
+        for batch in (1, 2_000):
+            assert rebuilt_digest(shard.log, batch).differences(digest_shard(shard.store)) == []
+
     def test_a_quota_is_not_below_what_is_used(self, shard: Shard) -> None:
         shard.do(put("k", 100))
         shard.do(DeleteKey("vol", "flat", "k"))

@@ -7,10 +7,13 @@ log by the verifier finds nothing wrong.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import count
 from typing import Any
 
 import pytest
 
+from schemas.error_codes import ErrorCode
 from schemas.records import (
     AbandonKey,
     AbortUpload,
@@ -22,6 +25,7 @@ from schemas.records import (
     DeletedKind,
     DeleteKey,
     DropSnapshot,
+    ExpandDirectory,
     ExpireWrites,
     FinishRows,
     InitiateUpload,
@@ -33,12 +37,15 @@ from schemas.records import (
     RecoverLease,
     RenameDirectory,
     RenameKey,
+    RollbackOutcome,
+    RollbackPage,
     SetQuota,
     SyncKey,
     WritesExpired,
 )
 from schemas.space_answers import VersionStage
 from schemas.topics import DEAD_LETTERS, SCM_COMMANDS
+from services.domain.refusals import CommandError
 from services.domain.row_columns import block_groups, by_columns
 from services.metadata.namespace import expired_writes, uploads, writing
 from services.metadata.reads import queries
@@ -265,6 +272,19 @@ class TestOpenKeys:
         second = shard.open(bucket, "k", BLOCK, is_append=True)
         shard.sync(bucket, "k", second, 40)
         assert shard.refusal(SyncKey("vol", bucket, "k", first, 70)) == "KEY_NOT_FOUND"
+
+
+def test_a_refused_command_has_reported_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> None:
+        raise CommandError(ErrorCode.INVALID_REQUEST, "after the report")
+
+    shard = WritingShard()
+    session = shard.open("flat", "k", 2 * BLOCK)
+    with monkeypatch.context() as patched:
+        patched.setattr(writing, "free_runs", refuse)
+        assert shard.refusal(CommitKey("vol", "flat", "k", session, 1)) == "INVALID_REQUEST"
+    shard.done(PutKey("vol", "flat", "other", 1))
+    assert queries.shard_state(shard.tables).reported_local_id == 0
 
 
 @BOTH
@@ -615,6 +635,34 @@ class TestTrees:
         keys = [row for row in shard.rows() if row.kind is DeletedKind.KEY]
         assert [row.birth for row in keys] == [first, second]
         assert [shard.is_held(row) for row in keys] == [True, False]
+
+    def test_a_page_of_an_expansion_and_of_a_rollback_counts_each_run(self, shard: WritingShard) -> None:
+        shard.capture("tree", "empty")
+        for key in ("d/a", "d/b", "d/c"):
+            _two_runs(shard, "tree", key)
+        back = RollbackPage("back", shard.bucket("tree").object_id, "empty", 1, 3)
+        assert shard.internal(back).died == 2, "with two runs each"
+        for page in count(2):
+            if shard.internal(replace(back, page=page)).outcome is RollbackOutcome.DONE:
+                break
+        for key in ("d/a", "d/b", "d/c"):
+            _two_runs(shard, "tree", key)
+        shard.do(DeleteDirectory("vol", "tree", "d"))
+        row = shard.row()
+        expansion = ExpandDirectory(row.bucket_id, row.object_id, row.death, 3, 1 << 62)
+        assert [shard.internal(expansion).moved_files for _ in range(2)] == [2, 1]
+
+    def test_a_page_of_a_rollback_counts_each_run_that_it_expands(self, shard: WritingShard) -> None:
+        shard.capture("tree", "empty")
+        for key in ("d/a", "d/b", "d/c"):
+            _two_runs(shard, "tree", key)
+        shard.do(DeleteDirectory("vol", "tree", "d"))
+        before = len(shard.garbage())
+        back = RollbackPage("back", shard.bucket("tree").object_id, "empty", 1, 3)
+        assert shard.internal(back).outcome is RollbackOutcome.PARTLY
+        assert len(shard.garbage()) - before == 2, "one file; the third row was that of the directory"
+        while shard.internal(back).outcome is not RollbackOutcome.DONE:
+            back = replace(back, page=back.page + 1)
 
 
 def _two_runs(shard: WritingShard, bucket: str, key: str = "k", sizes: tuple[int, int] = (30, 250)) -> None:

@@ -55,21 +55,26 @@ from services.domain.table_keys import (
     object_txn,
     rollback_key,
 )
-from services.metadata.collecting.expansion import child_row_removed, expand_directory
+from services.metadata.collecting.expansion import child_row_removed, expand_page
 from services.metadata.namespace.garbage import (
     DIRECTORY_CELL,
     RENAME_CELL,
     death_now,
     drop_parts,
-    has_versions,
-    is_composed,
     key_cell,
     move_directory_to_garbage,
     move_key_to_garbage,
     move_version_to_garbage,
 )
-from services.metadata.namespace.key_parts import parts_of, pop_parts, put_parts, stored_bytes
-from services.metadata.namespace.key_versions import versions_of
+from services.metadata.namespace.key_parts import (
+    further_runs,
+    is_composed,
+    parts_of,
+    pop_parts,
+    put_parts,
+    stored_bytes,
+)
+from services.metadata.namespace.key_versions import has_versions, versions_of
 from services.metadata.state.deleted_names import forget_death
 from services.metadata.state.figures import live_bucket
 from services.metadata.state.space import unexpanded_bounds
@@ -224,8 +229,8 @@ class _Page:
         command = ExpandDirectory(
             self._bucket.object_id, row.directory.object_id, row.death, max(1, self._left), 1 << 62
         )
-        page = expand_directory(self._transaction, command)
-        self._left -= page.moved_directories + page.moved_files
+        _, moved_rows = expand_page(self._transaction, command)
+        self._left -= moved_rows
 
     def note_names(self, start: bytes) -> Iterator[bytes]:
         """Note the place in the snapshot of each object renamed since: its first rename has it."""
@@ -272,6 +277,7 @@ class _Page:
                 self._drop_if_there(key, moving)
                 death = death_now(self._transaction, self._bucket.object_id)
                 ids = (self._bucket.volume_id, self._bucket.object_id)
+                self._left -= further_runs(self._work, ids, moving)
                 is_older = object_txn(head.object_id) <= self._row.snapshot_txn
                 move_key_to_garbage(self._transaction, *ids, moving, death, keeps_object=is_older, is_alone=True)
                 self._died += 1
@@ -304,6 +310,7 @@ class _Page:
         stay in the block, behind the end of the version.
         """
         parts = pop_parts(self._work, self._ids, live)
+        self._left -= len(parts)
         kept = [part for part in parts if part.birth <= self._row.snapshot_txn]
         row = self._put_parts_back(saved, live.blocks, kept)
         drop_parts(self._transaction, self._ids, live, parts[len(kept) :])
@@ -475,6 +482,7 @@ class _Page:
             deleted.delete(key)
             self._discount(dead.key, first.death)
             parts.append(replace(part, blocks=dead.key.blocks))
+            self._left -= 1
         row = self._put_parts_back(saved, first.key.blocks, parts)
         stored = stored_bytes(row, parts)
         self._transaction.figures.restore(bucket.object_id, stored, rows=1 + len(parts))

@@ -27,6 +27,7 @@ from services.domain.table_keys import bucket_id_key, garbage_key, object_txn, t
 from services.metadata.collecting.breaker import expanding
 from services.metadata.collecting.collection_commands import is_suspended
 from services.metadata.namespace.garbage import DIRECTORY_CELL, Death, move_directory_to_garbage, move_keys_to_garbage
+from services.metadata.namespace.key_versions import further_rows
 from services.metadata.state.deleted_names import forget_death
 from services.metadata.state.tables import BUCKET_ID_TABLE, DELETED_DIRECTORY_TABLE, DIRECTORY_TABLE, FILE_TABLE
 from services.metadata.state.transaction import Transaction
@@ -43,10 +44,15 @@ class _Page:
     def __init__(self, transaction: Transaction, identity: BucketIdentity, command: ExpandDirectory) -> None:
         self._transaction = transaction
         self._identity = identity
-        self._left_entries = command.max_entries
+        self._max_entries = self._left_entries = command.max_entries
         self._left_bytes = command.max_bytes
         self.directories = 0
         self.files = 0
+
+    @property
+    def moved_rows(self) -> int:
+        """The rows of garbage tables that the page has made: of a file one for each run of blocks."""
+        return self._max_entries - self._left_entries
 
     @property
     def _is_full(self) -> bool:
@@ -91,6 +97,7 @@ class _Page:
                 break
             work.table(FILE_TABLE).delete(key)
             files.append(file)
+            self._left_entries -= further_rows(work, ids, file)
         move_keys_to_garbage(self._transaction, *ids, files, death)
         self.files += len(files)
         if not is_done:
@@ -117,6 +124,11 @@ class _Page:
 
 def expand_directory(transaction: Transaction, command: ExpandDirectory) -> DirectoryExpanded:
     """Move one page of a deleted directory's children to the garbage tables."""
+    return expand_page(transaction, command)[0]
+
+
+def expand_page(transaction: Transaction, command: ExpandDirectory) -> tuple[DirectoryExpanded, int]:
+    """Move one page, as ``expand_directory`` does. Return the answer, and the number of rows in garbage tables."""
     work = transaction.work
     named = (command.bucket_id, command.object_id, command.death)
     identity = work.table(BUCKET_ID_TABLE).get(bucket_id_key(command.bucket_id))
@@ -125,15 +137,15 @@ def expand_directory(transaction: Transaction, command: ExpandDirectory) -> Dire
         key = garbage_key(identity.volume_id, command.bucket_id, command.death, command.object_id)
         row = work.table(DELETED_DIRECTORY_TABLE).get(key)
     if identity is None or row is None:
-        return DirectoryExpanded(*named, ExpansionOutcome.MISSING, 0, 0)
+        return DirectoryExpanded(*named, ExpansionOutcome.MISSING, 0, 0), 0
     if row.is_expanded:
-        return DirectoryExpanded(*named, ExpansionOutcome.EXPANDED, 0, 0)
+        return DirectoryExpanded(*named, ExpansionOutcome.EXPANDED, 0, 0), 0
     live_before = transaction.figures.moved_live()
     page = _Page(transaction, identity, command)
     with expanding(transaction, command.bucket_id, row.death):
         outcome = ExpansionOutcome.EXPANDED if page.expand_tree(row) else ExpansionOutcome.PARTLY
     _correct_references(transaction, command.bucket_id, row.death, live_before)
-    return DirectoryExpanded(*named, outcome, page.directories, page.files)
+    return DirectoryExpanded(*named, outcome, page.directories, page.files), page.moved_rows
 
 
 def _correct_references(transaction: Transaction, bucket_id: int, death: int, live_before: tuple[int, int]) -> None:

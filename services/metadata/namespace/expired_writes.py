@@ -1,4 +1,4 @@
-"""Closing open keys and ending uploads that nobody has continued for some time: a page of a table for each command."""
+"""Closes open keys without recent commands and ends old uploads: a page of a table for each command."""
 
 from __future__ import annotations
 

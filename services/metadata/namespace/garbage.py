@@ -127,16 +127,6 @@ def move_keys_to_garbage(
     transaction.entries.add(DeletedKind.KEY, entries)
 
 
-def is_composed(row: bytes) -> bool:
-    """Return ``KeyRow.is_composed`` of an encoded row: its last byte."""
-    return row[-1] == 1
-
-
-def has_versions(row: bytes) -> bool:
-    """Return whether the key of an encoded row has noncurrent versions: the last byte of ``KeyRow.version_rows``."""
-    return row[-2] != 0
-
-
 def _move_large(
     transaction: Transaction,
     ids: Ids,

@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from schemas.records import BlockRun, KeyPartRow, KeyRow
+from schemas.codec import codec
+from schemas.records import BlockRun, KeyPartRow, KeyRow, KeyStart
 from services.domain.errors import InvariantError
 from services.domain.table_keys import key_part_key, key_parts_prefix
 from services.metadata.state.tables import KEY_PART_TABLE
@@ -22,6 +23,7 @@ from services.runtime.loop.service import Work
 from services.storage.store import prefix_end
 from services.storage.tables import Tables, TablesReader
 
+_KEY_START = codec(KeyStart)
 Ids = tuple[int, int]
 """objectIDs of a volume and a bucket."""
 
@@ -32,6 +34,19 @@ def parts_of(tables: Work | TablesReader, ids: Ids, key: KeyRow) -> list[KeyPart
         return []
     prefix = key_parts_prefix(*ids, key.object_id)
     return [row for _, row in tables.table(KEY_PART_TABLE).scan(prefix, prefix_end(prefix))]
+
+
+def further_runs(work: Work, ids: Ids, row: bytes) -> int:
+    """Return the number of further runs of an encoded version: rows that its death adds to deletedTable."""
+    if not is_composed(row):
+        return 0
+    prefix = key_parts_prefix(*ids, _KEY_START.decode_head(row).object_id)
+    return sum(1 for _ in work.table(KEY_PART_TABLE).scan_encoded(prefix, prefix_end(prefix)))
+
+
+def is_composed(row: bytes) -> bool:
+    """Return ``KeyRow.is_composed`` of an encoded row: its last byte."""
+    return row[-1] == 1
 
 
 def part_at(work: Work, ids: Ids, object_id: int, position: int) -> KeyPartRow:

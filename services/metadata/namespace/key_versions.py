@@ -14,18 +14,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from schemas.codec import codec
 from schemas.error_codes import ErrorCode
 from schemas.records import BucketRow, BucketVersioning, KeyPartRow, KeyRow
 from services.domain.errors import InvariantError
 from services.domain.reclaimability import Txn
 from services.domain.refusals import CommandError
 from services.domain.table_keys import MAX_VERSION_ROWS, key_parts_prefix, key_version_key, version_object_id
-from services.metadata.namespace.key_parts import Ids, parts_of, pop_parts, put_parts
+from services.metadata.namespace.key_parts import Ids, further_runs, parts_of, pop_parts, put_parts
 from services.metadata.state.tables import KEY_VERSION_TABLE
 from services.metadata.state.transaction import Transaction
 from services.runtime.loop.service import Work
 from services.storage.store import prefix_end
 from services.storage.tables import TablesReader
+
+_KEY_ROW = codec(KeyRow)
 
 
 def keeps_versions(bucket: BucketRow) -> bool:
@@ -39,6 +42,18 @@ def is_kept(bucket: BucketRow, replaced: KeyRow) -> bool:
     While versioning is suspended, an overwrite ends no version that was written while it was enabled.
     """
     return keeps_versions(bucket) or (bucket.versioning is BucketVersioning.SUSPENDED and replaced.is_versioned)
+
+
+def has_versions(row: bytes) -> bool:
+    """Return whether the key of an encoded row has noncurrent versions: the last byte of ``KeyRow.version_rows``."""
+    return row[-2] != 0
+
+
+def further_rows(work: Work, ids: Ids, row: bytes) -> int:
+    """Return how many rows the death of an encoded key adds to deletedTable besides the first of its version: those of
+    further runs of blocks, and of noncurrent versions.
+    """
+    return further_runs(work, ids, row) + (_KEY_ROW.decode(row).version_rows if has_versions(row) else 0)
 
 
 def versions_of(tables: Work | TablesReader, ids: Ids, key: KeyRow) -> list[KeyRow]:

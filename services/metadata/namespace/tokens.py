@@ -1,4 +1,4 @@
-"""Delegation tokens: for some days a program signs as the user who has made its token.
+"""Delegation tokens: a program signs by one as the user who has made it, for at most seven days.
 
 Times are log times. A token acts as its owner without the rights of an administrator, as long as the owner has a
 secret. An expired one is refused at once, and its row is removed within an hour.

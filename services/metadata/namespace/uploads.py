@@ -29,10 +29,9 @@ from services.domain.refusals import CommandError
 from services.domain.table_keys import MAX_PART_NUMBER, MAX_RUNS_PER_VERSION, flat_key, part_key, upload_key
 from services.metadata.namespace import tree
 from services.metadata.namespace.buckets import find_bucket
-from services.metadata.namespace.garbage import BlocksOf, free_runs, replace_live
-from services.metadata.namespace.growing import parts_born, reserved_bytes, written
-from services.metadata.namespace.inheritance import key_created
-from services.metadata.namespace.key_parts import put_parts
+from services.metadata.namespace.first_runs import begin_version
+from services.metadata.namespace.garbage import BlocksOf, free_runs
+from services.metadata.namespace.growing import reserved_bytes, written
 from services.metadata.namespace.quotas import check_room
 from services.metadata.namespace.tree import Place
 from services.metadata.state.tables import KEY_TABLE, PART_TABLE, UPLOAD_TABLE
@@ -41,7 +40,7 @@ from services.runtime.loop.service import Work
 from services.storage.tables import Tables
 
 
-def _place(transaction: Transaction, bucket: BucketRow, path: str) -> Place[KeyRow]:
+def place_for_key(transaction: Transaction, bucket: BucketRow, path: str) -> Place[KeyRow]:
     """Return the place of a key, and create missing directories above it."""
     if bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED:
         return tree.place_for_file(transaction, bucket, path)
@@ -52,7 +51,7 @@ def initiate_upload(transaction: Transaction, command: InitiateUpload) -> Commit
     """Begin an upload. The answer has its id."""
     bucket = find_bucket(transaction.work, command.volume, command.bucket)
     check_key_path(command.key, is_tree=bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED)
-    place = _place(transaction, bucket, command.key)
+    place = place_for_key(transaction, bucket, command.key)
     check_room(transaction, bucket, 0, place.made_directories)
     upload_id = f"{transaction.shard}-{transaction.txn}"
     row = UploadRow(
@@ -148,28 +147,9 @@ def complete_upload(transaction: Transaction, command: CompleteUpload) -> Commit
     joined = [parts.pop(number) for number in numbers]
     runs = [run for part in joined for run in part.runs]
     work.table(UPLOAD_TABLE).delete(upload_key(bucket.volume, bucket.bucket, command.key, command.upload_id))
-    place = _place(transaction, bucket, command.key)
+    place = place_for_key(transaction, bucket, command.key)
     check_room(transaction, bucket, 0, 1 + place.made_directories)
-    live = work.table(place.table).get(place.db_key)
-    now = transaction.log_time_ms
-    key = KeyRow(
-        object_id=live.object_id if live else transaction.new_object_id(),
-        birth=transaction.txn,
-        size_bytes=sum(part.size_bytes for part in joined),
-        blocks=runs[0].blocks if runs else None,
-        parent_id=place.parent_id,
-        name=place.name,
-        update_id=transaction.txn,
-        rename_txn=live.rename_txn if live else 0,
-        tag=command.tag,
-        creation_time_ms=live.creation_time_ms if live else now,
-        modification_time_ms=now,
-        is_composed=len(runs) > 1,
-    )
-    replace_live(transaction, bucket, transaction.work.table(place.table), place.db_key, key)
-    if live is None:
-        key_created(transaction, bucket, key.object_id, place.parent_id, command.key)
-    put_parts(work, (bucket.volume_id, bucket.object_id), key.object_id, parts_born(runs[1:], key.birth))
+    key = begin_version(transaction, bucket, place, command.key, runs, command.tag, transaction.log_time_ms)
     transaction.figures.put(bucket.object_id, 0, 1 + place.made_directories)
     transaction.figures.join_parts(bucket.object_id, key.size_bytes)
     _free_parts(transaction, upload, list(parts.values()))

@@ -1,8 +1,8 @@
 """Writing a key as clients do: open, allocate blocks, sync, commit, and what can come instead of a commit.
 
-An open key is a row of openKeyTable or openFileTable, which snapshots do not have. Its blocks are held by nobody until
+An open key is a row of openKeyTable or openFileTable, which snapshots do not have. No snapshot holds its blocks until
 a sync or the commit makes them part of the present version of the key. A sync makes what was written so far visible,
-and the key stays open. Blocks without bytes are freed at the commit. An open key that nobody continues expires
+and the key stays open. Blocks without bytes are freed at the commit. An open key without further commands expires
 (``expired_writes``): what was synced stays, everything else is freed.
 """
 
@@ -40,9 +40,9 @@ from services.domain.table_keys import (
 from services.metadata.namespace import tree, uploads
 from services.metadata.namespace.buckets import find_bucket
 from services.metadata.namespace.conditions import NO_CONDITION, check_generation
-from services.metadata.namespace.garbage import BlocksOf, free_runs, replace_live
+from services.metadata.namespace.first_runs import begin_version
+from services.metadata.namespace.garbage import BlocksOf, free_runs
 from services.metadata.namespace.growing import Written, parts_born, reserved_bytes, written
-from services.metadata.namespace.inheritance import key_created
 from services.metadata.namespace.key_parts import Ids, part_at, parts_of, put_parts, run_at, runs_of
 from services.metadata.namespace.quotas import check_room
 from services.metadata.namespace.shown_bytes import run_has_grown
@@ -99,10 +99,8 @@ def open_a_key(transaction: Transaction, command: OpenKey) -> Committed:
     check_length("a tag", command.tag, MAX_KEY_TAG_LENGTH)
     if command.upload_id:
         place = _place_of_part(transaction, bucket, command)
-    elif is_tree(bucket):
-        place = tree.place_for_file(transaction, bucket, command.key)
     else:
-        place = Place(KEY_TABLE, flat_key(bucket.volume, bucket.bucket, command.key), 0, command.key)
+        place = uploads.place_for_key(transaction, bucket, command.key)
     live = None if command.upload_id else transaction.work.table(place.table).get(place.db_key)
     check_generation(live, command.expected_generation, command.key)
     runs = _allocated(transaction, bucket, command.size_bytes, command.block_size_bytes)
@@ -152,7 +150,7 @@ def _place_of_part(transaction: Transaction, bucket: BucketRow, command: OpenKey
 def _appended_to(
     transaction: Transaction, bucket: BucketRow, place: Place[KeyRow], live: KeyRow | None
 ) -> SyncedVersion:
-    """Return the version to which a client appends. Nobody else may be writing it."""
+    """Return the version to which a client appends. No other client may be writing it."""
     if live is None:
         raise CommandError(ErrorCode.KEY_NOT_FOUND, f"there is no key {place.name} to append to")
     if _writer_of(transaction, bucket, place, live) is not None:
@@ -256,7 +254,10 @@ def sync_key(transaction: Transaction, command: SyncKey) -> Committed:
     """Make what was written visible as the present version of the key, which stays open."""
     opened = _opened(transaction, command)
     if opened.row.upload_id:
-        raise CommandError(ErrorCode.NOT_SUPPORTED_OPERATION, "a part of an upload is seen by nobody: commit it")
+        raise CommandError(
+            ErrorCode.NOT_SUPPORTED_OPERATION,
+            "a part of an upload becomes visible when the upload is completed: commit it",
+        )
     _require_lease(opened.row, is_recovery=False)
     synced, rest = _make_visible(transaction, opened, command.size_bytes)
     opened.save(transaction.work, replace(opened.row, runs=rest, synced=synced, update_time_ms=transaction.log_time_ms))
@@ -278,7 +279,7 @@ def commit_key(transaction: Transaction, command: CommitKey) -> Committed:
 
 
 def _require_lease(row: OpenKeyRow, *, is_recovery: bool) -> None:
-    """Refuse the writer once its lease was recovered, and a recovery that nobody has begun."""
+    """Refuse the writer once its lease was recovered, and the commit of a recovery without RecoverLease before it."""
     if row.is_recovered and not is_recovery:
         raise CommandError(
             ErrorCode.KEY_UNDER_LEASE_RECOVERY, f"the lease of {row.key} was recovered by another client"
@@ -314,7 +315,7 @@ def _make_visible(
     transaction.figures.allocate(-reserved_bytes(found.runs))
     transaction.check_stored(grown_bytes)
     if growing is None:
-        key = _first_version(transaction, opened, live, found)
+        key = _first_version(transaction, opened, found)
     else:
         key = _grown_version(transaction, opened, growing, part_count, found, grown_bytes)
     last_local_id = found.runs[-1].blocks.first_local_id if found.runs else before.last_local_id
@@ -342,31 +343,13 @@ def is_version(tables: Tables, ids: Ids, live: KeyRow, synced: SyncedVersion) ->
     return not is_longer and (last_run.first_local_id if last_run else 0) == synced.last_local_id
 
 
-def _first_version(transaction: Transaction, opened: OpenedKey, live: KeyRow | None, found: Written) -> KeyRow:
+def _first_version(transaction: Transaction, opened: OpenedKey, found: Written) -> KeyRow:
     """Create the version of a key that was not synced before. It replaces the live one."""
-    row, place, now = opened.row, opened.place, transaction.log_time_ms
-    size_bytes = sum(run.blocks.size_bytes for run in found.runs)
-    key = KeyRow(
-        object_id=live.object_id if live else transaction.new_object_id(),
-        birth=transaction.txn,
-        size_bytes=size_bytes,
-        blocks=found.runs[0].blocks if found.runs else None,
-        parent_id=place.parent_id,
-        name=place.name,
-        update_id=transaction.txn,
-        rename_txn=live.rename_txn if live else 0,
-        tag=row.tag,
-        creation_time_ms=live.creation_time_ms if live else row.creation_time_ms,
-        modification_time_ms=now,
-        is_composed=len(found.runs) > 1,
-    )
-    replace_live(transaction, opened.bucket, transaction.work.table(place.table), place.db_key, key)
-    if live is None:
-        key_created(transaction, opened.bucket, key.object_id, place.parent_id, row.key)
-    put_parts(transaction.work, opened.ids, key.object_id, parts_born(found.runs[1:], key.birth))
-    transaction.figures.put(opened.bucket.object_id, size_bytes, 1)
+    row, bucket_id = opened.row, opened.bucket.object_id
+    key = begin_version(transaction, opened.bucket, opened.place, row.key, found.runs, row.tag, row.creation_time_ms)
+    transaction.figures.put(bucket_id, key.size_bytes, 1)
     for run in found.runs:
-        transaction.report_late(opened.bucket.object_id, run.blocks)
+        transaction.report_late(bucket_id, run.blocks)
     return key
 
 
@@ -413,7 +396,7 @@ def _grown_version(
 
 
 def report_and_free(transaction: Transaction, ids: Ids, runs: tuple[OpenRun, ...], owner: BlocksOf) -> None:
-    """Free blocks that nobody has used. The block store hears of them now, and then of their deletion."""
+    """Free blocks that were not used. The block store hears of them now, and then of their deletion."""
     for run in runs:
         transaction.report_late(ids[1], run.blocks)
     if runs:
@@ -444,14 +427,14 @@ def recover_lease(transaction: Transaction, command: RecoverLease) -> Committed:
         raise CommandError(ErrorCode.KEY_NOT_FOUND, f"there is no key {command.key}")
     row = _writer_of(transaction, bucket, place, live)
     if row is None:
-        raise CommandError(ErrorCode.KEY_ALREADY_CLOSED, f"nobody is writing {command.key}")
+        raise CommandError(ErrorCode.KEY_ALREADY_CLOSED, f"no client is writing {command.key}")
     recovered = replace(row, is_recovered=True, update_time_ms=transaction.log_time_ms)
     OpenedKey(bucket, row, place).save(transaction.work, recovered)
     return Committed(live.object_id, session=row.session, runs=tuple([run.blocks for run in row.runs]))
 
 
 def _writer_of(transaction: Transaction, bucket: BucketRow, place: Place[KeyRow], live: KeyRow) -> OpenKeyRow | None:
-    """Return the open key that adds to a live version; None when nobody is writing it."""
+    """Return the open key that adds to a live version; None when no client is writing it."""
     work, ids = transaction.work, (bucket.volume_id, bucket.object_id)
     first, beyond = place.db_key + b"/0", place.db_key + b"/:"  # ids are digits; other names are longer paths
     for _, row in table_of_open_keys(work, bucket).scan(first, beyond):

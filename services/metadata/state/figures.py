@@ -87,7 +87,7 @@ class BucketFigures:
         self._used.add(bucket_id, (0, 0, size_bytes, 1, 0, 0, 0))
 
     def restore(self, bucket_id: int, size_bytes: int, *, rows: int = 1) -> None:
-        """Count a key or directory that was restored from so many rows of a garbage table."""
+        """Count a key or directory that was restored from one or more rows of a garbage table."""
         self._used.add(bucket_id, (size_bytes, 1, -size_bytes, -rows, 0, 0, 1 - rows))
 
     def restore_version(self, bucket_id: int) -> None:
@@ -180,7 +180,7 @@ class BucketFigures:
         live_bytes, live_names, deleted_bytes, deleted_names, upload_bytes, spare_bytes, block_rows = moved
         figures = replace(
             bucket,
-            update_id=self._used.last_txn(bucket_id),
+            update_id=max(bucket.update_id, self._used.last_txn(bucket_id)),  # a later command may have set the row
             used_bytes=bucket.used_bytes + live_bytes,
             used_namespace=bucket.used_namespace + live_names,
             snapshot_used_bytes=bucket.snapshot_used_bytes + deleted_bytes,

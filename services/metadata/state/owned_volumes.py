@@ -16,7 +16,7 @@ FIRST_LEVEL = 2
 
 
 def change_owner(work: UnitOfWork, level: int, volume: str, before: str, after: str) -> None:
-    """Move a volume from one user to another; an empty name is that of nobody."""
+    """Move a volume from one user to another; an empty name stands for no user."""
     if level < FIRST_LEVEL:
         return
     table = work.table(USER_TABLE)

@@ -69,7 +69,7 @@ class Transaction:
     __slots__ = (
         *("acls", "clients", "collection_states", "counters", "creator", "directories", "entries", "figures"),
         *("freed", "is_answered", "log_time_ms", "objects", "orphans", "signers", "snapshots", "space"),
-        *("txn", "user", "work", "written", "_present", "_saved_counters"),
+        *("txn", "user", "work", "written", "_present", "_reported_before", "_saved_counters"),
     )
 
     def __init__(self) -> None:
@@ -77,6 +77,7 @@ class Transaction:
         self.work: Work
         self.counters = ShardCounters()
         self._saved_counters = self.counters.state()
+        self._reported_before = 0
         self.snapshots = SnapshotLists()
         self.space = SpaceChanges(self._present)
         self.figures = BucketFigures(self._present)
@@ -96,8 +97,8 @@ class Transaction:
         self.user = ""
         """The user who signed the client's command."""
         self.is_answered = False
-        """Whether the command is answered even if nobody asked: its outcome depends on what is used of a quota, or on
-        more than the owners of volumes, and a replay of the log reads it from the answer."""
+        """Whether the command is answered even if its client wants no reply: its outcome depends on what is used of a
+        quota, or on more than the owners of volumes, and a replay of the log reads it from the answer."""
         self.creator = ""
         """This user, if only access lists allow the command: then it gets all rights to what it creates."""
 
@@ -118,6 +119,7 @@ class Transaction:
         self.work = work
         self.txn = self._present.txn = self.counters.txn + 1
         self.log_time_ms = log_time_ms
+        self._reported_before = self.counters.reported_local_id
         self.objects = 0
         self.is_answered = False
         self.creator = ""
@@ -126,6 +128,7 @@ class Transaction:
         """Roll back the notes of the command, which was not applied."""
         for notes in (self.figures, self.space, self.written, self.entries, self.directories):
             notes.undo_message()
+        self.counters.reported_local_id = self._reported_before  # deletions would wait for a report that is never sent
         self.collection_states.clear()
         self.orphans.clear()
 
