@@ -28,6 +28,7 @@ from schemas.records import (
     AllocateBlocks,
     AssignUserToTenant,
     BucketLayout,
+    BucketVersioning,
     CancelDelegationToken,
     CommitKey,
     Committed,
@@ -51,6 +52,7 @@ from schemas.records import (
     RevokeS3Secret,
     RevokeUserFromTenant,
     SecretRole,
+    SetBucketVersioning,
     SetS3Secret,
     SetSecret,
     Settle,
@@ -158,14 +160,15 @@ def test_every_table_is_filled_and_emptied_by_commands(stack: Stack) -> None:
 
 
 def names_and_rights(story: Story) -> None:
-    """Volumes, buckets, a link, access lists, keys and directories."""
+    """Volumes, buckets, a link, access lists, keys, one with two versions, and directories."""
     story.do(CreateVolume(VOLUME, ANN.user))
     story.do(CreateBucket(VOLUME, FLAT, BucketLayout.OBJECT_STORE))
     story.do(CreateBucket(VOLUME, TREE, BucketLayout.FILE_SYSTEM_OPTIMIZED))
     story.do(CreateBucketLink(VOLUME, "link", VOLUME, FLAT))
     for place in (ON_PREFIX, ON_BUCKET):
         story.do(AddAcl(*place, READERS))
-    for key in ("held", "kept"):
+    story.do(SetBucketVersioning(VOLUME, FLAT, BucketVersioning.ENABLED))
+    for key in ("held", "kept", "kept"):
         story.do(PutKey(VOLUME, "link", key, 1_000))
     for path in ("directory/file", "kept/file", "to-rename"):
         story.do(PutKey(VOLUME, TREE, path, 1_000))

@@ -116,6 +116,16 @@ def _expiry_over_an_upload(client: Client) -> None:
     client.expire()
 
 
+def _deleted_with_versions(client: Client) -> None:
+    client.do(records.SetBucketVersioning, records.BucketVersioning.ENABLED)
+    for snapshot in ("snap-1", "snap-2"):
+        client.put(_KEY)
+        client.snapshot(snapshot)
+    client.put(_KEY)
+    client.delete(_KEY)
+    client.drop("snap-2")
+
+
 def _renamed_and_expired(client: Client) -> None:
     client.synced()
     client.open("other", 100)
@@ -162,6 +172,7 @@ OZONE_HISTORIES: Mapping[int, tuple[Callable[[Client], None], int]] = {
     5: (_synced_snapshot_closed_deleted, 250),
     6: (_commit_after_deletion, 0),
     7: (_expiry_over_an_upload, 100),
+    8: (_deleted_with_versions, 100),
     9: (_renamed_and_expired, 250),
     10: (_deleted_and_expired, 100),
     11: (_refused_completion, 100),

@@ -377,10 +377,9 @@ class _Search:
         for version, shown in self.shown.items():
             if version in self.versions:
                 continue
-            key = key_version_key(self.bucket.volume_id, self.bucket.object_id, *version)
-            noncurrent = self.tables.table(KEY_VERSION_TABLE).get(key)
+            noncurrent = self._noncurrent(version) if shown.row.blocks is not None else None
             self.add(noncurrent or shown.row, _LIVE, VersionStage.LIVE, version[0] if noncurrent else 0)
-            if shown.row.blocks is None and noncurrent is None:
+            if shown.row.blocks is None:
                 found = self.versions[version]
                 self.versions[version] = replace(
                     found, stage=VersionStage.HELD, first_holder=shown.first, last_holder=shown.last
@@ -389,6 +388,11 @@ class _Search:
         for object_id, directory in self.shown_directories.items():
             if object_id not in known:
                 self.add_directory(directory, self._death_of(directory), is_expanded=False)
+
+    def _noncurrent(self, version: Version) -> KeyRow | None:
+        """Return the row of a live noncurrent version of a key, or None."""
+        key = key_version_key(self.bucket.volume_id, self.bucket.object_id, *version)
+        return self.tables.table(KEY_VERSION_TABLE).get(key)
 
     def _death_of(self, directory: DirectoryRow) -> Txn:
         """Return the death of a directory that a snapshot shows at the path and that was moved; 0 if it is live."""
