@@ -78,6 +78,7 @@ from schemas.records.commands import (
     SyncKey,
     Undelete,
 )
+from schemas.records.datanode_rows import BlockDataRow, Chunk, ContainerCounterRow, DeleteTransactionRow
 from schemas.records.dead_letters import DeadLetter, MessageHeader
 from schemas.records.deletions import (
     DeletedEntries,
@@ -168,11 +169,15 @@ from schemas.records.runtime_rows import (
 )
 from schemas.records.scm import BlocksDeleted, BlocksWritten, DeleteBlocks, ScmCommand, ScmReply
 from schemas.records.scm_rows import (
+    ContainerReplica,
     ContainerRow,
+    ContainerState,
     DelayedDeletion,
     DeletedBlocksRow,
     InventoryRow,
+    PipelineRow,
     ScmState,
+    SequenceRow,
     WaitingDeletion,
 )
 from schemas.records.shared import (
@@ -250,6 +255,7 @@ __all__ = [
     "AssignTenantAdmin",
     "AssignUserToTenant",
     "Barrier",
+    "BlockDataRow",
     "BlockGroups",
     "BlockRun",
     "BlocksDeleted",
@@ -270,6 +276,7 @@ __all__ = [
     "ChainedSnapshot",
     "ChangedRow",
     "ChangelogRow",
+    "Chunk",
     "ClaimFacts",
     "ClaimHourRow",
     "ClaimRows",
@@ -283,7 +290,10 @@ __all__ = [
     "Committed",
     "CompleteUpload",
     "ConsumerRow",
+    "ContainerCounterRow",
+    "ContainerReplica",
     "ContainerRow",
+    "ContainerState",
     "CountRow",
     "CreateBucket",
     "CreateBucketLink",
@@ -305,6 +315,7 @@ __all__ = [
     "DeleteSnapshot",
     "DeleteTag",
     "DeleteTenant",
+    "DeleteTransactionRow",
     "DeleteVolume",
     "DeletedBlocksRow",
     "DeletedDirectoryRow",
@@ -356,6 +367,7 @@ __all__ = [
     "OutboxRun",
     "PartRow",
     "PendingSnapshot",
+    "PipelineRow",
     "PositionRow",
     "PrincipalAccessIdRow",
     "PublishFullChain",
@@ -396,6 +408,7 @@ __all__ = [
     "ScmState",
     "SecretRole",
     "SecretRow",
+    "SequenceRow",
     "SetAcl",
     "SetBreaker",
     "SetCollection",
