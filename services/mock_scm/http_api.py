@@ -127,9 +127,9 @@ def _datanode_routes(stores: Stores, services: Services) -> list[Route]:
         """Report all that a datanode has of the shard; the answer is what it has to do."""
         return services[asked.shard].registry.receive(body)
 
-    def retry(asked: Asked, body: Annotated[list[int] | None, Field(max_length=MAX_LIMIT)]) -> int:
-        """Send parked transactions to the datanodes again: some, or all (null). The answer is their number."""
-        retried = services[asked.shard].retry(body)
+    def retry(asked: Asked, body: Annotated[list[int], Field(max_length=MAX_LIMIT)]) -> int:
+        """Send parked transactions to the datanodes again, all if the list is empty. The answer is their number."""
+        retried = services[asked.shard].retry(body or None)
         if retried is None:
             raise ReadError("UNAVAILABLE", "mock_scm did not get to it: see /readyz, and ask again")
         return retried

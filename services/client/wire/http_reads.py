@@ -245,6 +245,10 @@ class HttpMetadataReads:
         assert row is not None  # noqa: S101  metadata refuses a path without key and directory
         return row
 
+    def key_blocks(self, volume: str, bucket: str, path: str, *, snapshot_id: str = "") -> list[BlockRun]:
+        """Return all runs of blocks of a key, in the order of its contents."""
+        return self._shard.get("/key-blocks", list[BlockRun], _of(volume, bucket, snapshot_id=snapshot_id, path=path))
+
     def open_keys(
         self, volume: str, bucket: str, *, start_after: str = "", limit: int | None = None
     ) -> list[ListedOpenKey]:

@@ -26,6 +26,7 @@ from schemas.records import (
     AccessIdRow,
     Acl,
     AclObject,
+    BlockRun,
     BucketRow,
     KeyRow,
     PartRow,
@@ -81,6 +82,7 @@ def routes(stores: Stores, undo_window_ms: int = 0) -> list[Route]:
         "/entries": entries,
         "/deleted": deleted,
         "/stat": stat,
+        "/key-blocks": key_blocks,
         "/open-keys": open_keys,
         "/uploads": uploads,
         "/parts": parts,
@@ -187,6 +189,12 @@ def stat(asked: Asked, volume: str, bucket: str, path: str, snapshot_id: str = "
     with _bucket_at(asked, volume, bucket, snapshot_id) as (tables, row):
         found = queries.stat(tables, row, path)
     return StatAnswer(key=found) if isinstance(found, KeyRow) else StatAnswer(directory=found)
+
+
+def key_blocks(asked: Asked, volume: str, bucket: str, path: str, snapshot_id: str = "") -> list[BlockRun]:
+    """All runs of blocks of a key, now or in a snapshot, in the order of its contents."""
+    with _bucket_at(asked, volume, bucket, snapshot_id) as (tables, row):
+        return queries.key_blocks(tables, row, path)
 
 
 def open_keys(
