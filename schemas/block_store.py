@@ -6,8 +6,10 @@ repeated: what was lost on the way is in the next one. Container ids are those o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from zlib import crc32
 
 from schemas.records import ContainerState
 
@@ -38,6 +40,20 @@ class ReplicaReport:
 
 
 @dataclass(frozen=True, slots=True)
+class Acknowledgement:
+    """A datanode has stored a transaction durably."""
+
+    deletion_txn: int
+    digest: int
+    """``digest_of`` its blocks: a mock_scm that was made again from the log may give an id to other blocks."""
+
+
+def digest_of(container_id: int, first_local_ids: Sequence[int], block_counts: Sequence[int]) -> int:
+    """Return a checksum of the blocks of a transaction."""
+    return crc32(repr((container_id, list(first_local_ids), list(block_counts))).encode())
+
+
+@dataclass(frozen=True, slots=True)
 class Heartbeat:
     """All that one datanode has of one shard."""
 
@@ -50,8 +66,8 @@ class Heartbeat:
     volumes: int
     """Disks that work."""
     replicas: tuple[ReplicaReport, ...] = ()
-    acknowledged: tuple[int, ...] = ()
-    """delTxnIds that are stored durably since the last heartbeat."""
+    acknowledged: tuple[Acknowledgement, ...] = ()
+    """Transactions that are stored durably since the last heartbeat."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +78,10 @@ class DeletionOrder:
     container_id: int
     first_local_ids: tuple[int, ...]
     block_counts: tuple[int, ...]
+
+    def acknowledgement(self) -> Acknowledgement:
+        """Return what a datanode answers when it has stored the transaction."""
+        return Acknowledgement(self.deletion_txn, digest_of(self.container_id, self.first_local_ids, self.block_counts))
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from typing import TypeVar
 import structlog
 
 from schemas.block_store import (
+    Acknowledgement,
     BlockContents,
     BlockEntry,
     DeletionOrder,
@@ -89,8 +90,8 @@ class DataNode:
 
     # Orders
 
-    def obey(self, shard: int, orders: NodeOrders) -> list[int]:
-        """Carry out orders, repairs later. Return the delTxnIds that are stored durably."""
+    def obey(self, shard: int, orders: NodeOrders) -> list[Acknowledgement]:
+        """Carry out orders, repairs later. Return the transactions that are stored durably."""
         for container_id in orders.create:
             self._create(storage_id(shard, container_id), ReplicaState.OPEN)
         for container_id in orders.close:
@@ -126,7 +127,7 @@ class DataNode:
             if volume.remove_container(storage, only_if_empty=order.only_if_empty):
                 del self._places[storage]
 
-    def _take_deletions(self, shard: int, orders: Iterable[DeletionOrder]) -> list[int]:
+    def _take_deletions(self, shard: int, orders: Iterable[DeletionOrder]) -> list[Acknowledgement]:
         taken = []
         for order in orders:
             storage = storage_id(shard, order.container_id)
@@ -135,7 +136,7 @@ class DataNode:
                 if volume.failure:
                     continue  # the disk may be back at the next start
                 volume.take_deletion(storage, order)
-            taken.append(order.deletion_txn)  # without a copy there is nothing to delete
+            taken.append(order.acknowledgement())  # without a copy there is nothing to delete
         return taken
 
     def next_repair(self) -> tuple[int, RepairOrder] | None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import structlog
 
-from schemas.block_store import Heartbeat, NodeOrders
+from schemas.block_store import Acknowledgement, Heartbeat, NodeOrders
 from services.datanode.errors import BlockError, DiskError
 from services.datanode.metrics import DatanodeMetrics
 from services.datanode.node import DataNode
@@ -34,7 +34,7 @@ class Heartbeats:
         self._metrics = metrics
         self._started_ms = time.time_ns() // 1_000_000
         self._numbers = dict.fromkeys(shards, 0)
-        self._acknowledged: dict[int, list[int]] = {shard: [] for shard in shards}
+        self._acknowledged: dict[int, list[Acknowledgement]] = {shard: [] for shard in shards}
         self.silent: dict[int, str] = {}
         """Shards that did not answer, with the reason."""
 

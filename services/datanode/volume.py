@@ -285,9 +285,13 @@ class Volume:
             if _state(work, storage) is None:
                 return
             key = number_key(storage, order.deletion_txn)
-            if work.table(DELETE_TXNS).get(key) is None:
-                row = DeleteTransactionRow(order.deletion_txn, order.first_local_ids, order.block_counts)
-                work.table(DELETE_TXNS).put(key, row)
+            row = DeleteTransactionRow(order.deletion_txn, order.first_local_ids, order.block_counts)
+            known = work.table(DELETE_TXNS).get(key)
+            if known != row:
+                # mock_scm was made again from the log, and has given the id to other blocks: both are deleted
+                firsts = (*known.first_local_ids, *row.first_local_ids) if known else row.first_local_ids
+                counts = (*known.block_counts, *row.block_counts) if known else row.block_counts
+                work.table(DELETE_TXNS).put(key, DeleteTransactionRow(order.deletion_txn, firsts, counts))
                 _add(work, storage, Counter.PENDING_DELETE, sum(order.block_counts))
             last = max(order.deletion_txn, _count(work, storage, Counter.DELETION_TXN))
             _put(work, storage, Counter.DELETION_TXN, last)

@@ -32,7 +32,7 @@ class Facts:
     """The number of containers on each datanode that is alive and has a disk that works."""
     alive: Collection[str]
     is_sure: bool
-    """Whether a datanode that is not alive is dead."""
+    """Whether a datanode that is not alive is dead: mock_scm has listened long enough, and has read its log."""
     is_pending: bool = False
     """Whether transactions of deletions have not ended."""
 
@@ -54,9 +54,18 @@ def choose_nodes(load: Mapping[str, int], count: int, without: Collection[str] =
 
 def reviewed(row: ContainerRow, facts: Facts, count: int) -> ContainerRow:
     """Return the row of a container after all that follows from the facts; ``count`` copies are wanted."""
-    for rule in (_seen, _closed, _emptied):
+    for rule in (_adopted, _seen, _closed, _emptied):
         row = rule(row, facts)
     return _replicated(row, facts, count)
+
+
+def _adopted(row: ContainerRow, facts: Facts) -> ContainerRow:
+    """Copies of a container of which nothing is known are its copies: the database was made again from the log."""
+    found = [node for node in sorted(facts.copies) if not facts.copies[node].is_recovering]
+    if row.replicas or row.state is ContainerState.DELETED or not (found and facts.is_sure):
+        return row
+    state = ContainerState.CLOSING if row.state is ContainerState.OPEN else row.state
+    return replace(row, replicas=tuple([ContainerReplica(node, is_complete=True) for node in found]), state=state)
 
 
 def _seen(row: ContainerRow, facts: Facts) -> ContainerRow:
@@ -133,8 +142,10 @@ def _moved(row: ContainerRow, dead: str, load: Mapping[str, int]) -> ContainerRo
 def is_surplus(row: ContainerRow, node: str, facts: Facts) -> bool:
     """Return whether a datanode's copy of a container is not needed: it is to have none, and others have it whole.
 
-    Such a copy is that of a datanode which was dead: it may have blocks that were deleted since.
+    Such a copy is that of a datanode which was dead: it may have blocks that were deleted since. A mock_scm that was
+    made again from the log knows which containers there are only when all datanodes have reported.
     """
     if any(one.node == node for one in row.replicas):
         return False
-    return row.state is ContainerState.DELETED or bool(facts.sources(row))
+    is_leaving = row.state in (ContainerState.DELETING, ContainerState.DELETED)
+    return facts.is_sure and (is_leaving or bool(facts.sources(row)))

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
 
-from schemas.block_store import DeletionOrder
+from schemas.block_store import Acknowledgement, DeletionOrder, digest_of
 from schemas.records import DeletedBlocksRow
 from services.mock_scm.containers import container, remove_blocks
 from services.mock_scm.sequences import DELETION_TXN, take_ids
@@ -112,12 +112,15 @@ class DeletionLog:
             if row is not None:
                 yield row
 
-    def acknowledge(self, node: str, deletion_txns: Iterable[int], work: Work) -> int:
+    def acknowledge(self, node: str, acknowledged: Iterable[Acknowledgement], work: Work) -> int:
         """Record that a datanode has stored transactions. Return how many have ended by it."""
         ended = 0
-        for key in map(number_key, deletion_txns):
+        for one in acknowledged:
+            key = number_key(one.deletion_txn)
             row = work.table(DELETED_BLOCKS_TABLE).get(key)
             if row is None or node in row.acknowledged_by:
+                continue
+            if one.digest != digest_of(row.container_id, row.first_local_ids, row.block_counts):
                 continue
             row = replace(row, acknowledged_by=(*row.acknowledged_by, node))
             work.table(DELETED_BLOCKS_TABLE).put(key, row)
@@ -126,7 +129,7 @@ class DeletionLog:
         return ended
 
     def _end_if_done(self, key: bytes, row: DeletedBlocksRow, work: Work) -> bool:
-        if waits_for(row, work):
+        if key not in self._by_container.get(row.container_id, ()) or waits_for(row, work):
             return False
         self._forget(key, row.container_id)
         carry_out(key, work)
@@ -134,6 +137,10 @@ class DeletionLog:
 
     def replicas_changed(self, container_id: int, work: Work) -> None:
         """Ask the datanodes of a container anew, since others are to have copies than before."""
+        found = {key: work.table(DELETED_BLOCKS_TABLE).get(key) for key in self.local}
+        here = [key for key, row in found.items() if row is not None and row.container_id == container_id]
+        self.local = [key for key in self.local if key not in here]
+        self.add(here, work)
         for key in list(self._by_container.get(container_id, ())):
             row = work.table(DELETED_BLOCKS_TABLE).get(key)
             if row is None or self._end_if_done(key, row, work):

@@ -47,6 +47,8 @@ class NodeRegistry:
         self._requests: list[OperatorRequest] = []
         self._nodes: dict[str, Node] = {}
         self._alive: frozenset[str] = frozenset()
+        self.named_container = 0
+        """Highest container that a client asked for: metadata was granted it."""
 
     def receive(self, heartbeat: Heartbeat) -> NodeOrders:
         """Take in a heartbeat. Return the present orders of the datanode.

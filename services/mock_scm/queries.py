@@ -53,8 +53,14 @@ def pending_deletions(tables: TablesReader) -> int:
     return sum(1 for table in deletions for _ in tables.table(table).scan())
 
 
+MAX_CONTAINERS_AHEAD = 1_000
+"""A database that was restored from an older copy is behind what metadata was granted: not by more, or an id is wrong."""
+
+
 def place_of(tables: TablesReader, registry: NodeRegistry, container_id: int) -> ContainerPlace:
     """Return where a client reads and writes the blocks of a container."""
+    if container_id <= scm_state(tables).container_id + MAX_CONTAINERS_AHEAD:
+        registry.named_container = max(registry.named_container, container_id)
     row, alive = container(container_id, tables), registry.alive()
     having = [one.node for one in row.replicas if _is_complete(alive.get(one.node), container_id)]
     is_writable = row.state is ContainerState.OPEN and bool(having) and len(having) == len(row.replicas)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from schemas.block_store import DeletionOrder, NodeOrders, RemoveOrder, RepairOrder, ReplicaState
 from schemas.records import ContainerReplica, ContainerRow, ContainerState, PipelineRow
 from services.domain.block_placement import Facts, LiveCopy, choose_nodes, is_surplus, reviewed
-from services.mock_scm.containers import close, container, containers, put_container
+from services.mock_scm.containers import container, containers, put_container
 from services.mock_scm.deletion_log import DeletionLog
 from services.mock_scm.metrics import MockScmMetrics
 from services.mock_scm.node_registry import Node, NodeRegistry
@@ -57,6 +57,8 @@ class Replication:
         self._since_ms: int | None = None
         """When this process began to listen: before that it has heard of nobody."""
         self._interval_ends_ms = 0
+        self.knows_all = False
+        """Whether there was a review after each datanode that is not dead had reported to this process."""
 
     def do_due(self, now_ms: int, log: DeletionLog, work: Work) -> int | None:
         """Take in heartbeats and requests, and review all containers if there is news or an interval is over.
@@ -76,17 +78,23 @@ class Replication:
         if not heartbeats and not is_over:
             return None
         nodes = self._registry.nodes()
-        seen = _Seen(nodes, now_ms, self._settings.dead_after_ms, self._since_ms)
+        seen = _Seen(nodes, now_ms, self._settings.dead_after_ms, is_sure=self._is_sure(now_ms, work))
         if is_over:
             self._interval_ends_ms = now_ms + self._settings.deletion_interval_ms
             limit, most = self._settings.max_deletion_rows_per_tick, self._settings.max_deletion_retries
             log.count_tries(limit, most, work)
         self._give_orders(seen, log, TablesReader(work.store))
-        return self._review(seen, log, work)
+        granted = self._review(seen, log, work)
+        self.knows_all = seen.is_sure
+        return granted
+
+    def _is_sure(self, now_ms: int, work: Work) -> bool:
+        has_listened = self._since_ms is not None and now_ms - self._since_ms > self._settings.dead_after_ms
+        return has_listened and work.is_caught_up
 
     def _review(self, seen: _Seen, log: DeletionLog, work: Work) -> int | None:
         under_replicated = lost = 0
-        _adopt_unknown(seen, work)
+        _adopt_unknown(seen, self._registry.named_container, work)
         for row in containers(work):
             if not (row.replicas or seen.nodes_with(row.container_id)):
                 continue
@@ -105,20 +113,29 @@ class Replication:
         self._metrics.lost_containers.labels(shard).set(lost)
         self._metrics.parked_transactions.labels(shard).set(log.parked())
         self._metrics.damaged_blocks.labels(shard).set(seen.damaged_blocks())
-        return self._open_container(seen.load, work)
+        return self._open_container(seen, work)
 
-    def _open_container(self, load: dict[str, int], work: Work) -> int | None:
-        """Put the newest container on datanodes, if it is on none; follow a closed one by the next."""
+    def _open_container(self, seen: _Seen, work: Work) -> int | None:
+        """Put the newest container on datanodes, if it is on none; follow a closed one by the next.
+
+        A database that was made again from the log does not know on which datanodes its containers are: it waits for
+        the reports of all. If no block was ever written, there are none to wait for.
+        """
         granted = None
-        row = container(scm_state(work).container_id, work)
+        state = scm_state(work)
+        row = container(state.container_id, work)
         if row.state is not ContainerState.OPEN or last_id(CONTAINER_ID, work) > row.container_id:
             if row.state is ContainerState.OPEN:
-                close(row, work)
+                state_after = ContainerState.CLOSING if row.replicas else ContainerState.CLOSED
+                put_container(replace(row, state=state_after), work)
             granted = next_container(work)
             row = container(granted, work)
-        if not row.replicas and (nodes := choose_nodes(load, self._settings.replication)):
+        is_first = work.is_caught_up and not (state.mark_local_id or seen.nodes_with(row.container_id))
+        may_place = seen.is_sure or is_first
+        nodes = choose_nodes(seen.load, self._settings.replication)
+        if may_place and nodes and not row.replicas:
             replicas = tuple([ContainerReplica(node, is_complete=False) for node in nodes])
-            put_container(replace(row, replicas=replicas, pipeline_id=_pipeline_of(nodes, load, work)), work)
+            put_container(replace(row, replicas=replicas, pipeline_id=_pipeline_of(nodes, seen.load, work)), work)
         return granted
 
     def _give_orders(self, seen: _Seen, log: DeletionLog, written: TablesReader) -> None:
@@ -136,9 +153,9 @@ class Replication:
 class _Seen:
     """The datanodes at the time of a review."""
 
-    def __init__(self, nodes: dict[str, Node], now_ms: int, dead_after_ms: int, since_ms: int) -> None:
+    def __init__(self, nodes: dict[str, Node], now_ms: int, dead_after_ms: int, *, is_sure: bool) -> None:
         self.alive = {name: node for name, node in nodes.items() if now_ms - node.seen_ms <= dead_after_ms}
-        self.is_sure = now_ms - since_ms > dead_after_ms
+        self.is_sure = is_sure
         self.load = {name: len(node.replicas) for name, node in self.alive.items() if node.heartbeat.volumes}
 
     def nodes_with(self, container_id: int) -> list[str]:
@@ -176,6 +193,8 @@ def _order(row: ContainerRow, node: str, facts: Facts, seen: _Seen, orders: _Ord
     if wanted is None:
         if copy is not None and is_surplus(row, node, facts):
             orders.remove.append(RemoveOrder(container_id, only_if_empty=False))
+        elif copy is not None and copy.is_open and row.state is not ContainerState.OPEN:
+            orders.close.append(container_id)
         return
     if row.state is ContainerState.OPEN:
         if not wanted.is_complete and copy is None:
@@ -193,10 +212,10 @@ def _order(row: ContainerRow, node: str, facts: Facts, seen: _Seen, orders: _Ord
         orders.repair.append(RepairOrder(container_id, others))
 
 
-def _adopt_unknown(seen: _Seen, work: Work) -> None:
+def _adopt_unknown(seen: _Seen, named_container: int, work: Work) -> None:
     """Make rows of containers that datanodes know and this database does not: it was restored from an older copy."""
     reported = seen.container_ids()
-    raise_to(CONTAINER_ID, max(reported, default=0), work)
+    raise_to(CONTAINER_ID, max(reported | {named_container}), work)
     for container_id in sorted(reported):
         if work.table(CONTAINER_TABLE).get(number_key(container_id)) is None:
             put_container(replace(container(container_id, work), state=ContainerState.CLOSED), work)

@@ -22,6 +22,7 @@ from services.domain.table_keys import local_id
 from services.mock_scm import queries
 from services.mock_scm.service import MockScmService
 from services.mock_scm.settings import MockScmSettings
+from services.storage.memory import MemoryStore
 from services.storage.tables import TablesReader
 from tests.block_groups import groups_by_columns
 from tests.datanodes import Machine, Network, flip_a_bit
@@ -55,6 +56,12 @@ class Run:
             name = f"node-{number}"
             self.network.machines[name] = Machine(name, directory, self.network, disks=2)
         self.live: dict[int, Written] = {}
+        self.is_behind = False
+        """Whether mock_scm was taken back, so that it may give an id again that metadata has passed."""
+        self.given: list[Sent] = []
+        """The whole log of mock_scm's commands."""
+        self.older = (self.harness.store.clone(), 0)
+        """A copy of mock_scm's database, and its position in the log."""
         self.container_id = 0
         self.txn = 0
         self.spoiled = 0
@@ -77,9 +84,24 @@ class Run:
 
     def give(self, *inputs: Sent) -> None:
         """Give mock_scm some messages; metadata follows its grants."""
+        self.given += inputs
         for grant in bodies(self.harness.give(*inputs), GrantContainer):
-            assert grant.container_id > self.container_id, "an id was given twice"
-            self.container_id = grant.container_id
+            assert grant.container_id > self.container_id or self.is_behind, "an id was given twice"
+            self.container_id = max(self.container_id, grant.container_id)
+
+    def take_back(self, store: MemoryStore, position: int) -> None:
+        """mock_scm starts on another database, and reads the log from there. Old grants come again."""
+        self.is_behind = True
+        self.harness.store = store
+        self.harness.restart()
+        while position < len(self.given):
+            count = self.random.choice((1, 20))
+            sent = self.harness.give(*self.given[position : position + count])
+            position += count
+            for grant in bodies(sent, GrantContainer):
+                self.container_id = max(self.container_id, grant.container_id)
+            if self.random.random() < 0.3:
+                self.random.choice(self.machines).heartbeats.beat()
 
     # Steps
 
@@ -151,6 +173,21 @@ class Run:
         machine = self.random.choice(self.machines)
         if machine.is_up:
             machine.start()
+
+    def back_up(self) -> None:
+        """A backup of mock_scm is made."""
+        self.older = (self.harness.store.clone(), len(self.given))
+
+    def restore(self) -> None:
+        """mock_scm's database is lost. It is restored from an older copy, or made again from the log alone.
+
+        Not while a datanode is down: what only that one has can be deleted by nobody then.
+        """
+        if not self.is_whole():
+            return
+        store, position = self.older if self.random.random() < 0.5 else (MemoryStore(), 0)
+        self.take_back(store.clone(), position)
+        self.settle(20)
 
     def spoil(self) -> None:
         """A copy is spoiled: a bit, a file, a disk, or a datanode for a long time. Not while another one is."""
@@ -230,6 +267,8 @@ STEPS = (
     ("time", 20),
     ("crash", 12),
     ("spoil", 3),
+    ("back_up", 2),
+    ("restore", 1),
 )
 
 
