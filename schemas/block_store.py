@@ -41,11 +41,13 @@ class ReplicaReport:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledgement:
-    """A datanode has stored a transaction durably."""
+    """A datanode has stored a transaction durably, or has no copy of its container."""
 
     deletion_txn: int
     digest: int
     """``digest_of`` its blocks: a mock_scm that was made again from the log may give an id to other blocks."""
+    is_stored: bool
+    """False if the datanode has no copy of the container."""
 
 
 def digest_of(container_id: int, first_local_ids: Sequence[int], block_counts: Sequence[int]) -> int:
@@ -67,7 +69,7 @@ class Heartbeat:
     """Disks that work."""
     replicas: tuple[ReplicaReport, ...] = ()
     acknowledged: tuple[Acknowledgement, ...] = ()
-    """Transactions that are stored durably since the last heartbeat."""
+    """Transactions that the datanode got in the last answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +81,10 @@ class DeletionOrder:
     first_local_ids: tuple[int, ...]
     block_counts: tuple[int, ...]
 
-    def acknowledgement(self) -> Acknowledgement:
-        """Return what a datanode answers when it has stored the transaction."""
-        return Acknowledgement(self.deletion_txn, digest_of(self.container_id, self.first_local_ids, self.block_counts))
+    def acknowledgement(self, *, is_stored: bool) -> Acknowledgement:
+        """Return what a datanode answers when it has stored the transaction, or has no copy of the container."""
+        digest = digest_of(self.container_id, self.first_local_ids, self.block_counts)
+        return Acknowledgement(self.deletion_txn, digest, is_stored)
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,7 +91,7 @@ class DataNode:
     # Orders
 
     def obey(self, shard: int, orders: NodeOrders) -> list[Acknowledgement]:
-        """Carry out orders, repairs later. Return the transactions that are stored durably."""
+        """Carry out orders, repairs later. Return what was done with transactions."""
         for container_id in orders.create:
             self._create(storage_id(shard, container_id), ReplicaState.OPEN)
         for container_id in orders.close:
@@ -136,7 +136,7 @@ class DataNode:
                 if volume.failure:
                     continue  # the disk may be back at the next start
                 volume.take_deletion(storage, order)
-            taken.append(order.acknowledgement())  # without a copy there is nothing to delete
+            taken.append(order.acknowledgement(is_stored=volume is not None))
         return taken
 
     def next_repair(self) -> tuple[int, RepairOrder] | None:

@@ -127,16 +127,22 @@ def _replicated(row: ContainerRow, facts: Facts, count: int) -> ContainerRow:
             return row
         return replace(row, replicas=(*row.replicas, *[ContainerReplica(node, is_complete=True) for node in found]))
     for dead in [one.node for one in row.replicas if facts.is_dead(one.node)]:
-        row = _moved(row, dead, facts.load)
+        row = _moved(row, dead, facts)
     for _ in range(count - len(row.replicas)):
-        row = _moved(row, "", facts.load)
+        row = _moved(row, "", facts)
     return row
 
 
-def _moved(row: ContainerRow, dead: str, load: Mapping[str, int]) -> ContainerRow:
-    chosen = choose_nodes(load, 1, {one.node for one in row.replicas})
+def _moved(row: ContainerRow, dead: str, facts: Facts) -> ContainerRow:
+    """Have a copy on another datanode, not on one with an old copy: that is removed first."""
+    chosen = choose_nodes(facts.load, 1, {one.node for one in row.replicas} | facts.copies.keys())
     kept = tuple([one for one in row.replicas if one.node != dead])
     return replace(row, replicas=(*kept, ContainerReplica(chosen[0], is_complete=False))) if chosen else row
+
+
+def may_be_copied_to(row: ContainerRow, node: str) -> bool:
+    """Return whether a datanode that has no copy of a container may get one from another."""
+    return any(one.is_complete and one.node != node for one in row.replicas)
 
 
 def is_surplus(row: ContainerRow, node: str, facts: Facts) -> bool:

@@ -8,12 +8,13 @@ stored it durably; without datanodes in the next unit of work. A transaction tha
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
 
 from schemas.block_store import Acknowledgement, DeletionOrder, digest_of
 from schemas.records import DeletedBlocksRow
+from services.domain.block_placement import may_be_copied_to
 from services.mock_scm.containers import container, remove_blocks
 from services.mock_scm.sequences import DELETION_TXN, take_ids
 from services.mock_scm.tables import DELETED_BLOCKS_TABLE, number_key
@@ -112,8 +113,15 @@ class DeletionLog:
             if row is not None:
                 yield row
 
-    def acknowledge(self, node: str, acknowledged: Iterable[Acknowledgement], work: Work) -> int:
-        """Record that a datanode has stored transactions. Return how many have ended by it."""
+    def acknowledge(
+        self, node: str, acknowledged: Iterable[Acknowledgement], there: Collection[int], work: Work
+    ) -> int:
+        """Record that a datanode has stored transactions; ``there`` are the containers that it has. Return how many
+        have ended by it.
+
+        A datanode without a copy stores nothing. That is no acknowledgement if it may get a copy: the blocks could be
+        copied to it from a datanode that has yet to delete them.
+        """
         ended = 0
         for one in acknowledged:
             key = number_key(one.deletion_txn)
@@ -121,6 +129,9 @@ class DeletionLog:
             if row is None or node in row.acknowledged_by:
                 continue
             if one.digest != digest_of(row.container_id, row.first_local_ids, row.block_counts):
+                continue
+            is_stored = one.is_stored and row.container_id in there
+            if not is_stored and may_be_copied_to(container(row.container_id, work), node):
                 continue
             row = replace(row, acknowledged_by=(*row.acknowledged_by, node))
             work.table(DELETED_BLOCKS_TABLE).put(key, row)
@@ -134,6 +145,18 @@ class DeletionLog:
         self._forget(key, row.container_id)
         carry_out(key, work)
         return True
+
+    def void(self, container_id: int, node: str, work: Work) -> None:
+        """A datanode has lost its copy of a container, and the deletions that it had stored with it."""
+        if not may_be_copied_to(container(container_id, work), node):
+            return
+        for key in self._by_container.get(container_id, ()):
+            row = work.table(DELETED_BLOCKS_TABLE).get(key)
+            if row is not None and node in row.acknowledged_by:
+                left = tuple([one for one in row.acknowledged_by if one != node])
+                work.table(DELETED_BLOCKS_TABLE).put(key, replace(row, acknowledged_by=left))
+                if key not in self._parked:
+                    self._by_node[node][key] = None
 
     def replicas_changed(self, container_id: int, work: Work) -> None:
         """Ask the datanodes of a container anew, since others are to have copies than before."""

@@ -54,7 +54,7 @@ def pending_deletions(tables: TablesReader) -> int:
 
 
 MAX_CONTAINERS_AHEAD = 1_000
-"""A database that was restored from an older copy is behind what metadata was granted: not by more, or an id is wrong."""
+"""A database that was restored from an older copy may be behind what metadata was granted, but not by more."""
 
 
 def place_of(tables: TablesReader, registry: NodeRegistry, container_id: int) -> ContainerPlace:

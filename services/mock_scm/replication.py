@@ -72,7 +72,7 @@ class Replication:
             asked.is_done.set()
         heartbeats = self._registry.take(now_ms)
         for one in heartbeats:
-            log.acknowledge(one.node, one.acknowledged, work)
+            log.acknowledge(one.node, one.acknowledged, {copy.container_id for copy in one.replicas}, work)
             raise_to(DELETION_TXN, max((copy.last_deletion_txn for copy in one.replicas), default=0), work)
         is_over = now_ms >= self._interval_ends_ms
         if not heartbeats and not is_over:
@@ -104,6 +104,9 @@ class Replication:
                 put_container(after, work)
             if [one.node for one in after.replicas] != [one.node for one in row.replicas]:
                 log.replicas_changed(row.container_id, work)
+            for one in after.replicas:
+                if one.node in seen.alive and one.node not in facts.copies:
+                    log.void(row.container_id, one.node, work)
             complete = len(facts.sources(after))
             under_replicated += complete < len(after.replicas)
             lost += bool(after.replicas and after.block_count and not complete)
@@ -196,19 +199,20 @@ def _order(row: ContainerRow, node: str, facts: Facts, seen: _Seen, orders: _Ord
         elif copy is not None and copy.is_open and row.state is not ContainerState.OPEN:
             orders.close.append(container_id)
         return
-    if row.state is ContainerState.OPEN:
-        if not wanted.is_complete and copy is None:
+    if row.state is ContainerState.OPEN and copy is None:
+        if not wanted.is_complete:
             orders.create.append(container_id)
         return
     if row.state is ContainerState.DELETING:
         if copy is not None:
             orders.remove.append(RemoveOrder(container_id, only_if_empty=True))
         return
-    if copy is not None and copy.is_open:
+    is_open = row.state is ContainerState.OPEN
+    if copy is not None and copy.is_open and not is_open:
         orders.close.append(container_id)
     others = tuple([seen.alive[other].heartbeat.url for other in facts.sources(row) if other != node])
     is_whole = copy is not None and not copy.is_recovering and not copy.damaged_blocks
-    if row.state is ContainerState.CLOSED and others and not is_whole:
+    if (is_open or row.state is ContainerState.CLOSED) and others and not is_whole:
         orders.repair.append(RepairOrder(container_id, others))
 
 

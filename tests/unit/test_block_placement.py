@@ -174,7 +174,7 @@ class Scm:
 
     def acknowledge(self, orders: tuple[DeletionOrder, ...], *replicas: ReplicaReport) -> None:
         self.number += 1
-        taken = tuple([one.acknowledgement() for one in orders])
+        taken = tuple([one.acknowledgement(is_stored=True) for one in orders])
         self.service.registry.receive(Heartbeat("a", "http://a", 1, self.number, 1, replicas, taken))
         self.harness.wait(10)
 
