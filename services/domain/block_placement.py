@@ -103,12 +103,13 @@ def _emptied(row: ContainerRow, facts: Facts) -> ContainerRow:
     """
     if not row.replicas or any(one.node not in facts.alive for one in row.replicas):
         return row
-    has_blocks = any(copy.block_count for copy in facts.copies.values())
+    copies = [facts.copies[one.node] for one in row.replicas if one.node in facts.copies]
+    has_blocks = any(copy.block_count for copy in copies)
     if row.state is ContainerState.CLOSED and not (row.block_count or facts.is_pending or has_blocks):
         return replace(row, state=ContainerState.DELETING)
     if row.state is ContainerState.DELETING and has_blocks:
         return replace(row, state=ContainerState.CLOSED)
-    if row.state is ContainerState.DELETING and not facts.copies:
+    if row.state is ContainerState.DELETING and not copies:
         return replace(row, state=ContainerState.DELETED, replicas=())
     return row
 
@@ -130,7 +131,15 @@ def _replicated(row: ContainerRow, facts: Facts, count: int) -> ContainerRow:
         row = _moved(row, dead, facts)
     for _ in range(count - len(row.replicas)):
         row = _moved(row, "", facts)
-    return row
+    return _trimmed(row, facts, count)
+
+
+def _trimmed(row: ContainerRow, facts: Facts, count: int) -> ContainerRow:
+    """Give up copies beyond those that are wanted, once as many are whole: a database made again has adopted all."""
+    whole = facts.sources(row)
+    if len(row.replicas) <= count or len(whole) < count or facts.is_pending:
+        return row
+    return replace(row, replicas=tuple([one for one in row.replicas if one.node in whole[:count]]))
 
 
 def _moved(row: ContainerRow, dead: str, facts: Facts) -> ContainerRow:
