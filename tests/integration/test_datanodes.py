@@ -12,6 +12,7 @@ from random import Random
 from shutil import rmtree
 from typing import Any
 
+import httpx
 import pytest
 
 from schemas.block_store import BlockStoreStatus
@@ -230,8 +231,11 @@ def test_with_one_copy_it_is_said_what_is_lost(tmp_path: Path) -> None:
         assert "vol1/files/dir/lost" in listed.stdout
 
 
-def test_files_travel_through_the_command_line(tmp_path: Path) -> None:
-    with store_on(tmp_path / "home", datanodes=1) as store:
+def test_files_travel_through_the_command_line_of_a_secured_plane(tmp_path: Path) -> None:
+    with store_on(tmp_path / "home", datanodes=1, is_secured=True) as store:
+        url = store.stack.url("datanode-0")
+        for path in ("/metrics", "/v1/shards/0/containers/0/blocks"):
+            assert httpx.get(url + path).status_code == 401, "who has no token reads nothing"
 
         def deepclean(*words: str, status: int = 0) -> bytes:
             program = [sys.executable, "-m", "services.cli.main", "--home", str(store.stack.home)]
