@@ -17,6 +17,8 @@ from services.datanode.volume import Volume
 
 logger = structlog.get_logger(__name__)
 ALL_BLOCKS = 2**31
+DELETED = frozenset({"NO_SUCH_BLOCK", "BLOCK_DELETED"})
+"""Refusals of a block that is not wanted any more."""
 
 
 def repair(node: DataNode, shard: int, order: RepairOrder, peers: Peers) -> int:
@@ -77,13 +79,21 @@ def _copy(volume: Volume, storage: int, shard: int, order: RepairOrder, peers: P
 def _copy_block(
     volume: Volume, storage: int, shard: int, container_id: int, found: list[tuple[str, BlockEntry]], peers: Peers
 ) -> bool:
-    """Copy one block from the first source that has it whole."""
+    """Copy one block from the first source that has it whole. Return False if it was deleted, or no source can have it.
+
+    Raises:
+        UnreachableError: it was not copied this time; the copy of the container is not whole without it.
+    """
+    may_come = False
     for url, entry in sorted(found, key=lambda one: one[1].is_damaged):
         contents = BlockContents(entry.size_bytes, entry.checksums)
         try:
             volume.copy_block(storage, entry.local_id, peers.block(url, shard, container_id, entry), contents)
-        except BlockError as error:  # damaged or deleted there: another source may have it
+        except BlockError as error:
             logger.warning("a block was not copied", url=url, block=entry.local_id, reason=error.code)
+            may_come = may_come or not (entry.is_damaged or error.code in DELETED)
         else:
             return True
+    if may_come:  # a source that finds its own block damaged lists it as such the next time
+        raise UnreachableError(f"block {found[0][1].local_id} was not copied yet")
     return False

@@ -7,6 +7,7 @@ carried out once more. All changes are made by one thread at a time.
 
 from __future__ import annotations
 
+import errno
 import threading
 import time
 from collections.abc import Iterator
@@ -15,9 +16,23 @@ from itertools import islice
 from pathlib import Path
 
 from schemas.block_checksums import PIECE_BYTES, checksums_of
-from schemas.block_store import MAX_CHUNK_BYTES, BlockContents, BlockEntry, DeletionOrder, ReplicaState
-from schemas.records import BlockDataRow, Chunk, ContainerCounterRow, DeleteTransactionRow
+from schemas.block_store import BlockContents, BlockEntry, DeletionOrder, ReplicaState
+from schemas.records import BlockDataRow, DeleteTransactionRow
 from services.datanode.block_files import BLOCK, BlockFiles
+from services.datanode.block_rows import (
+    STATES,
+    add_to_figure,
+    checksums_in,
+    chunks_of,
+    contents_of,
+    figure,
+    forget_block,
+    is_there,
+    leaving_runs,
+    put_figure,
+    require_writable,
+    state_of,
+)
 from services.datanode.errors import BlockError, DiskError, damaged, no_block, no_container
 from services.datanode.tables import (
     BLOCK_DATA,
@@ -34,10 +49,8 @@ from services.datanode.tables import (
 from services.storage.store import Store, StoreError
 from services.storage.tables import RowCache, TablesReader, UnitOfWork
 
-_STATES = (ReplicaState.OPEN, ReplicaState.CLOSED, ReplicaState.RECOVERING)
 MARKER = "VERSION"
 """A file that every disk in use has: without it another disk, or none, is mounted there."""
-PIECES_PER_CHUNK = MAX_CHUNK_BYTES // PIECE_BYTES
 
 
 class Volume:
@@ -56,11 +69,20 @@ class Volume:
         self._remove_strays()
 
     def _remove_strays(self) -> None:
-        """Remove files without rows: a crash has left them between the file and the row."""
-        rows = TablesReader(self._store).table(BLOCK_DATA)
+        """Remove files without rows: a crash has left them between the file and the row.
+
+        Raises:
+            DiskError: blocks of a container have no row of it. No crash leaves that: the database was lost.
+        """
+        rows, figures = TablesReader(self._store).table(BLOCK_DATA), TablesReader(self._store).table(METADATA)
         for storage, name, path in self._files.found():
             local_id = name.removesuffix(BLOCK)
-            if not (local_id.isdecimal() and _is_there(rows.get(number_key(storage, int(local_id))))):
+            if local_id.isdecimal() and figures.get(counter_key(storage, Counter.STATE)) is None:
+                raise DiskError(
+                    f"{path} is a block of a container that the database of {self.directory} does not know: put back "
+                    f"the database, or empty the disk to have its containers copied from other datanodes"
+                )
+            if not (local_id.isdecimal() and is_there(rows.get(number_key(storage, int(local_id))))):
                 path.unlink()
 
     @contextmanager
@@ -77,6 +99,10 @@ class Volume:
                 self.check()
                 raise
             except (OSError, StoreError) as error:
+                if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
+                    raise BlockError(
+                        "DISK_OUT_OF_SPACE", f"{self.directory} is full: add disks or datanodes"
+                    ) from error
                 raise self._failed(error) from error
 
     def _failed(self, error: Exception) -> DiskError:
@@ -101,26 +127,26 @@ class Volume:
         with self.changing() as work:
             suffix = Counter.STATE.encode()
             rows = work.table(METADATA).scan()
-            return {container_of(key): _STATES[row.value] for key, row in rows if key.endswith(b"|" + suffix)}
+            return {container_of(key): STATES[row.value] for key, row in rows if key.endswith(b"|" + suffix)}
 
     def counter(self, storage: int, counter: Counter) -> int:
         """Return a figure of a container."""
         with self.changing() as work:
-            return _count(work, storage, counter)
+            return figure(work, storage, counter)
 
     def create(self, storage: int, state: ReplicaState) -> None:
         """Create an empty copy of a container."""
         with self.changing() as work:
             self._files.create(storage)
-            _put(work, storage, Counter.STATE, _STATES.index(state))
-            _put(work, storage, Counter.CREATED, time.time_ns() // 1_000_000)
+            put_figure(work, storage, Counter.STATE, STATES.index(state))
+            put_figure(work, storage, Counter.CREATED, time.time_ns() // 1_000_000)
 
     def close_container(self, storage: int) -> None:
         """Accept no further blocks: the rows of deleted blocks have served then."""
         with self.changing() as work:
-            if _state(work, storage) is None:
+            if state_of(work, storage) is None:
                 return
-            _put(work, storage, Counter.STATE, _STATES.index(ReplicaState.CLOSED))
+            put_figure(work, storage, Counter.STATE, STATES.index(ReplicaState.CLOSED))
             for key, row in list(work.table(BLOCK_DATA).scan(prefix(storage), prefix_end(storage))):
                 if row.is_deleted:
                     work.table(BLOCK_DATA).delete(key)
@@ -128,7 +154,7 @@ class Volume:
     def remove_container(self, storage: int, *, only_if_empty: bool) -> bool:
         """Remove a copy of a container. Return whether it was removed."""
         with self.changing() as work:
-            if only_if_empty and _count(work, storage, Counter.BLOCK_COUNT):
+            if only_if_empty and figure(work, storage, Counter.BLOCK_COUNT):
                 return False
             self._files.remove(storage)
             for table in TABLES:
@@ -142,24 +168,24 @@ class Volume:
     def write_chunk(self, storage: int, local_id: int, writer: str, offset_bytes: int, data: bytes) -> None:
         """Write a chunk of a block, whose bytes count once the block is put."""
         with self.changing() as work:
-            _require_writable(work, storage, local_id, is_copy=False)
+            require_writable(work, storage, local_id, is_copy=False)
             self._files.write(storage, local_id, writer, offset_bytes, data)
 
     def put_block(self, storage: int, local_id: int, writer: str, contents: BlockContents) -> None:
         """Make the written chunks the block, if they are what the writer says. It may be put again."""
         with self.changing() as work:
-            _require_writable(work, storage, local_id, is_copy=False)
+            require_writable(work, storage, local_id, is_copy=False)
             self._put_block(work, storage, local_id, writer, contents)
 
     def copy_block(self, storage: int, local_id: int, parts: Iterator[bytes], contents: BlockContents) -> None:
         """Put a block that another datanode has, into a copy that is recovering."""
         writer = "copy"
         with self.changing() as work:
-            _require_writable(work, storage, local_id, is_copy=True)
+            require_writable(work, storage, local_id, is_copy=True)
         self._write_parts(storage, local_id, writer, parts)
         with self.changing() as work:
             try:
-                _require_writable(work, storage, local_id, is_copy=True)
+                require_writable(work, storage, local_id, is_copy=True)
             except BlockError:  # it was deleted meanwhile
                 self._files.discard(storage, local_id, writer)
                 raise
@@ -174,7 +200,7 @@ class Volume:
             if row is None or row.is_deleted or not row.is_damaged:
                 self._files.discard(storage, local_id, writer)
                 return
-            self._put_block(work, storage, local_id, writer, _contents_of(row))
+            self._put_block(work, storage, local_id, writer, contents_of(row))
 
     def _write_parts(self, storage: int, local_id: int, writer: str, parts: Iterator[bytes]) -> None:
         offset_bytes = 0
@@ -195,11 +221,11 @@ class Volume:
         self._files.finish(storage, local_id, writer)
         key = number_key(storage, local_id)
         known = work.table(BLOCK_DATA).get(key)
-        row = BlockDataRow(local_id, contents.size_bytes, _chunks(contents), is_damaged=False, is_deleted=False)
+        row = BlockDataRow(local_id, contents.size_bytes, chunks_of(contents), is_damaged=False, is_deleted=False)
         work.table(BLOCK_DATA).put(key, row)
-        _add(work, storage, Counter.BLOCK_COUNT, int(known is None))
-        _add(work, storage, Counter.BYTES_USED, row.size_bytes - (known.size_bytes if known else 0))
-        _add(work, storage, Counter.DAMAGED, -int(known is not None and known.is_damaged))
+        add_to_figure(work, storage, Counter.BLOCK_COUNT, int(known is None))
+        add_to_figure(work, storage, Counter.BYTES_USED, row.size_bytes - (known.size_bytes if known else 0))
+        add_to_figure(work, storage, Counter.DAMAGED, -int(known is not None and known.is_damaged))
 
     def read(self, storage: int, local_id: int, offset_bytes: int, length_bytes: int) -> bytes:
         """Return bytes of a block. All pieces that they are in are compared with their checksums."""
@@ -215,7 +241,7 @@ class Volume:
             data = b""
         except OSError as error:
             raise self._failed(error) from error
-        expected = _checksums(row)[first // PIECE_BYTES : -(-last // PIECE_BYTES)]
+        expected = checksums_in(row)[first // PIECE_BYTES : -(-last // PIECE_BYTES)]
         if len(data) != last - first or checksums_of(data) != expected:
             self.check()
             self.mark_damaged(storage, local_id)
@@ -224,7 +250,7 @@ class Volume:
 
     def _row(self, storage: int, local_id: int) -> BlockDataRow:
         with self.changing() as work:
-            if _state(work, storage) is None:
+            if state_of(work, storage) is None:
                 raise no_container(storage)
             row = work.table(BLOCK_DATA).get(number_key(storage, local_id))
             if row is None or row.is_deleted:
@@ -243,7 +269,7 @@ class Volume:
             size_bytes, found = 0, []
         except OSError as error:
             raise self._failed(error) from error
-        return (size_bytes, found) == (row.size_bytes, _checksums(row)) or not self.mark_damaged(storage, local_id)
+        return (size_bytes, found) == (row.size_bytes, checksums_in(row)) or not self.mark_damaged(storage, local_id)
 
     def mark_damaged(self, storage: int, local_id: int) -> bool:
         """Record that a block is damaged, if it still is: it may have been deleted or replaced meanwhile."""
@@ -253,25 +279,25 @@ class Volume:
             if row is None or row.is_deleted:
                 return False
             try:
-                is_whole = self._files.checksums(storage, local_id) == (row.size_bytes, _checksums(row))
+                is_whole = self._files.checksums(storage, local_id) == (row.size_bytes, checksums_in(row))
             except FileNotFoundError:
                 is_whole = False
             if not is_whole and not row.is_damaged:
                 chunks = row.chunks
                 work.table(BLOCK_DATA).put(key, BlockDataRow(local_id, row.size_bytes, chunks, True, False))
-                _add(work, storage, Counter.DAMAGED, 1)
+                add_to_figure(work, storage, Counter.DAMAGED, 1)
             return not is_whole
 
     def blocks(self, storage: int, after: int = -1, limit: int = 1_000) -> list[BlockEntry]:
         """Return the blocks of a container behind a local id, in order, without those that are to be deleted."""
         found: list[BlockEntry] = []
         with self.changing() as work:
-            if _state(work, storage) is None:
+            if state_of(work, storage) is None:
                 raise no_container(storage)
-            leaving = _leaving(work, storage)
+            leaving = leaving_runs(work, storage)
             for _, row in work.table(BLOCK_DATA).scan(number_key(storage, after + 1), prefix_end(storage)):
                 if not row.is_deleted and not any(first <= row.local_id < end for first, end in leaving):
-                    entry = BlockEntry(row.local_id, row.size_bytes, tuple(_checksums(row)), row.is_damaged)
+                    entry = BlockEntry(row.local_id, row.size_bytes, tuple(checksums_in(row)), row.is_damaged)
                     found.append(entry)
                     if len(found) == limit:
                         break
@@ -282,7 +308,7 @@ class Volume:
     def take_deletion(self, storage: int, order: DeletionOrder) -> None:
         """Store a transaction durably; it is carried out later."""
         with self.changing() as work:
-            if _state(work, storage) is None:
+            if state_of(work, storage) is None:
                 return
             key = number_key(storage, order.deletion_txn)
             row = DeleteTransactionRow(order.deletion_txn, order.first_local_ids, order.block_counts)
@@ -292,9 +318,9 @@ class Volume:
                 firsts = (*known.first_local_ids, *row.first_local_ids) if known else row.first_local_ids
                 counts = (*known.block_counts, *row.block_counts) if known else row.block_counts
                 work.table(DELETE_TXNS).put(key, DeleteTransactionRow(order.deletion_txn, firsts, counts))
-                _add(work, storage, Counter.PENDING_DELETE, sum(order.block_counts))
-            last = max(order.deletion_txn, _count(work, storage, Counter.DELETION_TXN))
-            _put(work, storage, Counter.DELETION_TXN, last)
+                add_to_figure(work, storage, Counter.PENDING_DELETE, sum(order.block_counts))
+            last = max(order.deletion_txn, figure(work, storage, Counter.DELETION_TXN))
+            put_figure(work, storage, Counter.DELETION_TXN, last)
 
     def carry_out_deletions(self, limit: int) -> tuple[int, int]:
         """Carry out stored transactions, at most ``limit``. Return the blocks and bytes that were removed."""
@@ -312,7 +338,7 @@ class Volume:
         transaction = work.table(DELETE_TXNS).get(key)
         if transaction is None:
             return 0, 0
-        is_closed = _state(work, storage) is ReplicaState.CLOSED
+        is_closed = state_of(work, storage) is ReplicaState.CLOSED
         blocks = size_bytes = 0
         for first, count in zip(transaction.first_local_ids, transaction.block_counts, strict=True):
             for local_id in range(first, first + count):
@@ -320,87 +346,10 @@ class Volume:
                 if row is not None and not row.is_deleted:
                     self._files.delete(storage, local_id)
                     blocks, size_bytes = blocks + 1, size_bytes + row.size_bytes
-                    _add(work, storage, Counter.DAMAGED, -int(row.is_damaged))
-                _forget_block(work, storage, local_id, is_closed=is_closed)
+                    add_to_figure(work, storage, Counter.DAMAGED, -int(row.is_damaged))
+                forget_block(work, storage, local_id, is_closed=is_closed)
         work.table(DELETE_TXNS).delete(key)
-        _add(work, storage, Counter.BLOCK_COUNT, -blocks)
-        _add(work, storage, Counter.BYTES_USED, -size_bytes)
-        _add(work, storage, Counter.PENDING_DELETE, -sum(transaction.block_counts))
+        add_to_figure(work, storage, Counter.BLOCK_COUNT, -blocks)
+        add_to_figure(work, storage, Counter.BYTES_USED, -size_bytes)
+        add_to_figure(work, storage, Counter.PENDING_DELETE, -sum(transaction.block_counts))
         return blocks, size_bytes
-
-
-def _forget_block(work: UnitOfWork, storage: int, local_id: int, *, is_closed: bool) -> None:
-    """Remove the row of a block; of a container that still gets blocks, keep a row that it was deleted."""
-    key = number_key(storage, local_id)
-    if is_closed:
-        work.table(BLOCK_DATA).delete(key)
-    else:
-        work.table(BLOCK_DATA).put(key, BlockDataRow(local_id, 0, (), is_damaged=False, is_deleted=True))
-
-
-def _require_writable(work: UnitOfWork, storage: int, local_id: int, *, is_copy: bool) -> None:
-    state = _state(work, storage)
-    if state is None:
-        raise no_container(storage)
-    if state is not (ReplicaState.RECOVERING if is_copy else ReplicaState.OPEN):
-        raise BlockError("CLOSED_CONTAINER_IO", f"container {storage} is {state}: get blocks in another one")
-    row = work.table(BLOCK_DATA).get(number_key(storage, local_id))
-    is_leaving = any(first <= local_id < end for first, end in _leaving(work, storage))
-    if is_leaving or (row is not None and row.is_deleted):
-        raise BlockError("BLOCK_DELETED", f"block {local_id} was deleted: open the key again")
-
-
-def _leaving(work: UnitOfWork, storage: int) -> list[tuple[int, int]]:
-    """Return the runs of blocks, first id and end, that stored transactions are going to remove."""
-    if not _count(work, storage, Counter.PENDING_DELETE):
-        return []
-    rows = work.table(DELETE_TXNS).scan(prefix(storage), prefix_end(storage))
-    return [
-        (first, first + count)
-        for _, row in rows
-        for first, count in zip(row.first_local_ids, row.block_counts, strict=True)
-    ]
-
-
-def _chunks(contents: BlockContents) -> tuple[Chunk, ...]:
-    return tuple(
-        [
-            Chunk(
-                offset,
-                min(MAX_CHUNK_BYTES, contents.size_bytes - offset),
-                tuple(contents.checksums[offset // PIECE_BYTES : offset // PIECE_BYTES + PIECES_PER_CHUNK]),
-            )
-            for offset in range(0, contents.size_bytes, MAX_CHUNK_BYTES)
-        ]
-    )
-
-
-def _checksums(row: BlockDataRow) -> list[int]:
-    return [checksum for chunk in row.chunks for checksum in chunk.checksums]
-
-
-def _contents_of(row: BlockDataRow) -> BlockContents:
-    return BlockContents(row.size_bytes, tuple(_checksums(row)))
-
-
-def _is_there(row: BlockDataRow | None) -> bool:
-    return row is not None and not row.is_deleted
-
-
-def _state(work: UnitOfWork, storage: int) -> ReplicaState | None:
-    row = work.table(METADATA).get(counter_key(storage, Counter.STATE))
-    return None if row is None else _STATES[row.value]
-
-
-def _count(work: UnitOfWork, storage: int, counter: Counter) -> int:
-    row = work.table(METADATA).get(counter_key(storage, counter))
-    return row.value if row else 0
-
-
-def _put(work: UnitOfWork, storage: int, counter: Counter, value: int) -> None:
-    work.table(METADATA).put(counter_key(storage, counter), ContainerCounterRow(value))
-
-
-def _add(work: UnitOfWork, storage: int, counter: Counter, value: int) -> None:
-    if value:
-        _put(work, storage, counter, _count(work, storage, counter) + value)

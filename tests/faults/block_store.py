@@ -31,7 +31,7 @@ def a_deleted_block_is_forgotten_at_once(patch: pytest.MonkeyPatch) -> None:
     def forget(work: UnitOfWork, storage: int, local_id: int, *, is_closed: bool) -> None:
         work.table(BLOCK_DATA).delete(number_key(storage, local_id))
 
-    patch.setattr(volume, "_forget_block", forget)
+    patch.setattr(volume, "forget_block", forget)
 
 
 def a_lost_container_is_created_again(patch: pytest.MonkeyPatch) -> None:

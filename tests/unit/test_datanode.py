@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from errno import ENOSPC
 from pathlib import Path
 from shutil import rmtree
 from zlib import crc32
@@ -18,10 +19,11 @@ from schemas.block_store import (
     ReplicaReport,
     ReplicaState,
 )
-from services.datanode.errors import BlockError
+from services.datanode.errors import BlockError, DiskError
 from services.datanode.peers import UnreachableError
 from services.datanode.repair import repair
 from services.datanode.tables import Counter, shard_and_container, storage_id
+from services.storage.memory import MemoryStore
 from tests.datanodes import Machine, Network, flip_a_bit
 
 CONTAINER = 5
@@ -179,6 +181,27 @@ def test_files_without_rows_are_removed_at_the_start(machine: Machine) -> None:
     assert [path.name for path in folder.iterdir()] == ["1.block"]
 
 
+def test_blocks_whose_database_was_lost_are_kept(machine: Machine) -> None:
+    machine.network.write("one", CONTAINER, 1, DATA)
+    machine.stores[0] = MemoryStore()
+    with pytest.raises(DiskError, match="put back the database"):
+        machine.start()
+    assert len(machine.files()) == 1
+
+
+def test_a_full_disk_refuses_blocks_and_does_not_fail(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine.network.write("one", CONTAINER, 1, DATA)
+    with monkeypatch.context() as patch:
+        patch.setattr("os.pwrite", lambda *_: _raise(OSError(ENOSPC, "No space left on device")))
+        assert refusal(machine, 2) == "DISK_OUT_OF_SPACE"
+    assert machine.node.failures() == []
+    machine.network.write("one", CONTAINER, 2, DATA)
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
 @pytest.mark.parametrize("is_missing", [False, True])
 def test_a_damaged_block_is_not_read_and_is_healed_from_another_datanode(
     machine: Machine, network: Network, tmp_path: Path, *, is_missing: bool
@@ -231,6 +254,36 @@ def test_a_copy_is_made_of_what_all_sources_have_and_counts_when_it_is_whole(net
     repair(third.node, 0, order, network)
     assert report(third).state is ReplicaState.CLOSED
     assert third.files() == {(CONTAINER, local_id): DATA + bytes([local_id]) for local_id in (1, 2, 3)}
+
+
+def test_a_copy_without_room_for_a_block_is_not_whole(
+    machine: Machine, network: Network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.network.write("one", CONTAINER, 1, DATA)
+    machine.node.obey(0, NodeOrders(close=(CONTAINER,)))
+    other = network.machines["two"] = Machine("two", tmp_path, network)
+    with monkeypatch.context() as patch:
+        patch.setattr("os.pwrite", lambda *_: _raise(OSError(ENOSPC, "No space left on device")))
+        with pytest.raises(UnreachableError, match="not copied yet"):
+            repair(other.node, 0, RepairOrder(CONTAINER, ("one",)), network)
+    assert report(other).state is ReplicaState.RECOVERING
+    assert repair(other.node, 0, RepairOrder(CONTAINER, ("one",)), network) == 1
+    assert report(other).state is ReplicaState.CLOSED
+
+
+def test_what_is_damaged_on_every_source_does_not_keep_a_copy_from_being_made(
+    machine: Machine, network: Network, tmp_path: Path
+) -> None:
+    for local_id in (1, 2):
+        machine.network.write("one", CONTAINER, local_id, DATA)
+    machine.node.obey(0, NodeOrders(close=(CONTAINER,)))
+    flip_a_bit(machine.path_of(CONTAINER, 2), 9)
+    other = network.machines["two"] = Machine("two", tmp_path, network)
+    with pytest.raises(UnreachableError):
+        repair(other.node, 0, RepairOrder(CONTAINER, ("one",)), network)
+    repair(other.node, 0, RepairOrder(CONTAINER, ("one",)), network)
+    assert report(other).state is ReplicaState.CLOSED
+    assert set(other.files()) == {(CONTAINER, 1)}
 
 
 def test_a_datanode_goes_on_without_a_disk_that_is_gone(machine: Machine) -> None:
