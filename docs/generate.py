@@ -24,7 +24,7 @@ import typer
 from schemas import error_codes
 from services.cli.lazy import loaded_commands
 from services.cli.main import app
-from services.plane.stack.settings import SERVICES, STREAMING
+from services.plane.stack.settings import DATANODE, SERVICES, STREAMING
 from services.runtime.process.settings import PREFIX, ServiceSettings
 from tests.metric_catalogue import ROOT, Metric, all_metrics
 
@@ -130,7 +130,7 @@ def _settings() -> str:
     )
     header = ("variable", "default", "meaning")
     sections = ["### Every service", _table(header, common)]
-    for service in SERVICES:
+    for service in (*SERVICES, DATANODE):
         module = importlib.import_module(f"services.{service}.settings")
         classes = [one for _, one in inspect.getmembers(module, inspect.isclass) if one.__name__.endswith("Settings")]
         (made,) = filter(dataclasses.is_dataclass, classes)
@@ -144,7 +144,7 @@ def _settings() -> str:
 
 
 def _metrics() -> str:
-    groups: dict[str, list[Metric]] = {name: [] for name in ("Every service", *SERVICES, STREAMING)}
+    groups: dict[str, list[Metric]] = {name: [] for name in ("Every service", *SERVICES, DATANODE, STREAMING)}
     for metric in sorted(all_metrics().values(), key=lambda metric: metric.name):
         owner = next((name for name in groups if metric.name.startswith(f"deepclean_{name}_")), "Every service")
         groups[owner].append(metric)

@@ -27,6 +27,7 @@ PACKAGE = "schemas.records"
 ABOUT = {
     "chain": "Records of gc.snapshot-chain: captures and drops of snapshots.",
     "commands": "Records of metadata.commands and metadata.replies.",
+    "datanode_rows": "Rows in the tables of a datanode's disk.",
     "dead_letters": "Records of dead-letters: messages that could not be read or applied.",
     "deletions": "Records between the judges: gc.deleted-entries, gc.purge-*, gc.sweep-results.",
     "directory_deletion_rows": "Rows in the tables of directory_deletion.",

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from schemas.audit_report import AuditReport
 from schemas.records import BlockRun, InventoryRow, ScmState, SnapshotListRow
 from schemas.stored_rows import row_codec
-from services.mock_scm.inventory import scm_state
+from services.mock_scm.sequences import scm_state
 from services.mock_scm.tables import INVENTORY_TABLE, SCM_STATE_TABLE, STATE_KEY, inventory_key
 from services.plane.in_memory.plane import InMemoryPlane
 from services.storage.memory import MemoryReader, MemoryStore

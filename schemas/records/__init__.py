@@ -81,6 +81,7 @@ from schemas.records.commands import (
     SyncKey,
     Undelete,
 )
+from schemas.records.datanode_rows import BlockDataRow, Chunk, ContainerCounterRow, DeleteTransactionRow
 from schemas.records.dead_letters import DeadLetter, MessageHeader
 from schemas.records.deletions import (
     DeletedEntries,
@@ -171,11 +172,15 @@ from schemas.records.runtime_rows import (
 )
 from schemas.records.scm import BlocksDeleted, BlocksWritten, DeleteBlocks, ScmCommand, ScmReply
 from schemas.records.scm_rows import (
+    ContainerReplica,
     ContainerRow,
+    ContainerState,
     DelayedDeletion,
     DeletedBlocksRow,
     InventoryRow,
+    PipelineRow,
     ScmState,
+    SequenceRow,
     WaitingDeletion,
 )
 from schemas.records.shared import (
@@ -254,6 +259,7 @@ __all__ = [
     "AssignTenantAdmin",
     "AssignUserToTenant",
     "Barrier",
+    "BlockDataRow",
     "BlockGroups",
     "BlockRun",
     "BlocksDeleted",
@@ -275,6 +281,7 @@ __all__ = [
     "ChainedSnapshot",
     "ChangedRow",
     "ChangelogRow",
+    "Chunk",
     "ClaimFacts",
     "ClaimHourRow",
     "ClaimRows",
@@ -288,7 +295,10 @@ __all__ = [
     "Committed",
     "CompleteUpload",
     "ConsumerRow",
+    "ContainerCounterRow",
+    "ContainerReplica",
     "ContainerRow",
+    "ContainerState",
     "CountRow",
     "CreateBucket",
     "CreateBucketLink",
@@ -311,6 +321,7 @@ __all__ = [
     "DeleteSnapshot",
     "DeleteTag",
     "DeleteTenant",
+    "DeleteTransactionRow",
     "DeleteVolume",
     "DeletedBlocksRow",
     "DeletedDirectoryRow",
@@ -362,6 +373,7 @@ __all__ = [
     "OutboxRun",
     "PartRow",
     "PendingSnapshot",
+    "PipelineRow",
     "PositionRow",
     "PrincipalAccessIdRow",
     "PublishFullChain",
@@ -403,6 +415,7 @@ __all__ = [
     "ScmState",
     "SecretRole",
     "SecretRow",
+    "SequenceRow",
     "SetAcl",
     "SetBreaker",
     "SetBucketVersioning",

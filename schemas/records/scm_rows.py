@@ -5,23 +5,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from schemas.records.scm import DeleteBlocks
 from schemas.records.shared import BlockRun
 
 
 @dataclass(frozen=True, slots=True)
-class ContainerRow:
-    """containerTable: a container and its contents."""
+class ContainerReplica:
+    """A datanode that is to have a copy of a container."""
 
-    container_id: int
-    """Id of the container."""
-    block_count: int
-    """Blocks in the container."""
-    used_bytes: int
-    """Bytes in the container."""
-    written_bytes: int
-    """Bytes ever written to the container; when it is full, a new container is granted."""
+    node: str
+    """Name of the datanode."""
+    is_complete: bool
+    """Whether the datanode has reported the whole container. False while the copy is made."""
+
+
+class ContainerState(StrEnum):
+    """What happens to a container, in this order. Only an open one gets blocks of new keys."""
+
+    OPEN = "OPEN"
+    CLOSING = "CLOSING"
+    CLOSED = "CLOSED"
+    DELETING = "DELETING"
+    DELETED = "DELETED"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +56,11 @@ class DeletedBlocksRow:
     sizes_bytes: tuple[int, ...]
     """For each run, the size of all its blocks together."""
     retry_count: int
-    """Tries so far."""
+    """Intervals in which the datanodes got the transaction and not all have acknowledged it. -1: it was tried too
+    often and is parked until an operator retries it.
+    """
+    acknowledged_by: tuple[str, ...] = ()
+    """Datanodes that have stored the transaction durably."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +71,18 @@ class InventoryRow:
     """objectID of the bucket."""
     blocks: BlockRun
     """The blocks."""
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineRow:
+    """pipelineTable: datanodes on which containers are created together."""
+
+    pipeline_id: int
+    """Id of the pipeline."""
+    nodes: tuple[str, ...]
+    """Names of the datanodes."""
+    is_open: bool
+    """Whether new containers are created on it. A pipeline that has lost a datanode stays closed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +106,16 @@ class ScmState:
 
 
 @dataclass(frozen=True, slots=True)
+class SequenceRow:
+    """sequenceIdTable: the last id of one kind that was given out. It is written together with what has the id, so
+    that no id is given twice.
+    """
+
+    last_id: int
+    """The last id."""
+
+
+@dataclass(frozen=True, slots=True)
 class WaitingDeletion:
     """waitingDeletionTable: a deletion that waits until the inventory is complete up to its newest block."""
 
@@ -90,3 +123,25 @@ class WaitingDeletion:
     """Local id of the newest of the blocks."""
     command: DeleteBlocks
     """The command."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerRow:
+    """containerTable: a container and its contents."""
+
+    container_id: int
+    """Id of the container."""
+    block_count: int
+    """Blocks in the container."""
+    used_bytes: int
+    """Bytes in the container."""
+    written_bytes: int
+    """Bytes ever written to the container; when it is full, a new container is granted."""
+    state: ContainerState = ContainerState.OPEN
+    """State of the container. A container below the newest one is at least CLOSED, whatever an older program has
+    written here.
+    """
+    pipeline_id: int = 0
+    """Pipeline on which the container was created; 0 without datanodes."""
+    replicas: tuple[ContainerReplica, ...] = ()
+    """The datanodes that are to have a copy; none without datanodes."""

@@ -58,6 +58,11 @@ SUB_COMMANDS = (
         "operate.recovery:digest",
         "Print the digest of a shard of metadata: of its tables and of every live snapshot's checkpoint.",
     ),
+    SubCommand(
+        "blocks",
+        "operate.blocks:app",
+        "Show the datanodes, deletions that they do not acknowledge, and blocks that are lost.",
+    ),
     SubCommand("tables", "operate.tables:app", "Show the rows of any table of a plane's databases, read-only."),
     SubCommand(
         "trim-log",
@@ -96,7 +101,7 @@ SUB_COMMANDS = (
     SubCommand("volume", "store.volume:app", "Create, delete and list volumes."),
     SubCommand("bucket", "store.bucket:app", "Create, delete and list buckets, and show their bytes by state."),
     SubCommand("acl", "store.acl:app", "Show and change who may do what with an object."),
-    SubCommand("key", "store.key:app", "Put, delete, rename, list and show keys."),
+    SubCommand("key", "store.key:app", "Put, get, delete, rename, list and show keys."),
     SubCommand("dir", "store.directory:app", "Create, delete, rename and list directories (FILE_SYSTEM_OPTIMIZED)."),
     SubCommand("snapshot", "store.snapshot:app", "Create, delete, rename, list, compare and roll back to snapshots."),
     SubCommand(

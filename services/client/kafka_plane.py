@@ -10,6 +10,7 @@ from functools import partial
 from schemas.credentials import KafkaCredentials
 from schemas.records import MessageHeader, MetadataReply, SnapshotReply
 from services.client.plane import NamespaceCommand, SnapshotRequest
+from services.client.wire.block_store import HttpBlockStore
 from services.client.wire.http_reads import HttpMetadataReads, HttpScmReads, HttpShard, HttpSnapshotReads, http_client
 from services.client.wire.http_space_reads import HttpSpaceReads
 from services.client.wire.kafka_commands import KafkaCommands
@@ -110,6 +111,10 @@ class KafkaPlane:
     def scm(self, shard: int) -> HttpScmReads:
         """Return the reads of the storage container manager."""
         return HttpScmReads(HttpShard(self._http, "mock_scm", self.address.scm_url, shard))
+
+    def block_store(self, shard: int) -> HttpBlockStore:
+        """Return the block store of a shard."""
+        return HttpBlockStore(HttpShard(self._http, "mock_scm", self.address.scm_url, shard))
 
     def close(self) -> None:
         """Deliver the submitted commands, and close the connections."""

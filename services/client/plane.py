@@ -5,7 +5,7 @@ Two planes implement it: the real one (commands over Kafka, reads over HTTP) and
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from schemas.answers import (
@@ -24,6 +24,7 @@ from schemas.answers import (
     SnapshotConsumer,
     SnapshotTag,
 )
+from schemas.block_store import BlockContents, BlockStoreStatus, ContainerPlace, ListedTransaction
 from schemas.records import (
     AbandonKey,
     AbortUpload,
@@ -251,6 +252,10 @@ class MetadataReads(Protocol):
         """Return the versions of a key, oldest first; the last one is the current."""
         ...
 
+    def key_blocks(self, volume: str, bucket: str, path: str, *, snapshot_id: str = "") -> list[BlockRun]:
+        """Return all runs of blocks of a key, in the order of its contents."""
+        ...
+
     def open_keys(
         self, volume: str, bucket: str, *, start_after: str = "", limit: int | None = None
     ) -> list[ListedOpenKey]:
@@ -389,6 +394,46 @@ class ScmReads(Protocol):
         ...
 
 
+class BlockStore(Protocol):
+    """The block store of one shard: containers and deletions at mock_scm, and blocks at the datanodes."""
+
+    def status(self) -> BlockStoreStatus:
+        """Return the datanodes, the containers and the log of deleted blocks in figures."""
+        ...
+
+    def place(self, container_id: int) -> ContainerPlace:
+        """Return where the blocks of a container are."""
+        ...
+
+    def transactions(self, *, is_parked: bool, start: int = 0, limit: int = 1_000) -> list[ListedTransaction]:
+        """Return transactions of the deletedBlocks log that have not ended, from a delTxnId on."""
+        ...
+
+    def retry(self, deletion_txns: Sequence[int] | None) -> int:
+        """Send parked transactions to the datanodes again, some or all (None). Return their number."""
+        ...
+
+    def stored_runs(self) -> Iterator[BlockRun]:
+        """Yield all runs of blocks whose bytes are on datanodes."""
+        ...
+
+    def write_chunk(self, url: str, container_id: int, local_id: int, writer: str, offset: int, data: bytes) -> None:
+        """Write a chunk of a block to one datanode."""
+        ...
+
+    def put_block(self, url: str, container_id: int, local_id: int, writer: str, contents: BlockContents) -> None:
+        """Make what was written the block, on one datanode."""
+        ...
+
+    def read(self, url: str, container_id: int, local_id: int, offset: int, length: int) -> bytes:
+        """Return bytes of a block from one datanode."""
+        ...
+
+    def are_whole(self, url: str, container_id: int, local_ids: Sequence[int]) -> list[bool]:
+        """Return for each block whether a datanode has it, and has not found it damaged."""
+        ...
+
+
 class Plane(Protocol):
     """A running plane."""
 
@@ -426,6 +471,10 @@ class Plane(Protocol):
 
     def scm(self, shard: int) -> ScmReads:
         """Return the reads of the storage container manager."""
+        ...
+
+    def block_store(self, shard: int) -> BlockStore:
+        """Return the block store of a shard. Raise PlaneError if the plane can have no datanodes."""
         ...
 
     def close(self) -> None:

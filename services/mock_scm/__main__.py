@@ -15,13 +15,14 @@ from services.runtime.process.process import run_process
 from services.runtime.process.settings import ServiceSettings, read_limits
 
 
-def build(settings: ServiceSettings, registry: CollectorRegistry) -> ServiceParts:  # noqa: ARG001 it needs none
+def build(settings: ServiceSettings, registry: CollectorRegistry) -> ServiceParts:
     """Return the parts of this service. All shards share the switches."""
     limits, switches = read_limits(MockScmSettings, "mock_scm"), MockScmSwitches()
     metrics = MockScmMetrics(registry)
+    services = {shard: MockScmService(limits, switches, metrics) for shard in settings.shards}
     return ServiceParts(
-        make_service=lambda _: MockScmService(limits, switches, metrics),
-        routes=lambda stores: routes(stores, switches),
+        make_service=services.__getitem__,
+        routes=lambda stores: routes(stores, switches, services),
     )
 
 

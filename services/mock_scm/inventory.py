@@ -1,4 +1,4 @@
-"""The blocks of one shard: those that were written, those that were deleted, and their containers."""
+"""The inventory of one shard: the runs of blocks that were written and not deleted, and those that have bytes."""
 
 from __future__ import annotations
 
@@ -13,37 +13,22 @@ from schemas.records import (
     BlockGroups,
     BlockRun,
     BlocksWritten,
-    ContainerRow,
-    DeletedBlocksRow,
     InventoryRow,
-    ScmState,
 )
 from services.domain.errors import InvalidMessageError
 from services.domain.row_columns import check_lengths, group_columns, group_rows
-from services.mock_scm.tables import (
-    CONTAINER_TABLE,
-    DELETED_BLOCKS_TABLE,
-    INVENTORY_TABLE,
-    SCM_STATE_TABLE,
-    STATE_KEY,
-    inventory_key,
-    number_key,
-)
+from services.mock_scm.containers import MAX_NUMBER, add_blocks, close
+from services.mock_scm.deletion_log import RemovedRun, log_deletion
+from services.mock_scm.sequences import DELETION_TXN, last_id, next_container, put_state, scm_state
+from services.mock_scm.tables import INVENTORY_TABLE, STORED_RUNS_TABLE, inventory_key
 from services.runtime.loop.service import Work
-from services.storage.tables import Tables
 
 logger = structlog.get_logger(__name__)
 
 _BLOCK_RUN = codec(BlockRun)
 _INVENTORY_ROW = codec(InventoryRow)
-NO_STATE = ScmState(0, 0, 0, 0, 0, 0, 0)
-MAX_NUMBER = 2**63 - 1
-"""Largest id or counter. Counters that only grow stay at this value."""
-
-
-def scm_state(tables: Tables, key: bytes = STATE_KEY) -> ScmState:
-    """Return the counters of the shard."""
-    return tables.table(SCM_STATE_TABLE).get(key) or NO_STATE
+Run = tuple[int, int, int, int]
+"""First local id, number of blocks, size of each but the last, and size of all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +44,13 @@ class Removal:
     """Keys of the rows that were written to the deletedBlocks log."""
 
 
-def add_written(written: BlocksWritten, container_size_bytes: int, work: Work) -> tuple[int, int | None]:
+def add_written(
+    written: BlocksWritten, container_size_bytes: int, work: Work, *, is_replicated: bool = False
+) -> tuple[int, int | None]:
     """Add blocks to the inventory, except those with ids up to the mark, which are known or deleted again.
 
     Return the new bytes, and the id of the next container if the newest one is full now, else None.
+    ``is_replicated``: datanodes have the bytes of the runs that a client has written.
 
     Raises:
         InvalidMessageError: the lists have different lengths, or a run or a sum is out of range.
@@ -82,30 +70,34 @@ def add_written(written: BlocksWritten, container_size_bytes: int, work: Work) -
             block_count -= known.blocks.block_count
         row = _encoded_row(written.bucket_id, written.container_id, first_local_id, *sizes)
         inventory.put_encoded(key, row)
+    if is_replicated and written.marks:
+        _note_stored(written, marked, work)
     if max(state.inventory_bytes + size_bytes, state.inventory_blocks + block_count) > MAX_NUMBER:
         raise InvalidMessageError("the inventory would hold more than 2^63-1 bytes or blocks: metadata never does")
-    before = _container(written.container_id, work)
-    container = replace(
-        before,
-        block_count=before.block_count + block_count,
-        used_bytes=before.used_bytes + size_bytes,
-        written_bytes=min(before.written_bytes + size_bytes, MAX_NUMBER),
-    )
-    _put_container(container, work)
-    is_full = written.container_id == state.container_id and container.written_bytes >= container_size_bytes
-    newest_container_id = state.container_id + 1 if is_full else state.container_id
+    container = add_blocks(written.container_id, block_count, size_bytes, work)
     state = replace(
         state,
         mark_local_id=mark,
-        container_id=newest_container_id,
         inventory_bytes=state.inventory_bytes + size_bytes,
         inventory_blocks=state.inventory_blocks + block_count,
     )
-    work.table(SCM_STATE_TABLE).put(STATE_KEY, state)
-    return size_bytes, newest_container_id if is_full else None
+    put_state(state, work)
+    if written.container_id != state.container_id or container.written_bytes < container_size_bytes:
+        return size_bytes, None
+    close(container, work)
+    return size_bytes, next_container(work)
 
 
-def _runs(written: BlocksWritten) -> list[tuple[tuple[int, int, int, int], int]]:
+def _note_stored(written: BlocksWritten, marked: Sequence[tuple[Run, int]], work: Work) -> None:
+    """Note the runs that were allocated before they were reported: a client has written bytes to these."""
+    stored = work.table(STORED_RUNS_TABLE)
+    for (first_local_id, block_count, *sizes), mark in marked:
+        if mark != first_local_id + block_count - 1:
+            run = BlockRun(written.container_id, first_local_id, block_count, *sizes)
+            stored.put(inventory_key(written.container_id, first_local_id), InventoryRow(written.bucket_id, run))
+
+
+def _runs(written: BlocksWritten) -> list[tuple[Run, int]]:
     """Return for each run the first local id, the number of blocks, the size of each and the size of all, and the local
     id up to which the inventory is complete with it.
     """
@@ -166,12 +158,12 @@ def _encoded_row(
     )
 
 
-def remove_groups(groups: BlockGroups, refused: Collection[int], work: Work) -> Removal:
+def remove_groups(groups: BlockGroups, refused: Collection[int], work: Work, *, is_replicated: bool = False) -> Removal:
     """Remove groups from the inventory, except the refused places, and write the deletedBlocks log: for each container
     one row with the next delTxnId. A group that is not in the inventory was deleted before.
     """
     table = work.table(INVENTORY_TABLE)
-    removed: dict[int, list[tuple[int, int, int]]] = {}
+    removed: dict[int, list[RemovedRun]] = {}
     deleted = absent = deleted_bytes = 0
     mismatched = []
     for place, (bucket_id, _, _, _, *blocks) in enumerate(group_rows(groups)):
@@ -187,57 +179,28 @@ def remove_groups(groups: BlockGroups, refused: Collection[int], work: Work) -> 
             logger.error("group does not match the inventory: kept", group=blocks, inventory=table.decode(row))
         else:
             table.delete(key)
+            if is_replicated:
+                work.table(STORED_RUNS_TABLE).delete(key)
             deleted += 1
             deleted_bytes += size_bytes
             removed.setdefault(container_id, []).append((first_local_id, block_count, size_bytes))
-    log_keys = _log_deletion(removed, work) if removed else ()
+    log_keys = log_deletion(removed, work) if removed else ()
+    _count_removed(removed, work)
     return Removal(deleted, absent, frozenset(mismatched), deleted_bytes, tuple(log_keys))
 
 
-def _log_deletion(removed: dict[int, list[tuple[int, int, int]]], work: Work) -> list[bytes]:
+def _count_removed(removed: dict[int, list[RemovedRun]], work: Work) -> None:
+    if not removed:
+        return
+    size_bytes = sum(run[2] for runs in removed.values() for run in runs)
+    block_count = sum(run[1] for runs in removed.values() for run in runs)
     state = scm_state(work)
-    deletion_txn = state.deletion_txn
-    size_bytes = block_count = 0
-    keys = []
-    for container_id, runs in sorted(removed.items()):
-        deletion_txn += 1
-        keys.append(number_key(deletion_txn))
-        first_local_ids, block_counts, sizes_bytes = zip(*runs, strict=True)
-        row = DeletedBlocksRow(deletion_txn, container_id, first_local_ids, block_counts, sizes_bytes, 0)
-        work.table(DELETED_BLOCKS_TABLE).put(keys[-1], row)
-        size_bytes += sum(sizes_bytes)
-        block_count += sum(block_counts)
     state = replace(
         state,
-        deletion_txn=deletion_txn,
+        deletion_txn=last_id(DELETION_TXN, work),
         inventory_bytes=state.inventory_bytes - size_bytes,
         inventory_blocks=state.inventory_blocks - block_count,
         deleted_bytes=min(state.deleted_bytes + size_bytes, MAX_NUMBER),
         deleted_blocks=min(state.deleted_blocks + block_count, MAX_NUMBER),
     )
-    work.table(SCM_STATE_TABLE).put(STATE_KEY, state)
-    return keys
-
-
-def carry_out(key: bytes, work: Work) -> None:
-    """Do a datanode's work for a row of the deletedBlocks log: remove the blocks from their container, once."""
-    row = work.table(DELETED_BLOCKS_TABLE).get(key)
-    if row is None:
-        return
-    before = _container(row.container_id, work)
-    container = replace(
-        before,
-        block_count=before.block_count - sum(row.block_counts),
-        used_bytes=before.used_bytes - sum(row.sizes_bytes),
-    )
-    _put_container(container, work)
-    work.table(DELETED_BLOCKS_TABLE).delete(key)
-
-
-def _container(container_id: int, work: Work) -> ContainerRow:
-    row = work.table(CONTAINER_TABLE).get(number_key(container_id))
-    return row or ContainerRow(container_id, 0, 0, 0)
-
-
-def _put_container(row: ContainerRow, work: Work) -> None:
-    work.table(CONTAINER_TABLE).put(number_key(row.container_id), row)
+    put_state(state, work)

@@ -26,3 +26,23 @@ class MockScmMetrics:
             "deepclean_mock_scm_waiting_deletions",
             "Deletions that wait for their blocks to be reported, or for their time.",
         )
+        self.log_transactions = gauge(
+            "deepclean_mock_scm_log_transactions",
+            "Transactions of the deletedBlocks log that datanodes have yet to acknowledge, without parked ones.",
+        )
+        self.parked_transactions = gauge(
+            "deepclean_mock_scm_parked_transactions",
+            "Transactions that were tried too often: they wait for an operator (deepclean blocks retry).",
+        )
+        self.datanodes_alive = gauge("deepclean_mock_scm_datanodes_alive", "Datanodes whose heartbeats arrive.")
+        self.under_replicated = gauge(
+            "deepclean_mock_scm_under_replicated_containers",
+            "Containers with fewer complete copies than they are to have.",
+        )
+        self.lost_containers = gauge(
+            "deepclean_mock_scm_lost_containers",
+            "Containers with blocks of which no datanode that is alive has a complete copy.",
+        )
+        self.damaged_blocks = gauge(
+            "deepclean_mock_scm_damaged_blocks", "Copies of blocks that the datanodes have found damaged."
+        )

@@ -17,7 +17,15 @@ class MockScmSettings:
     container_size_bytes: int = 5 * GIBIBYTE
     """Bytes in the newest container after which metadata is granted the next one."""
     max_deletion_rows_per_tick: int = 1_000
-    """Rows of the deletedBlocks log that the mock datanodes carry out in one step."""
+    """Transactions of the deletedBlocks log that a datanode gets at a time; without datanodes, that end in one step."""
+    deletion_interval_ms: int = 1_000
+    """Interval in which transactions are sent to the datanodes once more, and counted as a try."""
+    max_deletion_retries: int = 4_096
+    """Tries after which a transaction is parked until an operator retries it (deepclean blocks retry)."""
+    replication: int = 0
+    """Datanodes that have a copy of each container: 1 or 3. 0 without datanodes: blocks are an inventory only."""
+    dead_after_ms: int = 30_000
+    """Time without a heartbeat after which a datanode counts as dead, and its containers are copied to others."""
     max_deletions_per_tick: int = 100
     """Delayed deletions that are carried out in one step when they are due."""
 

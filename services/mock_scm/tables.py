@@ -9,6 +9,9 @@ deletedBlocksTable   delTxnId                   blocks that the datanodes have y
 waitingDeletionTable untilLocalId/task/attempt  a deletion of blocks that are not known yet
 delayedDeletionTable due/task/attempt           a deletion that is carried out later
 scmStateTable        now, barrier               the counters, and their values when the last barrier passed
+sequenceIdTable      name                       the last id of a kind that was given out
+pipelineTable        pipelineId                 datanodes on which containers are created together
+storedRunsTable      containerId/firstLocalId   a run of blocks whose bytes are on datanodes
 ==================== ========================== ==========================================================
 
 All numbers are 16 hex digits, so that the order of keys is the order of numbers.
@@ -28,6 +31,9 @@ DELETED_BLOCKS_TABLE = TableDefinition("deletedBlocksTable", records.DeletedBloc
 WAITING_DELETION_TABLE = TableDefinition("waitingDeletionTable", records.WaitingDeletion)
 DELAYED_DELETION_TABLE = TableDefinition("delayedDeletionTable", records.DelayedDeletion)
 SCM_STATE_TABLE = TableDefinition("scmStateTable", records.ScmState, is_cached=True)
+SEQUENCE_ID_TABLE = TableDefinition("sequenceIdTable", records.SequenceRow, is_cached=True)
+PIPELINE_TABLE = TableDefinition("pipelineTable", records.PipelineRow, is_cached=True)
+STORED_RUNS_TABLE = TableDefinition("storedRunsTable", records.InventoryRow)
 
 TABLES: tuple[TableDefinition[Any], ...] = (
     INVENTORY_TABLE,
@@ -36,6 +42,9 @@ TABLES: tuple[TableDefinition[Any], ...] = (
     WAITING_DELETION_TABLE,
     DELAYED_DELETION_TABLE,
     SCM_STATE_TABLE,
+    SEQUENCE_ID_TABLE,
+    PIPELINE_TABLE,
+    STORED_RUNS_TABLE,
 )
 
 STATE_KEY = b"now"
@@ -43,7 +52,7 @@ BARRIER_STATE_KEY = b"barrier"
 
 
 def number_key(number: int) -> bytes:
-    """Return a key of containerTable or deletedBlocksTable."""
+    """Return a key of containerTable, deletedBlocksTable or pipelineTable."""
     return b"%016x" % number
 
 

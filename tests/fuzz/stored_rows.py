@@ -13,6 +13,7 @@ from typing import Any
 from schemas.codec import DecodeError
 from schemas.records import DeleteBlocks
 from schemas.stored_rows import row_codec
+from services.datanode.tables import TABLES as DATANODE_TABLES
 from services.directory_deletion.service import DirectoryDeletionService
 from services.domain import table_keys
 from services.domain.row_columns import NO_GROUPS
@@ -32,7 +33,7 @@ RECORDS: dict[str, type[Any]] = {
     f"{service.name}/{table.name}": table.record
     for service in _SERVICES
     for table in (*service.tables, *RUNTIME_TABLES)
-}
+} | {f"datanode/{table.name}": table.record for table in DATANODE_TABLES}
 NAMES = sorted(RECORDS)
 HEAD_BYTES = 3
 MOST_KEY_BYTES = 255

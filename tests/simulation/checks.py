@@ -39,7 +39,7 @@ from services.metadata.state.tables import (
     UNEXPANDED_TABLE,
     UPLOAD_TABLE,
 )
-from services.mock_scm.inventory import scm_state
+from services.mock_scm.sequences import scm_state
 from services.mock_scm.tables import INVENTORY_TABLE
 from services.plane.in_memory.judge import WAITING_ENTRIES
 from services.snapshots.state.tables import PENDING_TABLE, SNAPSHOT_INFO_TABLE

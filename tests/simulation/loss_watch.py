@@ -7,7 +7,7 @@ from schemas.records import DeletedKind, MetadataProgress, RemovalOutcome, RowNa
 from schemas.topics import SCM_COMMANDS
 from services.domain.row_columns import block_groups, row_names
 from services.domain.table_keys import local_id_txn
-from services.mock_scm.inventory import scm_state
+from services.mock_scm.sequences import scm_state
 from services.mock_scm.tables import INVENTORY_TABLE, inventory_key
 from services.storage.tables import TablesReader
 from tests.simulation.errors import DefectError, SafetyError

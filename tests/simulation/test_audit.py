@@ -11,7 +11,7 @@ from schemas.audit_report import Amount, AuditReport, FindingKind
 from schemas.records import BlockRun, ShardState
 from services.domain.table_keys import local_id, local_id_txn
 from services.metadata.state.tables import TRANSACTION_INFO_KEY, TRANSACTION_INFO_TABLE
-from services.mock_scm.inventory import scm_state
+from services.mock_scm.sequences import scm_state
 from streaming.audit import facts as audit_facts
 from tests.audited_plane import MemoryAudit, audit_at_once, inventory_of, leak, lose
 from tests.simulation.faults import FaultMix, draw_mix

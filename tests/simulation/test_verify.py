@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from schemas.topics import METADATA_COMMANDS
 from services.metadata.state.tables import TRANSACTION_INFO_KEY, TRANSACTION_INFO_TABLE
-from services.mock_scm.inventory import scm_state
+from services.mock_scm.sequences import scm_state
 from services.verifier.report import VerifyReport
 from services.verifier.run import verify_shard
 from tests.simulation.simulator import Simulation

@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("bench", "deepclean", "schemas", "services", "streaming")
 MODULES = sorted(path for folder in PACKAGES for path in (ROOT / folder).rglob("*.py"))
-SERVICES = ("metadata", "snapshots", "key_deletion", "directory_deletion", "mock_scm")
+SERVICES = ("metadata", "snapshots", "key_deletion", "directory_deletion", "mock_scm", "datanode")
 PURE_MODULES = {
     "__future__", "bisect", "collections", "dataclasses", "enum", "functools", "heapq", "itertools", "math",
     "operator", "re", "typing",

@@ -48,11 +48,20 @@ def up(
             "--secure", help="Require authentication (TLS, passwords, rights, a token). Cannot be turned off later."
         ),
     ] = False,
+    datanodes: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=64,
+            help="Number of datanodes, which keep the bytes of blocks: in 3 copies from 3 datanodes on, else in one. "
+            "It can only grow. As many as the home has by default; none for a new one: blocks are then only counted.",
+        ),
+    ] = None,
 ) -> None:
     """Start a plane in the background: broker, services, Spark. With an existing home it resumes its work."""
     home = made_session(context).home
     if is_foreground:
-        raise typer.Exit(run_plane(home, shards, base_port, is_secured=is_secured))
+        raise typer.Exit(run_plane(home, shards, base_port, is_secured=is_secured, datanodes=datanodes))
     log_file = home / "logs" / "plane.log"
     try:
         log_file.parent.mkdir(parents=True, exist_ok=True)
@@ -64,6 +73,7 @@ def up(
                     *(() if shards is None else ("--shards", str(shards))),
                     *("--base-port", str(base_port)),
                     *(("--secure",) if is_secured else ()),
+                    *(() if datanodes is None else ("--datanodes", str(datanodes))),
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=log,

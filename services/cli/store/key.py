@@ -1,9 +1,13 @@
-"""``deepclean key``: put, delete, rename, list and show keys and their versions, now or in a snapshot."""
+"""``deepclean key``: put, get, delete, rename, list and show keys and their versions, now or in a snapshot."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import chain
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, BinaryIO
 
 import typer
 
@@ -31,23 +35,84 @@ from services.cli.store.entries import (
 )
 from services.cli.terminal import say
 from services.client.tasks.bulk_deletes import delete_keys
+from services.client.tasks.key_bytes import KeyPlace, put_bytes, read_bytes
 
-app = typer.Typer(no_args_is_help=True, help="Put, delete, rename, list and show keys.")
+app = typer.Typer(no_args_is_help=True, help="Put, get, delete, rename, list and show keys.")
+BLOCK_SIZE_BYTES = 256 * 1024 * 1024
 KeyArgument = Annotated[str, typer.Argument(metavar="VOLUME/BUCKET/KEY", help="The key.")]
 
 
 @app.command()
 def put(
     context: typer.Context,
-    key: KeyArgument,
-    size: Annotated[int, typer.Option(min=0, help="Size of the key in bytes; deepclean stores no data.")],
+    names: Annotated[
+        list[str],
+        typer.Argument(metavar="[FILE] VOLUME/BUCKET/KEY", help="The key, and before it the file with its bytes."),
+    ],
+    size: Annotated[
+        int | None, typer.Option(min=0, help="Size of a key without bytes: blocks are counted, and no data is stored.")
+    ] = None,
     tag: Annotated[str, typer.Option(help="Your label for this version, shown in listings.")] = "",
+    block_size: Annotated[int, typer.Option(min=1, help="Size of a full block in bytes.")] = BLOCK_SIZE_BYTES,
     as_json: JsonOption = False,
 ) -> None:
-    """Commit a key, new or over an older version. Missing parent directories are created."""
-    volume, bucket, name = key_path(key)
-    reply = execute(context, volume, PutKey(volume, bucket, name, size, tag))
+    """Commit a key, new or over an older version. Missing parent directories are created.
+
+    With a FILE (- for standard input) its bytes are written to the datanodes of the plane.
+    """
+    if len(names) > 2 or (len(names) == 2) == (size is not None):
+        raise typer.BadParameter("give a FILE and a key, or a key and its --size")
+    volume, bucket, name = key_path(names[-1])
+    if size is not None:
+        reply = execute(context, volume, PutKey(volume, bucket, name, size, tag, block_size))
+    else:
+        with session_of(context) as session, _opened(names[0]) as source:
+            place = KeyPlace(session.volumes().shard_of(volume), volume, bucket, name)
+            size, reply = put_bytes(session.connected(), place, source, block_size_bytes=block_size, tag=tag)
     print_reply(reply, f"key {name} put at txn {reply.txn}", as_json=as_json)
+
+
+@contextmanager
+def _opened(file: str) -> Iterator[BinaryIO]:
+    """Open a file for reading; - is standard input."""
+    if file == "-":
+        yield sys.stdin.buffer
+        return
+    with Path(file).open("rb") as source:
+        yield source
+
+
+@app.command()
+def get(
+    context: typer.Context,
+    key: KeyArgument,
+    file: Annotated[
+        str, typer.Argument(metavar="[FILE]", help="Where to write its bytes; standard output if -.")
+    ] = "-",
+    snapshot: SnapshotOption = "",
+) -> None:
+    """Read the bytes of a key from the datanodes, as it is now or in a snapshot."""
+    volume, bucket, name = key_path(key)
+    with session_of(context) as session:
+        reads = session.metadata(volume)
+        snapshot_id = snapshot_id_of(session, volume, bucket, snapshot)
+        row = reads.stat(volume, bucket, name, snapshot_id=snapshot_id)
+        runs = reads.key_blocks(volume, bucket, name, snapshot_id=snapshot_id)
+        size_bytes = row.size_bytes if isinstance(row, KeyRow) else 0
+        parts = read_bytes(session.connected().block_store(session.volumes().shard_of(volume)), runs, size_bytes)
+        if file == "-":
+            for part in parts:
+                sys.stdout.buffer.write(part)
+            sys.stdout.buffer.flush()
+            return
+        unfinished = Path(f"{file}.unfinished")
+        try:
+            with unfinished.open("wb") as target:
+                target.writelines(parts)
+            unfinished.replace(file)
+        finally:
+            unfinished.unlink(missing_ok=True)
+        say(f"{counted(size_bytes, 'byte')} of {name} written to {file}")
 
 
 @app.command()

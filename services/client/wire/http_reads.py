@@ -256,6 +256,10 @@ class HttpMetadataReads:
         parameters = _of(volume, bucket, path=key, snapshot_id=snapshot_id, start_after=0)
         return self._shard.rows("/versions", list[ListedVersion], lambda one: one.version, parameters)
 
+    def key_blocks(self, volume: str, bucket: str, path: str, *, snapshot_id: str = "") -> list[BlockRun]:
+        """Return all runs of blocks of a key, in the order of its contents."""
+        return self._shard.get("/key-blocks", list[BlockRun], _of(volume, bucket, snapshot_id=snapshot_id, path=path))
+
     def open_keys(
         self, volume: str, bucket: str, *, start_after: str = "", limit: int | None = None
     ) -> list[ListedOpenKey]:

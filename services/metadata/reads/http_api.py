@@ -27,6 +27,7 @@ from schemas.records import (
     AccessIdRow,
     Acl,
     AclObject,
+    BlockRun,
     BucketRow,
     KeyRow,
     PartRow,
@@ -83,6 +84,7 @@ def routes(stores: Stores, undo_window_ms: int = 0) -> list[Route]:
         "/deleted": deleted,
         "/stat": stat,
         "/versions": versions,
+        "/key-blocks": key_blocks,
         "/open-keys": open_keys,
         "/uploads": uploads,
         "/parts": parts,
@@ -205,6 +207,12 @@ def versions(
     """The versions of a key, now or in a snapshot, oldest first."""
     with _bucket_at(asked, volume, bucket, snapshot_id) as (tables, row):
         return queries.list_versions(tables, row, path, start_after, limit)
+
+
+def key_blocks(asked: Asked, volume: str, bucket: str, path: str, snapshot_id: str = "") -> list[BlockRun]:
+    """All runs of blocks of a key, now or in a snapshot, in the order of its contents."""
+    with _bucket_at(asked, volume, bucket, snapshot_id) as (tables, row):
+        return queries.key_blocks(tables, row, path)
 
 
 def open_keys(

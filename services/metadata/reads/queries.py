@@ -18,6 +18,7 @@ from schemas.answers import BucketSpace, ListedEntry, ListedVersion, ShardBacklo
 from schemas.error_codes import ErrorCode
 from schemas.records import (
     AccountRow,
+    BlockRun,
     BreakerCause,
     BucketLayout,
     BucketRow,
@@ -43,6 +44,7 @@ from services.domain.table_keys import (
     user_key,
     volume_key,
 )
+from services.metadata.namespace.key_parts import parts_of, runs_of
 from services.metadata.namespace.key_versions import versions_of
 from services.metadata.state.bucket_links import bucket_at
 from services.metadata.state.collection_states import own_state, read_collection_rows
@@ -296,6 +298,14 @@ def _versions(tables: TablesReader, bucket: BucketRow, path: str) -> list[KeyRow
         raise CommandError(ErrorCode.KEY_NOT_FOUND, f"{path} is a directory")
     noncurrent = versions_of(tables, (bucket.volume_id, bucket.object_id), key)
     return [*(replace(row, object_id=key.object_id) for row in noncurrent), key]
+
+
+def key_blocks(tables: TablesReader, bucket: BucketRow, path: str) -> list[BlockRun]:
+    """Return all runs of blocks of a key. Raise CommandError (KEY_NOT_FOUND)."""
+    found = stat(tables, bucket, path)
+    if not isinstance(found, KeyRow):
+        raise CommandError(ErrorCode.KEY_NOT_FOUND, f"{path} is a directory")
+    return list(runs_of(found, parts_of(tables, (bucket.volume_id, bucket.object_id), found)))
 
 
 def bucket_space(tables: TablesReader, bucket: BucketRow, start_after: str = "", limit: int = 1_000) -> BucketSpace:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from schemas.answers import (
     BucketSpace,
@@ -155,6 +155,10 @@ class InMemoryClient:
         """Return the reads of one shard's storage container manager."""
         return InMemoryScmReads(self.plane, self._served(shard))
 
+    def block_store(self, shard: int) -> NoReturn:
+        """Raise PlaneError: a plane in memory has no datanodes."""
+        raise PlaneError("NOT_SUPPORTED_OPERATION", f"shard {shard} of a plane in memory has no datanodes")
+
     def close(self) -> None:
         """Do nothing: the client has no connections."""
 
@@ -260,6 +264,12 @@ class InMemoryMetadataReads:
             tables = self._tables(snapshot_id)
             row = metadata_queries.get_bucket(tables, volume, bucket)
             return metadata_queries.list_versions(tables, row, key, limit=sys.maxsize)
+
+    def key_blocks(self, volume: str, bucket: str, path: str, *, snapshot_id: str = "") -> list[BlockRun]:
+        """Return all runs of blocks of a key, in the order of its contents."""
+        with refusals():
+            tables = self._tables(snapshot_id)
+            return metadata_queries.key_blocks(tables, metadata_queries.get_bucket(tables, volume, bucket), path)
 
     def open_keys(
         self, volume: str, bucket: str, *, start_after: str = "", limit: int | None = None

@@ -33,3 +33,9 @@ def kept_shards(home: Path) -> int:
     """Return the number of shards of which a home has data; 1 for a new home."""
     found = (int(one.name) for one in home.glob("data/*/*") if one.name.isdecimal())
     return 1 + max(found, default=0)
+
+
+def kept_datanodes(home: Path) -> int:
+    """Return the number of datanodes of which a home has data; 0 for a home without."""
+    found = (int(one.name.rpartition("-")[2]) for one in home.glob("data/datanode-*"))
+    return 1 + max(found, default=-1)

@@ -18,6 +18,7 @@ BROKER = "broker"
 STREAMING = "streaming"
 METADATA = "metadata"
 SERVICES = (METADATA, "snapshots", "key_deletion", "directory_deletion", "mock_scm")
+DATANODE = "datanode"
 HTTP_PROCESSES = (*SERVICES, STREAMING)
 """The processes that serve /metrics. With a base port, their ports follow the broker's port in this order."""
 
@@ -31,12 +32,14 @@ class PlaneSettings:
     shards: int
     java: JavaRuntime
     security: BrokerSecurity | None = None
+    datanodes: int = 0
+    scm_url: str = ""
 
 
 def child_command(name: str, plane: PlaneSettings, port: int) -> list[str]:
     """Return the command line of a process."""
     if name != STREAMING:
-        return [sys.executable, "-m", f"services.{name}"]
+        return [sys.executable, "-m", f"services.{DATANODE if name.startswith(DATANODE) else name}"]
     return [
         *(sys.executable, "-m", "streaming", "--bootstrap-servers", plane.bootstrap_servers),
         *("--shards", str(plane.shards), "--checkpoint", str(plane.home / "data" / STREAMING)),
@@ -57,6 +60,10 @@ def child_environment(name: str, plane: PlaneSettings, port: int) -> dict[str, s
         "DEEPCLEAN_DIRECTORY": str(plane.home / "data"),
         "DEEPCLEAN_HTTP_PORT": str(port),
     }
+    if name == "mock_scm" and plane.datanodes:
+        environment["DEEPCLEAN_MOCK_SCM_REPLICATION"] = str(replication(plane.datanodes))
+    if name.startswith(DATANODE):
+        environment |= {"DEEPCLEAN_DATANODE_NAME": name, "DEEPCLEAN_DATANODE_SCM_URL": plane.scm_url}
     if name == METADATA:
         command = [sys.executable, "-m", "streaming.diff", "--jars-directory", str(jars_directory() / "spark")]
         environment["DEEPCLEAN_METADATA_DIFF_SPARK_COMMAND"] = shlex.join(command)
@@ -64,10 +71,22 @@ def child_environment(name: str, plane: PlaneSettings, port: int) -> dict[str, s
     return environment
 
 
+def datanode_names(count: int) -> tuple[str, ...]:
+    """Return the names of a plane's datanodes, which are also those of their directories."""
+    return tuple([f"{DATANODE}-{number}" for number in range(count)])
+
+
+def replication(datanodes: int) -> int:
+    """Return the number of copies of each block on a plane, unless a setting says another."""
+    return 3 if datanodes >= 3 else 1
+
+
 def _secret_files(name: str, security: BrokerSecurity | None) -> dict[str, str]:
     """Return the environment variables that name the files of a process's secrets; they hold no secret themselves."""
     if security is None:
         return {}
+    if name.startswith(DATANODE):  # a datanode has no access to the log
+        return {"DEEPCLEAN_HTTP_TOKEN_FILE": str(security.token_file)}
     signing = {"DEEPCLEAN_SIGNING_SECRET_FILE": str(security.signing_file(name))} if name in SIGNERS else {}
     return {
         **signing,
@@ -85,6 +104,12 @@ def undo_window_settings(environment: Mapping[str, str]) -> dict[str, str]:
     services = ("KEY_DELETION", "DIRECTORY_DELETION", "METADATA")
     names = [f"DEEPCLEAN_{service}_UNDO_WINDOW_MS" for service in services]
     return {name: str(UNDO_WINDOW_MS) for name in names if name not in environment}
+
+
+def replication_settings(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the number of copies of each block that the environment sets, if it does."""
+    name = "DEEPCLEAN_MOCK_SCM_REPLICATION"
+    return {name: environment[name]} if name in environment else {}
 
 
 def purge_hours_settings(environment: Mapping[str, str]) -> dict[str, str]:

@@ -24,7 +24,7 @@ from services.plane.broker.quiet_admin import quiet_admin
 from services.plane.broker.security import BrokerSecurity, administrator_of
 from services.plane.broker.topics import create_plane_topics
 from services.plane.machine.errors import StackError
-from services.plane.machine.home import home_directory, kept_shards
+from services.plane.machine.home import home_directory, kept_datanodes, kept_shards
 from services.plane.machine.java import JavaRuntime, find_java
 from services.plane.machine.ports import HOST, free_ports, why_taken
 from services.plane.machine.processes import ChildProcess, identify
@@ -47,6 +47,7 @@ from services.plane.stack.settings import (
     PlaneSettings,
     child_command,
     child_environment,
+    datanode_names,
 )
 
 WATCH_SECONDS = 0.5
@@ -64,11 +65,16 @@ class Stack:
         is_rename_allowed: bool = False,
         settings: Mapping[str, str] | None = None,
         is_secured: bool = False,
+        datanodes: int | None = None,
     ) -> None:
-        """``is_secured`` requires authentication at the broker and a token over HTTP. A secured home stays secured."""
+        """``is_secured`` requires authentication at the broker and a token over HTTP. A secured home stays secured.
+
+        ``datanodes`` are started with the plane, by default as many as the home has; without any, blocks have no bytes.
+        """
         self.home = home.absolute()
         self._security = plane_security(self.home, is_wanted=is_secured)
         self.shards = shards or kept_shards(self.home)
+        self.datanodes = datanode_names(max(datanodes or 0, kept_datanodes(self.home)))
         rename = {"DEEPCLEAN_SNAPSHOTS_IS_RENAME_ALLOWED": "true"} if is_rename_allowed else {}
         self._settings = {**rename, **(settings or {})}
         self._base_port = base_port
@@ -108,7 +114,7 @@ class Stack:
             return
         with contextlib.suppress(StackError):  # a full disk must not keep the processes from being stopped
             self._write(PlaneState.STOPPING)
-        for group in ([STREAMING], SERVICES):
+        for group in ([STREAMING], self.datanodes, SERVICES):
             stopping = [self.children[name] for name in group if name in self.children]
             for child in stopping:
                 child.ask_to_stop()
@@ -160,7 +166,7 @@ class Stack:
 
     def _start_broker(self) -> None:
         ports = self._choose_ports()
-        self._urls = {name: f"http://{HOST}:{ports[name]}" for name in HTTP_PROCESSES}
+        self._urls = {name: f"http://{HOST}:{port}" for name, port in ports.items() if name != BROKER}
         self._java = find_java()
         self._broker = self._new_broker(ports[BROKER] if self._base_port else 0, self._java)
         self._write(PlaneState.STARTING)
@@ -180,7 +186,7 @@ class Stack:
         return self.broker.bootstrap_servers
 
     def _choose_ports(self) -> dict[str, int]:
-        names = (BROKER, *HTTP_PROCESSES)
+        names = (BROKER, *HTTP_PROCESSES, *self.datanodes)
         if self._base_port:
             ports = {name: self._base_port + index for index, name in enumerate(names)}
             for name, port in ports.items():
@@ -194,11 +200,11 @@ class Stack:
 
     def _start_children(self) -> None:
         """Start all processes, then wait until all are ready. Spark is started first, because it takes longest."""
-        for name in (STREAMING, *SERVICES):
+        for name in (STREAMING, *SERVICES, *self.datanodes):
             self.children[name] = self._child(name)
             self.children[name].start()
             self._write(PlaneState.STARTING)
-        for name in (*SERVICES, STREAMING):
+        for name in (*SERVICES, *self.datanodes, STREAMING):
             self.children[name].await_ready(self.require_running)
         if self._security is not None:
             with self.client() as client:
@@ -206,7 +212,15 @@ class Stack:
 
     def _child(self, name: str) -> ChildProcess:
         assert self._java is not None  # noqa: S101  _start_broker has set it
-        plane = PlaneSettings(self.home, self._servers_of(name), self.shards, self._java, self._security)
+        plane = PlaneSettings(
+            self.home,
+            self._servers_of(name),
+            self.shards,
+            self._java,
+            self._security,
+            len(self.datanodes),
+            self._urls["mock_scm"],
+        )
         port = int(self._urls[name].rpartition(":")[2])
         return ChildProcess(
             name,

@@ -1,6 +1,6 @@
 """Run a plane in the background: start its processes, watch them, and stop all when one ends or a signal arrives.
 
-    python -m services.plane.stack.supervisor HOME [--shards N] [--base-port N] [--secure]
+    python -m services.plane.stack.supervisor HOME [--shards N] [--base-port N] [--secure] [--datanodes N]
 
 ``deepclean up`` starts the supervisor, ``deepclean down`` sends it SIGTERM.
 """
@@ -15,14 +15,20 @@ from pathlib import Path
 from schemas.private_files import keep_files_private
 from services.plane.machine.errors import StackError
 from services.plane.machine.signals import stopping_on_signals
-from services.plane.stack.settings import purge_hours_settings, undo_window_settings
+from services.plane.stack.settings import purge_hours_settings, replication_settings, undo_window_settings
 from services.plane.stack.stack import Stack
 
 
-def run_plane(home: Path, shards: int | None, base_port: int, *, is_secured: bool = False) -> int:
+def run_plane(
+    home: Path, shards: int | None, base_port: int, *, is_secured: bool = False, datanodes: int | None = None
+) -> int:
     """Run the plane. Return 0 after a signal, or 1 after an error, printed as one sentence to standard error."""
-    settings = {**undo_window_settings(os.environ), **purge_hours_settings(os.environ)}
-    stack = Stack(home, shards, base_port=base_port, settings=settings, is_secured=is_secured)
+    settings = {
+        **undo_window_settings(os.environ),
+        **purge_hours_settings(os.environ),
+        **replication_settings(os.environ),
+    }
+    stack = Stack(home, shards, base_port=base_port, settings=settings, is_secured=is_secured, datanodes=datanodes)
     with stopping_on_signals():
         try:
             stack.start()
@@ -43,9 +49,16 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--shards", type=int, help="number of shards; as many as before by default")
     parser.add_argument("--base-port", type=int, default=0, help="first of the ports; 0 takes free ones")
     parser.add_argument("--secure", action="store_true", help="refuse strangers; once on, a home stays so")
+    parser.add_argument("--datanodes", type=int, help="number of datanodes; as many as before by default")
     options = parser.parse_args(arguments)
     keep_files_private()
-    return run_plane(options.home, options.shards, options.base_port, is_secured=options.secure)
+    return run_plane(
+        options.home,
+        options.shards,
+        options.base_port,
+        is_secured=options.secure,
+        datanodes=options.datanodes,
+    )
 
 
 if __name__ == "__main__":
