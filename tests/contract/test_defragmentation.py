@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from services.storage import defragmentation
+from services.storage import defragmentation, rocks_checkpoints
 from services.storage.defragmentation import Ranges
 from services.storage.rocks import RocksStore
 from services.storage.rocks_backups import RocksCopy
@@ -202,6 +202,7 @@ def test_a_backup_and_a_copy_have_the_rewritten_rows(tmp_path: Path) -> None:
 STEPS: dict[str, tuple[Any, str]] = {
     "rows are copied": (defragmentation, "islice"),
     "all rows are copied": (Checkpoints, "replace"),
+    "a name is on disk": (rocks_checkpoints, "sync_directory"),
     "it has its place": (Checkpoints, "_mark_removed"),
     "the old one is removed": (Checkpoints, "release"),
     "the old one is deleted": (shutil, "rmtree"),

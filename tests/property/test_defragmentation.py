@@ -12,7 +12,6 @@ from random import Random
 
 import pytest
 
-from schemas.answers import PathExplanation
 from schemas.codec import codec
 from schemas.feature_level import confirmation
 from schemas.records import (
@@ -23,6 +22,7 @@ from schemas.records import (
     RollbackPage,
     SetFeatureLevel,
 )
+from schemas.space_answers import PathExplanation
 from schemas.topics import METADATA_COMMANDS
 from services.metadata.checkpoints.kept_rows import kept_rows, rows_of_bucket
 from services.metadata.diffs.differences import compare_changes, opened_states

@@ -8,7 +8,6 @@ a checkpoint is rewritten.
 from __future__ import annotations
 
 from services.domain.table_keys import bucket_id_key, flat_key, snapshot_id_key
-from services.metadata.reads.queries import shard_state
 from services.metadata.state.tables import (
     BUCKET_ID_TABLE,
     DIRECTORY_TABLE,
@@ -16,6 +15,8 @@ from services.metadata.state.tables import (
     KEY_PART_TABLE,
     KEY_TABLE,
     SNAPSHOT_LIST_TABLE,
+    TRANSACTION_INFO_KEY,
+    TRANSACTION_INFO_TABLE,
 )
 from services.storage.defragmentation import Ranges
 from services.storage.store import Store, prefix_end
@@ -36,7 +37,8 @@ def kept_rows(store: Store, snapshot_id: str) -> Ranges | None:
 def rows_of_bucket(tables: TablesReader, bucket_id: int) -> Ranges:
     """Return the ranges of a bucket's rows in the tables that are kept by bucket; no ranges below the feature level."""
     bucket = tables.table(BUCKET_ID_TABLE).get(bucket_id_key(bucket_id))
-    if bucket is None or shard_state(tables).feature_level < FIRST_LEVEL:
+    state = tables.table(TRANSACTION_INFO_TABLE).get(TRANSACTION_INFO_KEY)
+    if bucket is None or state is None or state.feature_level < FIRST_LEVEL:
         return {}
     names, ids = flat_key(bucket.volume, bucket.bucket, ""), b"/%d/%d/" % (bucket.volume_id, bucket_id)
     by_ids = (FILE_TABLE, DIRECTORY_TABLE, KEY_PART_TABLE)
