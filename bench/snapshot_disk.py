@@ -27,6 +27,8 @@ MEGABYTE = 1_000_000
 ROUNDS = 3
 DIRECTORIES = 1_000
 SIZE_BYTES = 100
+FEWER = 10
+"""There are so many times fewer keys when there are many snapshots."""
 CHURN = 100
 """One in so many keys is overwritten between two of many snapshots."""
 WHOLE, OF_CHECKPOINTS = Target(120, is_upper=True), Target(60, is_upper=True)
@@ -35,9 +37,9 @@ WHOLE, OF_CHECKPOINTS = Target(120, is_upper=True), Target(60, is_upper=True)
 def measure_snapshot_disk(conditions: Conditions) -> Sequence[Figure]:
     """Put many keys, create a snapshot, overwrite all, create another, overwrite all, create a third: the bytes on disk
     then, and after metadata has merged its tables at rest and rewritten the checkpoints that are worth it. Then, in a
-    shard of its own, many snapshots with a hundredth of the keys overwritten between them.
+    shard of its own with a tenth of the keys, many snapshots with a hundredth of them overwritten before each.
     """
-    keys, few = conditions.sizes.many_keys, conditions.sizes.few_keys
+    keys = conditions.sizes.many_keys
     shard = LoadedShard(conditions.scratch(NAME), SystemClock())
     shard.make_bucket(BUCKET, BucketLayout.OBJECT_STORE)
     for number in range(ROUNDS):
@@ -51,7 +53,7 @@ def measure_snapshot_disk(conditions: Conditions) -> Sequence[Figure]:
     _defragment(shard)
     figures += _figures(shard, "after", WHOLE, OF_CHECKPOINTS)
     shard.close()
-    return [*figures, *_under_churn(conditions, few, conditions.sizes.held_snapshots)]
+    return [*figures, *_under_churn(conditions, max(1, keys // FEWER), conditions.sizes.held_snapshots)]
 
 
 def _under_churn(conditions: Conditions, keys: int, snapshots: int) -> Iterator[Figure]:

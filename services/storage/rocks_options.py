@@ -23,6 +23,8 @@ from services.storage.tables import TableDefinition
 MEBIBYTE = 1 << 20
 READ_ONLY_MEMTABLE_BYTES = 64 * 1024
 """The smallest size that RocksDB accepts."""
+MANIFEST_BYTES = 64 * 1024
+"""A longer manifest is begun anew. Each checkpoint has a copy of it, which grew by 2 kB with each earlier snapshot."""
 ARENA_BLOCK_BYTES = 64 * 1024
 """Allocation unit of a memtable. Every unit of work writes a dozen families, most of them a row or two. With a megabyte
 for each (RocksDB's default) and a filter for each (0.8 MB at a ratio of 0.05), the nearly empty memtables exceeded
@@ -85,6 +87,7 @@ class RocksOptions:
         options.set_keep_log_file_num(3)
         options.set_max_log_file_size(MEBIBYTE // 2)
         options.set_stats_dump_period_sec(0)
+        options.set_max_manifest_file_size(MANIFEST_BYTES)
         return options
 
     def checkpoint(self) -> Options:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from services.storage import defragmentation, rocks_checkpoints
+from services.storage import defragmentation, rocks_checkpoints, rocks_options
 from services.storage.defragmentation import Ranges
 from services.storage.rocks import RocksStore
 from services.storage.rocks_backups import RocksCopy
@@ -287,4 +287,17 @@ def test_reads_and_removals_go_on_beside_the_rewriting(tmp_path: Path) -> None:
     may_go_on.set()
     beside.join()
     assert content(store) == before
+    store.close()
+
+
+def test_the_manifest_in_a_checkpoint_does_not_grow_with_earlier_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rocks_options, "MANIFEST_BYTES", 4_096)
+    store = opened(tmp_path)
+    for number in range(150):
+        store.write({"fileTable": {b"/%d" % number: b"1"}})
+        store.checkpoint(f"{number}")
+    with closing(store.open_checkpoint("149")) as view:
+        assert sum(file.stat().st_size for file in view.path.glob("MANIFEST-*")) < 2 * 4_096
     store.close()
