@@ -71,8 +71,11 @@ class RocksStore(RocksView):
         self._packed = {table.name for table in families if table.is_packed}
         self._synced = synced()
         self._written = monotonic()
-        self._newest: str | None = None
-        """The newest checkpoint, while no family that checkpoints keep is written after it."""
+        self._kept = frozenset(table.name for table in families if table.name in checkpointed)
+        self._kept_writes = 0
+        """Batches that have changed a family that checkpoints keep."""
+        self._newest: tuple[str, int] | None = None
+        """The checkpoint that was made last, and the number of such batches before."""
         self._write_lock = threading.Lock()
         self._beside = ThreadPoolExecutor(1, "look-ups")  # its thread starts with the first units that are large
         self._views: WeakSet[PinnedView] = WeakSet()
@@ -152,8 +155,7 @@ class RocksStore(RocksView):
             return
         with self._write_lock:
             self._written = monotonic()
-            if self._newest is not None and not self._checkpoints.kept.isdisjoint(batch):
-                self._newest = None
+            self._kept_writes += not self._kept.isdisjoint(batch)
             try:
                 self._database.write(rows, self._synced)
             except Exception as error:
@@ -170,8 +172,9 @@ class RocksStore(RocksView):
 
     def checkpoint(self, name: str) -> None:
         """Make a checkpoint of all committed rows; a complete one of that name is left as it is."""
-        self._checkpoints.make(name, self._database)
-        self._newest = name
+        writes = self._kept_writes  # before it is made: a diff makes one beside the writer
+        if self._checkpoints.make(name, self._database):
+            self._newest = name, writes
 
     def open_checkpoint(self, name: str) -> CheckpointView:
         """Return a view of a checkpoint. Raise KeyError when none has that name."""
@@ -271,14 +274,14 @@ class RocksStore(RocksView):
 
     def _link_newest_again(self) -> None:
         """Make the newest checkpoint again, if no family that checkpoints keep was written since."""
-        name = self._newest
-        if name is None:
+        if self._newest is None:
             return
+        name, writes = self._newest
         directory = self._checkpoints.directory / f"{REWRITING}{directory_name(name)}"
         try:
             with suppress(KeyError), closing(self._checkpoints.open(name)) as view:
                 with self._write_lock, explaining(directory, "made"):  # so that nothing is written before it is made
-                    if self._newest != name:
+                    if self._kept_writes != writes:
                         return
                     shutil.rmtree(directory, ignore_errors=True)
                     directory.mkdir()

@@ -149,11 +149,6 @@ class Checkpoints:
     _going: deque[Path] = field(default_factory=deque)
     """Directories that are removed and not deleted yet."""
 
-    @property
-    def kept(self) -> frozenset[str]:
-        """The names of the families that a checkpoint keeps."""
-        return frozenset(table.name for table in self.definitions)
-
     def start(self) -> None:
         """Create the directory; delete incomplete and removed checkpoints that a crash has left."""
         with explaining(self.directory, "made ready"):
@@ -205,14 +200,15 @@ class Checkpoints:
         again = (f"{alone}{AGAIN}{number}" for number in count(2))
         return next(place for place in chain((alone,), again) if not self._is_removed(place))
 
-    def make(self, name: str, database: Rdict) -> None:
+    def make(self, name: str, database: Rdict) -> bool:
         """Make a checkpoint of the database, on disk when this returns. A crash leaves no incomplete one of that name.
 
-        No other thread may make a checkpoint of that name at the same time.
+        Return False if there is a complete one, which is left as it is. No other thread may make a checkpoint of that
+        name at the same time.
         """
         with self._lock:
             if self._find(name) is not None:
-                return
+                return False
         alone = directory_name(name)
         making = self.directory / f"{MAKING}{alone}"
         with explaining(self.directory / alone, "made"):
@@ -226,6 +222,7 @@ class Checkpoints:
                 if place != alone:
                     self._made_again[alone] = place
             sync_directory(self.directory)
+        return True
 
     def replace(self, view: CheckpointView, made: Path) -> bool:
         """Put a rewritten checkpoint into the place of the one that a view shows; readers of the old one keep that.

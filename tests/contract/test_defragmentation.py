@@ -268,6 +268,41 @@ def test_a_checkpoint_is_not_made_again_from_later_rows(tmp_path: Path) -> None:
     store.close()
 
 
+def test_a_checkpoint_that_was_there_already_is_not_made_again_at_rest(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    for version in range(3):
+        store.write({"fileTable": {b"/%06d" % one: b"%d/%06d" % (version, one) for one in range(ROWS)}})
+        store.checkpoint("first")
+        store.checkpoint(f"{version}")
+    store.checkpoint("first")
+    assert "fileTable" in store.compact_at_rest(0)
+    assert content(store, "first")["fileTable", b"/000000"] == b"0/000000"
+    store.close()
+
+
+def test_a_checkpoint_is_not_made_again_from_a_write_beside_its_making(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A diff makes one beside the writer."""
+    store, make = opened(tmp_path), Checkpoints.make
+
+    def written_then(self: Checkpoints, name: str, database: Any) -> bool:
+        is_made = make(self, name, database)
+        store.write({"fileTable": {b"/during": b"1"}})
+        return is_made
+
+    for version in range(3):
+        store.write({"fileTable": {b"/%06d" % one: b"%d/%06d" % (version, one) for one in range(ROWS)}})
+        store.checkpoint(f"{version}")
+    store.write({"fileTable": {b"/before": b"1"}})
+    monkeypatch.setattr(Checkpoints, "make", written_then)
+    store.checkpoint("diff-1")
+    assert "fileTable" in store.compact_at_rest(0)
+    assert ("fileTable", b"/before") in content(store, "diff-1")
+    assert ("fileTable", b"/during") not in content(store, "diff-1")
+    store.close()
+
+
 def test_reads_and_removals_go_on_beside_the_rewriting(tmp_path: Path) -> None:
     store = fragmented(tmp_path)
     before = content(store)

@@ -51,7 +51,7 @@ def the_newest_is_made_from_later_rows(patch: pytest.MonkeyPatch) -> None:
         newest[id(self)] = name
 
     def of_whatever_rows(self: RocksStore) -> None:
-        self._newest = newest.get(id(self))
+        self._newest = (newest[id(self)], self._kept_writes) if id(self) in newest else None
         link_again(self)
 
     patch.setattr(RocksStore, "checkpoint", noted)
