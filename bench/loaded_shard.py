@@ -22,7 +22,7 @@ from schemas.codec import codec
 from schemas.records import BucketLayout, CaptureSnapshot, DropSnapshot, MetadataCommand
 from schemas.topics import METADATA_COMMANDS, Topic
 from services.client.plane import NamespaceCommand
-from services.log.clock import VirtualClock
+from services.log.clock import Clock, VirtualClock
 from services.metadata.service import MetadataService
 from services.metadata.state.tables import CHECKPOINTED
 from services.runtime.loop.runner import RUNTIME_TABLES, Runner
@@ -42,6 +42,8 @@ class LoadedShard:
     """
 
     directory: Path
+    clock: Clock = field(default_factory=VirtualClock)
+    """The time of the commands."""
     store: RocksStore = field(init=False)
     _service: MetadataService = field(init=False, default_factory=MetadataService)
     _log: PassingLog = field(init=False)
@@ -49,12 +51,11 @@ class LoadedShard:
     _maker: CommandMaker = field(init=False, default_factory=CommandMaker)
 
     def __post_init__(self) -> None:
-        clock = VirtualClock()
-        self._log = PassingLog(METADATA_COMMANDS.name, 0, clock)
+        self._log = PassingLog(METADATA_COMMANDS.name, 0, self.clock)
         tables, options = (*MetadataService.tables, *RUNTIME_TABLES), RocksOptions(is_looking_up_beside=False)
         self.store = RocksStore(self.directory / "db", tables, CHECKPOINTED, options)
         after_write = partial(self._service.remove_unneeded, self.store)
-        self._runner = Runner(self._service, 0, self.store, self._log, clock, after_write=after_write)
+        self._runner = Runner(self._service, 0, self.store, self._log, self.clock, after_write=after_write)
 
     @property
     def tables(self) -> TablesReader:

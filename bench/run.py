@@ -25,6 +25,7 @@ from bench.rule_cost import measure_rule_cost
 from bench.rule_lookup import measure_rule_lookup
 from bench.shards import measure_shards
 from bench.sizes import Sizes
+from bench.snapshot_disk import measure_snapshot_disk
 from bench.snapshot_time import measure_snapshot_among_many, measure_snapshot_time
 from bench.space_reads import measure_explain, measure_what_if
 from bench.sustained import measure_sustained, measure_sustained_bulk
@@ -41,6 +42,7 @@ BENCHMARKS = {
         Benchmark("rule-cost", measure_rule_cost),
         Benchmark("rule-lookup", measure_rule_lookup),
         Benchmark("snapshot-time", measure_snapshot_time),
+        Benchmark("snapshot-disk", measure_snapshot_disk),
         Benchmark("diff", measure_diff),
         # Runs before the shared plane starts, whose processes would compete for the cores.
         Benchmark("shards", measure_shards),

@@ -39,6 +39,10 @@ EXPECTED = {
         *(f"snapshot-time/at-{n}-keys" for n in (300, 3_000, 4_000)),
         *(f"snapshot-time/flat-at-{n}-keys" for n in (3_000, 4_000)),
     ],
+    "snapshot-disk": [
+        *(f"snapshot-disk/{what}{when}" for when in ("before", "after") for what in ("", "checkpoints-")),
+        *("snapshot-disk/first-half", "snapshot-disk/second-half"),
+    ],
     "diff": ["diff/flat-3000-keys", "diff/tree-3000-keys"],
     "deletions": [
         *("deletions", "deletions/20-snapshots"),
@@ -60,7 +64,7 @@ EXPECTED = {
     "drop": ["drop/nothing-alone", "drop/sweeps-for-nothing", "drop/much-alone"],
     "longest-apply": ["longest-apply"],
 }
-NEEDS_NO_SPARK = ("ceilings", "metadata-commands", "snapshot-time", "diff")
+NEEDS_NO_SPARK = ("ceilings", "metadata-commands", "snapshot-time", "snapshot-disk", "diff")
 MAY_BE_ZERO = ("disk/checkpoint", "drop/sweeps-for-nothing")
 
 

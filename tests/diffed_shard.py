@@ -31,6 +31,7 @@ from services.metadata.service import MetadataService
 from services.metadata.state.tables import CHECKPOINTED
 from services.runtime.loop.runner import RUNTIME_TABLES, Runner
 from services.storage.rocks import RocksStore
+from services.storage.rocks_options import RocksOptions
 from services.storage.tables import TablesReader
 from streaming.diff.rows import ComparedBucket
 
@@ -38,10 +39,11 @@ from streaming.diff.rows import ComparedBucket
 class DiffedShard:
     """One bucket ``vol/bucket`` and its snapshots."""
 
-    def __init__(self, directory: Path, layout: BucketLayout) -> None:
+    def __init__(self, directory: Path, layout: BucketLayout, options: RocksOptions | None = None) -> None:
         clock = VirtualClock()
         self.log = MemoryLog(clock)
-        self.store = RocksStore(directory / "db", (*MetadataService.tables, *RUNTIME_TABLES), CHECKPOINTED)
+        tables = (*MetadataService.tables, *RUNTIME_TABLES)
+        self.store = RocksStore(directory / "db", tables, CHECKPOINTED, options)
         self.runner = Runner(MetadataService(), 0, self.store, self.log, clock)
         self.number = 0
         self.do(CreateVolume("vol"), CreateBucket("vol", "bucket", layout))

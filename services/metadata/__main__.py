@@ -9,6 +9,7 @@ from starlette.routing import Route
 
 from services.log.port import Log
 from services.metadata.checkpoints.capture_drop import remove_unused_checkpoints
+from services.metadata.checkpoints.kept_rows import kept_rows
 from services.metadata.diffs.api import DiffJobsOfShards, diff_routes
 from services.metadata.metrics import MetadataMetrics, SnapshotDiffMetrics
 from services.metadata.reads.http_api import routes
@@ -20,7 +21,7 @@ from services.metadata.state.tables import CHECKPOINTED
 from services.runtime.copies.audit_copies import audit_routes
 from services.runtime.http.reads import Stores
 from services.runtime.loop.service import Service
-from services.runtime.process.hosted_shard import ServiceParts, Start
+from services.runtime.process.hosted_shard import Defragmentation, ServiceParts, Start
 from services.runtime.process.process import run_process
 from services.runtime.process.settings import ServiceSettings, read_limits
 from services.storage.store import Store
@@ -48,6 +49,7 @@ def build(settings: ServiceSettings, registry: CollectorRegistry) -> ServicePart
         prepare=remove_unused_checkpoints,
         start=_start,
         after_write=after_write,
+        defragmentation=Defragmentation(kept_rows, limits.defragment_rows_per_second, limits.rest_seconds),
     )
 
 

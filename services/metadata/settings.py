@@ -29,6 +29,12 @@ class MetadataSettings:
     """How long a diff can be read after it has ended. Ozone: 7 days."""
     diff_kept_count: int = 1_000
     """Ended diffs of a shard that are kept, rejected ones too; the oldest are removed first."""
+    defragment_rows_per_second: int = 50_000
+    """Most rows a second that are copied to rewrite snapshot checkpoints; each takes about 2 µs. 0: no
+    checkpoint is rewritten."""
+    rest_seconds: int = 60
+    """How long a shard must not have been written to before the parts of its tables are merged; this uses a core for
+    some seconds for each ten million rows. 0: they are merged only as rows are written."""
     undo_window_ms: int = 0
     """The undo window of the deletion services, repeated here for `deepclean deleted list` and for
     deepclean_metadata_freed_seconds, which leaves it out."""

@@ -84,6 +84,13 @@ class LinkedFiles:
             if not self._links[number]:
                 del self._links[number], self._sizes[number]
 
+    def shares(self, others: Collection[int]) -> dict[Path, float]:
+        """Return for each directory the bytes of its files that are not in ``others``, each divided by its links."""
+        return {
+            directory: sum(self._sizes[number] / self._links[number] for number in files if number not in others)
+            for directory, (_, files) in self._listed.items()
+        }
+
     def bytes_beside(self, others: Collection[int]) -> int:
         """Return the bytes of all files whose inode numbers are not in ``others``."""
         return sum(size for number, size in self._sizes.items() if number not in others)

@@ -5,20 +5,34 @@ One writer; any number of readers in other threads, each with a view of its own.
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, suppress
+from operator import itemgetter
 from pathlib import Path
+from time import monotonic
 from typing import Any
+from urllib.parse import unquote
 from weakref import WeakSet
 
 from rocksdict import AccessType, Cache, Checkpoint, ColumnFamily, Rdict, WriteBatch
 
 from schemas.formats import FAMILY as FORMAT_FAMILY
 from schemas.formats import rows_of
+from services.storage.defragmentation import DEFRAGMENTED, Pace, Ranges, expected_bytes, is_worth_it, rewrite
+from services.storage.idle_merges import is_in_parts, merge_at_rest
 from services.storage.linked_files import LinkedFiles, file_sizes
 from services.storage.rocks_backups import write_copy
-from services.storage.rocks_checkpoints import Checkpoints, CheckpointView, make_directory
+from services.storage.rocks_checkpoints import (
+    AGAIN,
+    REWRITING,
+    Checkpoints,
+    CheckpointView,
+    directory_name,
+    make_directory,
+)
 from services.storage.rocks_options import RocksOptions, synced
 from services.storage.rocks_views import PinnedView, ReportingCursor, RocksView, check_format, explaining, store_error
 from services.storage.store import BEYOND, Batch, GapFound, StoreError
@@ -27,6 +41,8 @@ from services.storage.tables import TableDefinition
 DEFAULT_FAMILY = "default"
 FIRST_PART = 4
 """The first part is the keys divided by this number; another thread looks up the others meanwhile."""
+LOOKED_AT_AGAIN = 1.25
+"""A checkpoint that was not worth to be rewritten is looked at again when its share has grown by this factor."""
 FEWEST_IN_PARTS = 256
 """Fewer keys are looked up in one part: that takes a millisecond, and handing keys to a thread costs as much."""
 
@@ -52,7 +68,14 @@ class RocksStore(RocksView):
             self._handles: dict[str, ColumnFamily] = {
                 name: self._database.get_column_family_handle(name) for name in names
             }
+        self._packed = {table.name for table in families if table.is_packed}
         self._synced = synced()
+        self._written = monotonic()
+        self._kept = frozenset(table.name for table in families if table.name in checkpointed)
+        self._kept_writes = 0
+        """Batches that have changed a family that checkpoints keep."""
+        self._newest: tuple[str, int] | None = None
+        """The checkpoint that was made last, and the number of such batches before."""
         self._write_lock = threading.Lock()
         self._beside = ThreadPoolExecutor(1, "look-ups")  # its thread starts with the first units that are large
         self._views: WeakSet[PinnedView] = WeakSet()
@@ -60,6 +83,9 @@ class RocksStore(RocksView):
         self._checkpoints = Checkpoints(directory.parent / "checkpoints", kept, self._options, cache, inside_checkpoint)
         self._checkpoints.start()
         self._checkpoint_files = LinkedFiles()
+        self._measuring = threading.Lock()
+        self._looked_at: dict[Path, float] = {}
+        """Checkpoints that were not worth to be rewritten, and their shares at that time."""
         try:
             self._keep_format([table.record for table in families])
         except StoreError:
@@ -128,6 +154,8 @@ class RocksStore(RocksView):
         if rows.is_empty():
             return
         with self._write_lock:
+            self._written = monotonic()
+            self._kept_writes += not self._kept.isdisjoint(batch)
             try:
                 self._database.write(rows, self._synced)
             except Exception as error:
@@ -144,7 +172,9 @@ class RocksStore(RocksView):
 
     def checkpoint(self, name: str) -> None:
         """Make a checkpoint of all committed rows; a complete one of that name is left as it is."""
-        self._checkpoints.make(name, self._database)
+        writes = self._kept_writes  # before it is made: a diff makes one beside the writer
+        if self._checkpoints.make(name, self._database):
+            self._newest = name, writes
 
     def open_checkpoint(self, name: str) -> CheckpointView:
         """Return a view of a checkpoint. Raise KeyError when none has that name."""
@@ -185,6 +215,88 @@ class RocksStore(RocksView):
         """Remove the families that new checkpoints need not keep; return the number of trimmed checkpoints."""
         return self._checkpoints.trim(limit)
 
+    def defragment(self, kept_rows: Callable[[str], Ranges | None], pace: Pace) -> tuple[str, int] | None:
+        """Rewrite the checkpoint that costs most, if that pays; return its name and the bytes that it took less.
+
+        ``kept_rows`` returns the rows that the checkpoint of a name has to keep, or None to leave it as it is.
+        Not for the writer's thread; one thread at a time.
+        """
+        for path, share in self._fragmented():
+            name = unquote(path.name.partition(AGAIN)[0])
+            kept = kept_rows(name)
+            with suppress(KeyError), closing(self._checkpoints.open(name)) as view:
+                if kept is None or view.path != path:
+                    continue
+                self._looked_at[path] = share
+                if is_worth_it(share, expected_bytes(view, kept), self._options.least_gain_bytes):
+                    return self._rewritten(name, view, kept, pace)
+        return None
+
+    def _fragmented(self) -> list[tuple[Path, float]]:
+        """Return the checkpoints that may be worth to be rewritten, and their shares; the largest first."""
+        with self._measuring:
+            self._checkpoint_files.look(self._checkpoints.directories())
+            shares = self._checkpoint_files.shares(file_sizes(self.path))
+        self._looked_at = {path: share for path, share in self._looked_at.items() if path in shares}
+        found = [
+            (path, share)
+            for path, share in shares.items()
+            if share >= max(self._options.least_gain_bytes, LOOKED_AT_AGAIN * self._looked_at.get(path, 0))
+            and not (path / DEFRAGMENTED).exists()
+        ]
+        return sorted(found, key=itemgetter(1), reverse=True)
+
+    def _rewritten(self, name: str, view: CheckpointView, kept: Ranges, pace: Pace) -> tuple[str, int] | None:
+        directory = self._checkpoints.directory / f"{REWRITING}{directory_name(name)}"
+        before = sum(file_sizes(view.path).values())
+        try:
+            made = rewrite(view, self._checkpoints.definitions, kept, directory, self._options, pace)
+            after = 0 if made is None else sum(file_sizes(made).values())
+            return (name, before - after) if made and self._checkpoints.replace(view, made) else None
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
+
+    def compact_at_rest(self, rest_seconds: float) -> list[str]:
+        """Merge the runs of families in which nothing was written for a while; return the families' names.
+
+        A write that comes meanwhile does not wait for it. The newest checkpoint, if it still has the same rows, gets
+        the new files: else it would keep the old ones alone. Not for the writer's thread; one thread at a time.
+        """
+        merged = []
+        for name, rows in (self._families or {}).items():
+            if monotonic() - self._written >= rest_seconds and is_in_parts(rows, self._options.least_gain_bytes):
+                with explaining(self.path, "compacted"):
+                    merge_at_rest(rows, is_packed=name in self._packed)
+                merged.append(name)
+        if merged:
+            self._link_newest_again()
+        return merged
+
+    def _link_newest_again(self) -> None:
+        """Make the newest checkpoint again, if no family that checkpoints keep was written since."""
+        if self._newest is None:
+            return
+        name, writes = self._newest
+        directory = self._checkpoints.directory / f"{REWRITING}{directory_name(name)}"
+        try:
+            with suppress(KeyError), closing(self._checkpoints.open(name)) as view:
+                with self._write_lock, explaining(directory, "made"):  # so that nothing is written before it is made
+                    if self._kept_writes != writes:
+                        return
+                    shutil.rmtree(directory, ignore_errors=True)
+                    directory.mkdir()
+                    Checkpoint(self._database).create_checkpoint(str(directory / "made"))
+                self._checkpoints.replace(view, directory / "made")
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
+
+    def table_sizes(self) -> dict[str, int]:
+        """Return the bytes of each family's table files."""
+        families = self._families or {}
+        return {
+            name: int(rows.property_int_value("rocksdb.total-sst-files-size") or 0) for name, rows in families.items()
+        }
+
     def size_bytes(self) -> int:
         """Return the bytes of the database on disk, without checkpoints."""
         return sum(file_sizes(self.path).values())
@@ -192,8 +304,9 @@ class RocksStore(RocksView):
     def checkpoint_sizes(self) -> tuple[int, int]:
         """Return the number of checkpoints, and the bytes that only they hold; a linked file counts once."""
         names = self._checkpoints.names()
-        self._checkpoint_files.look(self._checkpoints.directories())
-        return len(names), self._checkpoint_files.bytes_beside(file_sizes(self.path))
+        with self._measuring:
+            self._checkpoint_files.look(self._checkpoints.directories())
+            return len(names), self._checkpoint_files.bytes_beside(file_sizes(self.path))
 
     def close(self) -> None:
         """Close the database and all views of it."""

@@ -3,10 +3,11 @@
 ::
 
     <directory>/<name>              complete: it got this name by one rename when everything in it was on disk
-    <directory>/<name>+2            the same, while a reader has a removed one of that name open
+    <directory>/<name>+2            the same, made again while a removed one of that name was read, or rewritten
     <directory>/<name>/TRIMMED      its files of families that checkpoints do not keep are deleted
     <directory>/<name>/REMOVED      removed: deleted after its last reader closes it, or at the start
     <directory>/.making-<name>      not complete; removed at the start
+    <directory>/.rewriting-<name>   the same, of one that is being rewritten (``defragmentation``)
     <directory>/.removing-<name>    removed; deleted by ``trim``, or at the start
 
 A checkpoint is made with all column families, since RocksDB cannot leave one out. Files that belong only to families
@@ -37,7 +38,7 @@ from services.storage.rocks_views import RocksView, check_format, explaining
 from services.storage.store import BEYOND, StoreError
 from services.storage.tables import TableDefinition
 
-MAKING, REMOVING, TRIMMED, REMOVED = ".making-", ".removing-", "TRIMMED", "REMOVED"
+MAKING, REWRITING, REMOVING, TRIMMED, REMOVED = ".making-", ".rewriting-", ".removing-", "TRIMMED", "REMOVED"
 AGAIN = "+"
 """Separates name and number in the directory of a recreated checkpoint; no quoted name contains it."""
 MAX_NAME_BYTES = 200
@@ -106,6 +107,15 @@ class CheckpointView(RocksView):
         self._checkpoints = checkpoints
         self._handle: Handle | None = handle
 
+    @property
+    def handle(self) -> Handle | None:
+        """The handle of the checkpoint; None once the view is closed."""
+        return self._handle
+
+    def live_files(self) -> list[dict[str, Any]]:
+        """Return size and keys of each table file."""
+        return [] if self._handle is None else self._handle.database.live_files()
+
     def close(self) -> None:
         """Close the view; further calls do nothing."""
         super().close()
@@ -144,10 +154,13 @@ class Checkpoints:
         with explaining(self.directory, "made ready"):
             make_directory(self.directory)
             for left in list(self.directory.iterdir()):
-                if left.name.startswith((MAKING, REMOVING)) or (left / REMOVED).exists():
+                if left.name.startswith((MAKING, REWRITING, REMOVING)) or (left / REMOVED).exists():
                     shutil.rmtree(left)
-            for again in self.directory.glob(f"*{AGAIN}*"):  # all earlier ones of the name were removed
-                again.rename(self.directory / again.name.partition(AGAIN)[0])
+            for again in sorted(self.directory.glob(f"*{AGAIN}*"), key=_number):
+                usual = self.directory / again.name.partition(AGAIN)[0]
+                if usual.exists():  # a crash after a rewritten one got its place: both have the same rows
+                    shutil.rmtree(usual)
+                again.rename(usual)
             sync_directory(self.directory)
 
     def names(self) -> list[str]:
@@ -187,14 +200,15 @@ class Checkpoints:
         again = (f"{alone}{AGAIN}{number}" for number in count(2))
         return next(place for place in chain((alone,), again) if not self._is_removed(place))
 
-    def make(self, name: str, database: Rdict) -> None:
+    def make(self, name: str, database: Rdict) -> bool:
         """Make a checkpoint of the database, on disk when this returns. A crash leaves no incomplete one of that name.
 
-        No other thread may make a checkpoint of that name at the same time.
+        Return False if there is a complete one, which is left as it is. No other thread may make a checkpoint of that
+        name at the same time.
         """
         with self._lock:
             if self._find(name) is not None:
-                return
+                return False
         alone = directory_name(name)
         making = self.directory / f"{MAKING}{alone}"
         with explaining(self.directory / alone, "made"):
@@ -208,6 +222,27 @@ class Checkpoints:
                 if place != alone:
                     self._made_again[alone] = place
             sync_directory(self.directory)
+        return True
+
+    def replace(self, view: CheckpointView, made: Path) -> bool:
+        """Put a rewritten checkpoint into the place of the one that a view shows; readers of the old one keep that.
+
+        Return False if the old one was removed meanwhile. A crash leaves one of them, or both: the old one is marked
+        as removed only when the new one is on disk under its name.
+        """
+        with self._lock:
+            handle = view.handle
+            if handle is None or handle.is_removed:
+                return False
+            alone = handle.path.name.partition(AGAIN)[0]
+            later = (f"{alone}{AGAIN}{number}" for number in count(_number(handle.path) + 1))
+            place = next(place for place in later if not (self.directory / place).exists())
+            with explaining(self.directory / alone, "rewritten"):
+                made.rename(self.directory / place)
+                sync_directory(self.directory)
+            self._made_again[alone] = place
+            self._mark_removed(handle)
+            return True
 
     def open(self, name: str) -> CheckpointView:
         """Return a view of a checkpoint. Raise KeyError when none has that name."""
@@ -256,6 +291,8 @@ class Checkpoints:
         for file in handle.path.glob("*.sst"):
             if file.name not in wanted:
                 file.unlink(missing_ok=True)  # a reader may have opened it at the same time
+        for file in handle.path.glob("OPTIONS-*"):  # 200 kB, which no reader needs
+            file.unlink(missing_ok=True)
         marker.touch()
 
     def trim(self, limit: int) -> int:
@@ -352,6 +389,11 @@ class Checkpoints:
                 handle.close()
             self._handles.clear()
         self._delete_removed()
+
+
+def _number(directory: Path) -> int:
+    """Return how often a checkpoint of a directory's name was made, 1 for one with the usual name."""
+    return int(directory.name.partition(AGAIN)[2] or 1)
 
 
 def make_directory(directory: Path) -> None:

@@ -37,6 +37,9 @@ class TableDefinition(Generic[V]):
     remembers_empty_stretches: bool = False
     """Whether scans of units of work skip stretches of removed rows: for tables whose ranges are scanned until
     they are empty."""
+    is_packed: bool = False
+    """Whether the rows are compressed more, and found with more effort: for tables whose rows stay for long, and are
+    read in the order of their keys, if at all."""
     prefix_separators: int = 0
     """Length of the prefix that point reads hash, as the number of `/` that it spans; 0 for none."""
 

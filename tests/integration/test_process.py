@@ -10,7 +10,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
@@ -31,9 +32,14 @@ from services.log.memory import MemoryLog
 from services.plane.broker.embedded import EmbeddedBroker
 from services.plane.broker.topics import create_plane_topics
 from services.runtime.loop.service import Message, Work
-from services.runtime.process.hosted_shard import ServiceParts
+from services.runtime.process import process as process_module
+from services.runtime.process.hosted_shard import Defragmentation, HostedShard, ServiceParts
 from services.runtime.process.process import ServiceProcess
 from services.runtime.process.settings import ServiceSettings
+from services.storage import rocks
+from services.storage.defragmentation import DEFRAGMENTED
+from services.storage.rocks_options import RocksOptions
+from services.storage.store import BEYOND
 from services.storage.tables import TableDefinition, TablesReader
 from tests import waiting
 
@@ -83,6 +89,8 @@ class Playground:
         given = {"directory": directory, "shards": shards, "poll_seconds": 0.01}
         self.settings = ServiceSettings.model_validate(given)
         self.status: int | None = None
+        self.parts = ServiceParts(make_service=self.services.__getitem__)
+        self.shards: list[HostedShard] = []
         self.signals: SimpleQueue[int] = SimpleQueue()
 
     def send(self, *rounds: int, shard: int = 0) -> None:
@@ -102,8 +110,8 @@ class Playground:
     @contextmanager
     def running(self) -> Iterator[httpx.Client]:
         registry = CollectorRegistry()
-        parts = ServiceParts(make_service=self.services.__getitem__)
-        process = ServiceProcess("recorder", parts, self.settings, registry, self.log)
+        process = ServiceProcess("recorder", self.parts, self.settings, registry, self.log)
+        self.shards = process._shards
 
         def run() -> None:
             self.status = process.run(self.signals)
@@ -352,3 +360,28 @@ def test_a_broker_that_comes_late_and_goes_away_is_waited_for(start_child: Start
 
         eventually(is_answered)
         assert child.terminate()[0] == 0
+
+
+def test_checkpoints_are_rewritten_beside_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process merges and rewrites from time to time, says so in its metrics, and leaves the rows as they are."""
+    monkeypatch.setattr(process_module, "DEFRAGMENT_SECONDS", 0.05)
+    monkeypatch.setattr(rocks, "RocksOptions", partial(RocksOptions, least_gain_bytes=0))
+    monkeypatch.setattr(rocks, "is_worth_it", lambda *_: True)
+    place = Playground(tmp_path)
+    kept = Defragmentation(lambda _, name: {} if name == "kept" else None, 1_000_000, rest_seconds=0)
+    place.parts = replace(place.parts, checkpointed=frozenset({NOTES.name}), defragmentation=kept)
+    with place.running() as client:
+        eventually(lambda: is_up(client))
+        place.send(1, 2, 3)
+        eventually(lambda: place.passed_on() == 3)
+        store = place.shards[0].store
+        assert store is not None
+        store.checkpoint("kept")
+        store.checkpoint("other")
+        place.send(4)
+        eventually(lambda: 'defragmented_total{service="recorder",shard="0"} 1.0' in client.get("/metrics").text)
+        with closing(store.open_checkpoint("kept")) as view:
+            assert [key for key, _ in view.scan(NOTES.name, b"", BEYOND)] == [b"%08d" % one for one in (1, 2, 3)]
+            assert (view.path / DEFRAGMENTED).exists()
+        with closing(store.open_checkpoint("other")) as view:
+            assert not (view.path / DEFRAGMENTED).exists()

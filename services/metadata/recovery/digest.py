@@ -14,8 +14,10 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Protocol
 
+from schemas.records import SnapshotListRow
 from schemas.stored_rows import row_codec
 from services.domain.errors import InvariantError
+from services.metadata.checkpoints.kept_rows import rows_of_bucket
 from services.metadata.reads.queries import shard_state
 from services.metadata.state.changed_rows import unneeded_changes
 from services.metadata.state.tables import (
@@ -25,6 +27,7 @@ from services.metadata.state.tables import (
     SNAPSHOT_LIST_TABLE,
     TABLES,
 )
+from services.storage.defragmentation import Ranges
 from services.storage.digest import RowsDigest, digest_names, digest_rows
 from services.storage.store import BEYOND, Reader
 from services.storage.tables import TableDefinition, TablesReader
@@ -45,7 +48,7 @@ class ShardDigest:
     txn: int
     tables: dict[str, RowsDigest]
     checkpoints: dict[str, RowsDigest]
-    """For each live snapshot the digest of all tables of its checkpoint."""
+    """For each live snapshot the digest of its checkpoint: from feature level 2 on, of its own bucket's rows."""
 
     @property
     def digest(self) -> str:
@@ -81,16 +84,23 @@ def digest_shard(store: CheckpointedReader) -> ShardDigest:
         tables=dict(
             _digested((table, digest_rows(_in_oldest_form(table, _rows(store, table.name)))) for table in TABLES)
         ),
-        checkpoints={name: _digest_checkpoint(store, name) for name in live_snapshot_ids(tables)},
+        checkpoints={
+            row.snapshot_id: _digest_checkpoint(store, row.snapshot_id, rows_of_bucket(tables, row.bucket_id))
+            for row in _live_snapshots(tables)
+        },
     )
 
 
 def live_snapshot_ids(tables: TablesReader) -> list[str]:
     """Return the ids of all live snapshots of the shard. Each has a checkpoint."""
-    return [row.snapshot_id for _, row in tables.table(SNAPSHOT_LIST_TABLE).scan(b"/", b"0")]
+    return [row.snapshot_id for row in _live_snapshots(tables)]
 
 
-def _digest_checkpoint(store: CheckpointedReader, name: str) -> RowsDigest:
+def _live_snapshots(tables: TablesReader) -> list[SnapshotListRow]:
+    return [row for _, row in tables.table(SNAPSHOT_LIST_TABLE).scan(b"/", b"0")]
+
+
+def _digest_checkpoint(store: CheckpointedReader, name: str, kept: Ranges) -> RowsDigest:
     try:
         checkpoint = store.open_checkpoint(name)
     except KeyError as error:
@@ -98,13 +108,10 @@ def _digest_checkpoint(store: CheckpointedReader, name: str) -> RowsDigest:
             f"snapshot {name} is live but has no checkpoint: rebuild this database from the log (deepclean rebuild), "
             f"or restore a backup"
         ) from error
-    kept = sorted((table for table in TABLES if table.name in CHECKPOINTED), key=attrgetter("name"))
+    tables = sorted((table for table in TABLES if table.name in CHECKPOINTED), key=attrgetter("name"))
     with closing(checkpoint):
-        found = list(
-            _digested(
-                (table, digest_rows(_in_oldest_form(table, checkpoint.scan(table.name, b"", BEYOND)))) for table in kept
-            )
-        )
+        rows = ((table, checkpoint.scan(table.name, *kept.get(table.name, (b"", BEYOND)))) for table in tables)
+        found = list(_digested((table, digest_rows(_in_oldest_form(table, each))) for table, each in rows))
     return RowsDigest(sum(one.rows for _, one in found), digest_names(found))
 
 

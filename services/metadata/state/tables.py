@@ -67,9 +67,9 @@ from services.storage.tables import TableDefinition
 V = TypeVar("V")
 
 
-def _swept(name: str, record: type[V]) -> TableDefinition[V]:
+def _swept(name: str, record: type[V], *, is_packed: bool = True) -> TableDefinition[V]:
     """Return a table of garbage rows. Sweeps scan its ranges of deaths, whose rows are removed one after the other."""
-    return TableDefinition(name, record, remembers_empty_stretches=True, prefix_separators=3)
+    return TableDefinition(name, record, remembers_empty_stretches=True, is_packed=is_packed, prefix_separators=3)
 
 
 USER_TABLE = TableDefinition("userTable", records.UserVolumeRow)
@@ -92,9 +92,9 @@ PART_TABLE = TableDefinition("multipartPartsTable", records.PartRow)
 DELETED_TABLE = _swept("deletedTable", records.DeletedKeyRow)
 DELETED_DIRECTORY_TABLE = _swept("deletedDirectoryTable", records.DeletedDirectoryRow)
 SNAPSHOT_RENAMED_TABLE = _swept("snapshotRenamedTable", records.RenameRow)
-DELETED_NAME_TABLE = TableDefinition("deletedNameTable", records.DeletedNameRow)
-RECLAIM_TABLE = _swept("reclaimTable", records.ClaimedRow)
-CHANGED_TABLE = TableDefinition("changedTable", records.ChangedRow)
+DELETED_NAME_TABLE = TableDefinition("deletedNameTable", records.DeletedNameRow, is_packed=True)
+RECLAIM_TABLE = _swept("reclaimTable", records.ClaimedRow, is_packed=False)
+CHANGED_TABLE = TableDefinition("changedTable", records.ChangedRow, is_packed=True)
 SNAPSHOT_LIST_TABLE = TableDefinition("snapshotListTable", records.SnapshotListRow)
 SNAPSHOT_COUNT_TABLE = TableDefinition("snapshotCountTable", records.SnapshotCountRow)
 UNCAPTURED_TABLE = TableDefinition("uncapturedTable", records.CountRow)

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -24,6 +25,7 @@ from services.runtime.loop.runner import RUNTIME_TABLES, UNIT_SECONDS, Runner
 from services.runtime.loop.service import Service
 from services.runtime.process.metrics import RunnerMetrics, RuntimeMetrics
 from services.runtime.process.settings import ServiceSettings
+from services.storage.defragmentation import Ranges
 from services.storage.rocks import RocksStore
 from services.storage.store import Store
 
@@ -44,6 +46,18 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
+class Defragmentation:
+    """How a service's checkpoints are rewritten."""
+
+    kept_rows: Callable[[Store, str], Ranges | None]
+    """Returns the rows that a checkpoint has to keep; None to leave it as it is."""
+    rows_per_second: int
+    """0: none is rewritten."""
+    rest_seconds: int
+    """How long nothing must have been written before tables are merged; 0: they are not merged at rest."""
+
+
+@dataclass(frozen=True, slots=True)
 class ServiceParts:
     """The parts that a service adds to its process."""
 
@@ -61,6 +75,8 @@ class ServiceParts:
     """Called after each unit of work is written."""
     why_unready: Callable[[Service], Sequence[str]] = lambda _: ()
     """Returns the reasons why the service is not ready; none if it is."""
+    defragmentation: Defragmentation | None = None
+    """None for a service whose checkpoints are never rewritten."""
 
 
 class HostedShard:
@@ -214,6 +230,26 @@ class HostedShard:
             kept.remove_old()
         store.trim_checkpoints(TRIMMED_AT_ONCE)
         self._metrics.disk_known(store.size_bytes(), *store.checkpoint_sizes())
+
+    def defragment(self) -> None:
+        """Merge what is at rest, then rewrite checkpoints until none is worth it or the process stops.
+
+        In a thread of its own: it waits a lot.
+        """
+        store, how = self.store, self._parts.defragmentation
+        if store is None or self._runner is None or how is None or not how.rows_per_second:
+            return
+
+        def pace(rows: int) -> bool:
+            return not self._stop.wait(rows / how.rows_per_second)
+
+        if how.rest_seconds:
+            store.compact_at_rest(how.rest_seconds)
+        while not self._stop.is_set():
+            rewritten = store.defragment(partial(how.kept_rows, store), pace)
+            if rewritten is None:
+                return
+            self._metrics.defragmented(rewritten[1])
 
     def why_unhealthy(self) -> list[str]:
         """Return the reasons why the process should be restarted; none if it is healthy."""

@@ -72,6 +72,10 @@ class RuntimeMetrics:
         self.last_step = gauge("deepclean_last_step_timestamp_seconds", "Time of the last step of the loop.", _SHARD)
         self.database_bytes = gauge("deepclean_database_bytes", "Size of the database on disk.", _SHARD)
         self.checkpoints = gauge("deepclean_checkpoints", "Number of snapshot checkpoints kept.", _SHARD)
+        self.defragmented = counter("deepclean_checkpoints_defragmented_total", "Checkpoints rewritten.", _SHARD)
+        self.defragmented_bytes = counter(
+            "deepclean_checkpoint_defragmented_bytes_total", "Bytes by which rewritten checkpoints are smaller.", _SHARD
+        )
         self.checkpoint_bytes = gauge(
             "deepclean_checkpoint_bytes", "Bytes on disk that only checkpoints reference.", _SHARD
         )
@@ -100,6 +104,8 @@ class RunnerMetrics(LoopMetrics):
         self._outbox = metrics.outbox.labels(*labels)
         self._last_step = metrics.last_step.labels(*labels)
         self._database_bytes = metrics.database_bytes.labels(*labels)
+        self._defragmented = metrics.defragmented.labels(*labels)
+        self._defragmented_bytes = metrics.defragmented_bytes.labels(*labels)
         self._checkpoints = metrics.checkpoints.labels(*labels)
         self._checkpoint_bytes = metrics.checkpoint_bytes.labels(*labels)
         self._started_seconds = self._polled_seconds = time.perf_counter()
@@ -163,6 +169,11 @@ class RunnerMetrics(LoopMetrics):
             self._end_offset[topic].set(position + ahead)
             self._lag_messages[topic].set(ahead)
             self._lag_seconds[topic].set(max(0, now_ms - self._log_times_ms[topic]) / 1000 if ahead else 0)
+
+    def defragmented(self, less_bytes: int) -> None:
+        """Record that a checkpoint was rewritten."""
+        self._defragmented.inc()
+        self._defragmented_bytes.inc(max(0, less_bytes))
 
     def disk_known(self, database_bytes: int, checkpoints: int, checkpoint_bytes: int) -> None:
         """Record the disk space of the shard."""

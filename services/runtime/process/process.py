@@ -41,6 +41,7 @@ from services.runtime.process.metrics import RuntimeMetrics
 from services.runtime.process.settings import InvalidSettingsError, ServiceSettings, read_settings
 
 CLEAN_UP_SECONDS = 5.0
+DEFRAGMENT_SECONDS = 30.0
 SIGNAL_SECONDS = 0.2
 
 BuildService = Callable[[ServiceSettings, CollectorRegistry], ServiceParts]
@@ -80,7 +81,13 @@ class ServiceProcess:
             token=http_token(settings),
         )
         self._server = HttpServer(app, settings.http_host, settings.http_port)
-        self._clean_up_thread = threading.Thread(target=self._clean_up_until_stopped, name="clean-up", daemon=True)
+        self._beside = [
+            threading.Thread(target=self._repeat, args=arguments, name=arguments[0], daemon=True)
+            for arguments in (
+                ("clean-up", CLEAN_UP_SECONDS, HostedShard.clean_up),
+                ("defragmentation", DEFRAGMENT_SECONDS, HostedShard.defragment),
+            )
+        ]
 
     @property
     def url(self) -> str:
@@ -96,7 +103,8 @@ class ServiceProcess:
         self._server.start()
         for shard in self._shards:
             shard.start()
-        self._clean_up_thread.start()
+        for thread in self._beside:
+            thread.start()
         try:
             self._await_end(signals or SimpleQueue())
         finally:
@@ -119,7 +127,8 @@ class ServiceProcess:
         for shard in self._shards:
             shard.join()
         self._server.stop()
-        self._clean_up_thread.join()
+        for thread in self._beside:
+            thread.join()
         for shard in self._shards:
             shard.close()
 
@@ -132,13 +141,14 @@ class ServiceProcess:
                 ready = {"event": "ready", "service": self._name, "shards": sorted(self._stores), "url": self.url}
                 print(json.dumps(ready), flush=True)
 
-    def _clean_up_until_stopped(self) -> None:
-        while not self._stop.wait(CLEAN_UP_SECONDS):
+    def _repeat(self, what: str, seconds: float, act: Callable[[HostedShard], None]) -> None:
+        """Do something for each shard from time to time, until the process stops."""
+        while not self._stop.wait(seconds):
             for shard in self._shards:
                 try:
-                    shard.clean_up()
+                    act(shard)
                 except (DeepcleanError, OSError) as error:  # a writer that cannot continue fails by itself
-                    logger.warning("the disk usage could not be read", shard=shard.shard, reason=str(error))
+                    logger.warning(f"{what} failed and is tried again", shard=shard.shard, reason=str(error))
 
 
 def http_token(settings: ServiceSettings) -> str:
