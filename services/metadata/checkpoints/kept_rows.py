@@ -14,6 +14,7 @@ from services.metadata.state.tables import (
     FILE_TABLE,
     KEY_PART_TABLE,
     KEY_TABLE,
+    KEY_VERSION_TABLE,
     SNAPSHOT_LIST_TABLE,
     TRANSACTION_INFO_KEY,
     TRANSACTION_INFO_TABLE,
@@ -41,6 +42,6 @@ def rows_of_bucket(tables: TablesReader, bucket_id: int) -> Ranges:
     if bucket is None or state is None or state.feature_level < FIRST_LEVEL:
         return {}
     names, ids = flat_key(bucket.volume, bucket.bucket, ""), b"/%d/%d/" % (bucket.volume_id, bucket_id)
-    by_ids = (FILE_TABLE, DIRECTORY_TABLE, KEY_PART_TABLE)
+    by_ids = (FILE_TABLE, DIRECTORY_TABLE, KEY_PART_TABLE, KEY_VERSION_TABLE)
     prefixes = {KEY_TABLE.name: names} | {table.name: ids for table in by_ids}
     return {table: (prefix, prefix_end(prefix)) for table, prefix in prefixes.items()}
