@@ -103,6 +103,9 @@ class UsedFigures:
     namespace: int = 0
     snapshot_bytes: int = 0
     snapshot_namespace: int = 0
+    upload_bytes: int = 0
+    spare_bytes: int = 0
+    block_rows: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -653,6 +653,12 @@ class RepairQuota:
     """The same of snapshot_used_bytes."""
     snapshot_used_namespace: int
     """The same of snapshot_used_namespace."""
+    upload_bytes: int
+    """The same of upload_bytes."""
+    spare_bytes: int
+    """The same of spare_bytes."""
+    block_rows: int
+    """The same of block_rows."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,6 +80,11 @@ class BucketTally:
     stray: Amount = NOTHING
     live_keys: int = 0
     """Rows of live keys, with blocks or without."""
+    block_rows: int = 0
+    """Garbage rows of blocks, or of noncurrent versions."""
+    upload_bytes: int = 0
+    spare_bytes: int = 0
+    """Bytes of blocks that never belonged to a version."""
     keys: Verdicts = NO_ROWS
     cells: defaultdict[Holders, Amount] = field(default_factory=lambda: defaultdict(Amount))
     shown_bytes: Counter[int] = field(default_factory=Counter)
@@ -118,6 +123,9 @@ class Tally:
                 setattr(ours, name, getattr(ours, name) + getattr(theirs, name))
             ours.keys += theirs.keys
             ours.live_keys += theirs.live_keys
+            ours.block_rows += theirs.block_rows
+            ours.upload_bytes += theirs.upload_bytes
+            ours.spare_bytes += theirs.spare_bytes
             for holders, amount in theirs.cells.items():
                 ours.cells[holders] += amount
             ours.shown_bytes.update(theirs.shown_bytes)
@@ -134,6 +142,8 @@ def judge_all(facts: Iterable[Fact], shard: AuditedShard) -> Tally:
     for fact in facts:
         if fact[0] == FactKind.NAMES:
             tally.buckets[fact[6]].live_keys += fact[9]
+        elif fact[0] == FactKind.BLOCK_ROWS:
+            tally.buckets[fact[6]].block_rows += fact[9]
         else:
             by_run[fact[1], fact[2]].append(fact)
     still = _Still(shard)
@@ -163,7 +173,7 @@ class _Still:
             return False
         version, there = facts if facts[1][0] == FactKind.INVENTORY else (facts[1], facts[0])
         is_in_both = there[0] == FactKind.INVENTORY and there[9] == BEFORE | AFTER
-        if version[0] != FactKind.NAMESPACE or not is_in_both or version[1:7] != there[1:7]:
+        if version[0] != FactKind.NAMESPACE or not version[8] or not is_in_both or version[1:7] != there[1:7]:
             return False
         counts = self._counts.get((version[6], version[9]))
         if counts is None:
@@ -261,6 +271,7 @@ def _sort(version: Version, shard: AuditedShard, tally: Tally) -> None:
     for mask, size_bytes in version.shown:
         sums.shown_bytes[snapshots_of(mask)] += size_bytes
         sums.grown_bytes[snapshots_of(mask)] += amount.bytes - size_bytes
+    _count_beside_keys(version, sums)
     is_live, is_unexpanded = bool(version.mask & ACTIVE), bool(version.mask & UNEXPANDED)
     is_stray = bool(version.mask & PRESENT) and not is_live and not is_unexpanded
     if version.claimed:
@@ -285,6 +296,14 @@ def _sort(version: Version, shard: AuditedShard, tally: Tally) -> None:
     reason = _contradiction(version, bucket, places, holders)
     if reason:
         tally.find(FindingKind.CONTRADICTION, version, reason)
+
+
+def _count_beside_keys(version: Version, sums: BucketTally) -> None:
+    """Count blocks that no key has: those of an upload, and those that died at their birth."""
+    if not version.birth:
+        sums.upload_bytes += version.run[4]
+    elif max(version.deleted, version.claimed) == version.birth:
+        sums.spare_bytes += version.run[4]
 
 
 def look_up(holders: int, death: int, snapshot_txns: Sequence[int]) -> Verdicts:

@@ -5,7 +5,7 @@ A task reads the states of a bucket side by side, so that a row that is the same
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
@@ -74,6 +74,8 @@ class FactKind(IntEnum):
     """A run of blocks in the block store; ``seen`` is the mask of the inventory copies that have it."""
     NAMES = 4
     """No run, but a number of live keys of a bucket, with blocks or without; ``seen`` is the number."""
+    BLOCK_ROWS = 5
+    """No run, but a number of garbage rows of a bucket that are no keys; ``seen`` is the number."""
 
 
 Fact = tuple[int, int, int, int, int, int, int, int, int, int, bytes]
@@ -145,6 +147,10 @@ def _fact(kind: FactKind, run: BlockRun, bucket_id: int, object_id: int, birth: 
     )  # fmt: skip
 
 
+def _count(kind: FactKind, task: FactTask, number: int) -> Fact:
+    return (int(kind), 0, 0, 0, 0, 0, task.bucket_id, 0, 0, number, b"")
+
+
 def _namespace_facts(shard: AuditedShard, task: FactTask, reach: Mapping[int, int]) -> Iterator[Fact]:
     bucket, rows = shard.buckets[task.bucket_id], row_codec(KeyRow)
     decode, live_keys = rows.head(KeyHead), 0
@@ -161,7 +167,7 @@ def _namespace_facts(shard: AuditedShard, task: FactTask, reach: Mapping[int, in
                 for run, object_id, birth, there in _further(bucket, rows.decode(value), owner):
                     if reached := _reached(bucket, key, there, reach):
                         yield _fact(FactKind.NAMESPACE, run, task.bucket_id, object_id, birth, reached, key)
-    yield (int(FactKind.NAMES), 0, 0, 0, 0, 0, task.bucket_id, 0, 0, live_keys, b"")
+    yield _count(FactKind.NAMES, task, live_keys)
 
 
 def _further(bucket: AuditedBucket, key: KeyRow, states: States) -> Iterator[tuple[BlockRun, int, int, int]]:
@@ -261,41 +267,25 @@ def _side_by_side(copies: Sequence[Iterable[MarkedRow]]) -> Iterator[MarkedRow]:
 
 
 def _garbage_facts(shard: AuditedShard, task: FactTask) -> Iterator[Fact]:
-    kind, decode = FactKind.DELETED, _heads_of_deleted()
+    kind = FactKind.DELETED
+    decode: Callable[[bytes], DeletedKeyRow] = row_codec(DeletedKeyRow).decode
     if task.family == CLAIMED:
-        kind, decode = FactKind.CLAIMED, _head_of_claimed
+        kind, decode = FactKind.CLAIMED, _claimed_version
+    block_rows = 0
     with shard.open(shard.copies.namespace, (task.family,)) as rows:
         for key, value in rows.scan(task.family, *task.part):
-            head = decode(value)
-            if head.blocks is not None:
+            row = decode(value)
+            block_rows += row.part_of != 0 or row.version_of != 0
+            if row.key.blocks is not None:
+                # A noncurrent version is one of its key, whose objectID its first run has in the namespace.
+                object_id = row.version_of or row.key.object_id
                 death = identity_of_garbage_key(key)[1]
-                yield _fact(kind, head.blocks, task.bucket_id, head.object_id, head.birth, death, key)
+                yield _fact(kind, row.key.blocks, task.bucket_id, object_id, row.key.birth, death, key)
+    yield _count(FactKind.BLOCK_ROWS, task, block_rows)
 
 
-def _heads_of_deleted() -> Callable[[bytes], KeyHead]:
-    rows = row_codec(DeletedKeyRow)
-    decode = rows.head(KeyHead)
-
-    def head(row: bytes) -> KeyHead:
-        found = decode(row)
-        return _of_key(rows.decode(row)) if _is_of_version(found.object_id) else found
-
-    return head
-
-
-def _head_of_claimed(row: bytes) -> KeyHead:
-    return _of_key(row_codec(ClaimedRow).decode(row).version)
-
-
-def _is_of_version(object_id: int) -> bool:
-    """Return whether an objectID may be that of a noncurrent version: with the index 0, which no other object has."""
-    return not object_id & 0xFF
-
-
-def _of_key(row: DeletedKeyRow) -> KeyHead:
-    """Return the head of a garbage row; that of a noncurrent version under the objectID of its key."""
-    key = row.key
-    return KeyHead(row.version_of or key.object_id, key.birth, key.size_bytes, key.blocks)
+def _claimed_version(row: bytes) -> DeletedKeyRow:
+    return row_codec(ClaimedRow).decode(row).version
 
 
 def _inventory_facts(shard: AuditedShard, task: FactTask) -> Iterator[Fact]:

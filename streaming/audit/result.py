@@ -97,7 +97,10 @@ def _recounted(
     """Return the used figures of a bucket as its row should state them."""
     live, dead = sums.live + sums.unexpanded + sums.stray, sums.held + sums.pending + sums.claimed
     live_directories = sum(1 for one in directories if one.mask & ACTIVE)
-    return UsedFigures(live.bytes, sums.live_keys + live_directories, dead.bytes, dead.versions + len(deleted))
+    names, dead_names = sums.live_keys + live_directories, dead.versions + len(deleted)
+    return UsedFigures(
+        *(live.bytes, names, dead.bytes, dead_names), *(sums.upload_bytes, sums.spare_bytes, sums.block_rows)
+    )
 
 
 def _used(kept: UsedFigures, recounted: UsedFigures) -> Iterator[Figure]:
@@ -105,6 +108,9 @@ def _used(kept: UsedFigures, recounted: UsedFigures) -> Iterator[Figure]:
     yield "used namespace", kept.namespace, recounted.namespace
     yield "used bytes of deleted versions", kept.snapshot_bytes, recounted.snapshot_bytes
     yield "used namespace of deleted keys and directories", kept.snapshot_namespace, recounted.snapshot_namespace
+    yield "bytes of uploads", kept.upload_bytes, recounted.upload_bytes
+    yield "bytes that never belonged to a version", kept.spare_bytes, recounted.spare_bytes
+    yield "rows of blocks", kept.block_rows, recounted.block_rows
 
 
 def _bucket_audit(

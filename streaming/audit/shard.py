@@ -196,7 +196,10 @@ def _check(shard: AuditedShard, after: ScmState) -> None:
 
 
 def _used(row: BucketRow) -> UsedFigures:
-    return UsedFigures(row.used_bytes, row.used_namespace, row.snapshot_used_bytes, row.snapshot_used_namespace)
+    return UsedFigures(
+        *(row.used_bytes, row.used_namespace, row.snapshot_used_bytes, row.snapshot_used_namespace),
+        *(row.upload_bytes, row.spare_bytes, row.block_rows),
+    )
 
 
 def _scm_state(place: str, opener: Opener) -> ScmState:

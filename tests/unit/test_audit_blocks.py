@@ -220,7 +220,7 @@ def test_parts_add_up() -> None:
 @given(
     st.lists(
         st.tuples(
-            st.sampled_from(sorted({*FactKind} - {FactKind.NAMES})),  # which is about no run
+            st.sampled_from(sorted({*FactKind} - {FactKind.NAMES, FactKind.BLOCK_ROWS})),  # which are about no run
             st.sampled_from([LIVE, PRESENT, LIVE | held(2), LIVE | held(1, 2), LIVE | held(0, 2), held(1), 15, BOTH]),
             st.integers(1, 4),
             st.sampled_from([99, 100]),

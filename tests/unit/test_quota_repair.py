@@ -8,15 +8,20 @@ import pytest
 
 from schemas.audit_report import Amount, AuditReport, FindingKind
 from schemas.records import (
+    AbandonKey,
     BucketLayout,
     BucketRow,
+    CommitKey,
+    Committed,
     CreateBucket,
     CreateSnapshot,
     CreateVolume,
     DeleteBucket,
     DeleteDirectory,
     DeleteKey,
+    InitiateUpload,
     MakeDirectory,
+    OpenKey,
     PutKey,
     RepairQuota,
     SetQuota,
@@ -31,7 +36,15 @@ from services.plane.in_memory.plane import InMemoryPlane
 from tests.audited_plane import audit_at_once
 
 TREE = "vol", "tree"
-WRONG = {"used_bytes": 7, "used_namespace": 2, "snapshot_used_bytes": -5, "snapshot_used_namespace": 1}
+WRONG = {
+    "used_bytes": 7,
+    "used_namespace": 2,
+    "snapshot_used_bytes": -5,
+    "snapshot_used_namespace": 1,
+    "upload_bytes": 11,
+    "spare_bytes": -3,
+    "block_rows": 4,
+}
 """By how much each figure is too high."""
 
 
@@ -43,6 +56,7 @@ class Wrong:
         self.do(CreateVolume("vol"), CreateBucket(*TREE, BucketLayout.FILE_SYSTEM_OPTIMIZED))
         self.do(*(PutKey(*TREE, key, 10) for key in ("a/b/one", "a/two", "three")), PutKey(*TREE, "empty", 0))
         assert not self.client.request(0, CreateSnapshot(*TREE, "monday")).error
+        self._write_in_steps()
         self.do(DeleteKey(*TREE, "three"), DeleteDirectory(*TREE, "a"), MakeDirectory(*TREE, "c"))
         self.right = self.bucket()
         store = self.client.plane.processes["metadata", 0].store
@@ -50,6 +64,18 @@ class Wrong:
         store.write({BUCKET_TABLE.name: {bucket_key(*TREE): row_codec(BucketRow).encode(row)}})
         # A service keeps rows in memory: it begins anew, as after the upgrade that ends a defect.
         self.client.plane.start("metadata", 0, store)
+
+    def _write_in_steps(self) -> None:
+        """Leave a part of an upload, and blocks that nobody used."""
+        upload = self.answer(InitiateUpload(*TREE, "upload")).upload_id
+        session = self.answer(OpenKey(*TREE, "upload", 30, upload_id=upload, part_number=1)).session
+        self.do(CommitKey(*TREE, "upload", session, 30))
+        self.do(AbandonKey(*TREE, "open", self.answer(OpenKey(*TREE, "open", 20)).session))
+
+    def answer(self, command: NamespaceCommand) -> Committed:
+        reply = self.client.answer(0, self.client.submit(0, command))
+        assert reply.committed, reply.message
+        return reply.committed
 
     def do(self, *commands: NamespaceCommand) -> None:
         for command in commands:
@@ -111,10 +137,10 @@ def test_nothing_is_corrected_while_something_is_lost(plane: Wrong) -> None:
 
 def test_what_cannot_be_is_refused(plane: Wrong) -> None:
     bucket_id, txn = plane.bucket().object_id, plane.audit().txn
-    assert plane.error(RepairQuota(bucket_id, txn, -(10**6), 0, 0, 0)) == "INVALID_REQUEST"
-    assert plane.error(RepairQuota(bucket_id, txn + 1_000, 1, 0, 0, 0)) == "INVALID_REQUEST"
-    assert plane.error(RepairQuota(bucket_id + 1, txn, 1, 0, 0, 0)) == "BUCKET_NOT_FOUND"
+    assert plane.error(RepairQuota(bucket_id, txn, -(10**6), *[0] * 6)) == "INVALID_REQUEST"
+    assert plane.error(RepairQuota(bucket_id, txn + 1_000, 1, *[0] * 6)) == "INVALID_REQUEST"
+    assert plane.error(RepairQuota(bucket_id + 1, txn, 1, *[0] * 6)) == "BUCKET_NOT_FOUND"
     plane.do(CreateBucket("vol", "gone", BucketLayout.OBJECT_STORE))
     gone = plane.client.metadata(0).bucket("vol", "gone").object_id
     plane.do(DeleteBucket("vol", "gone"))
-    assert plane.error(RepairQuota(gone, txn, 0, 0, 0, 0)) == "BUCKET_NOT_FOUND"
+    assert plane.error(RepairQuota(gone, txn, *[0] * 7)) == "BUCKET_NOT_FOUND"

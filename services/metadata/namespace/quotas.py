@@ -49,7 +49,7 @@ def check_room(transaction: Transaction, bucket: BucketRow, size_bytes: int, nam
 
 
 def _used(transaction: Transaction, bucket: BucketRow) -> tuple[int, int]:
-    return transaction.figures.counted_by_quotas(transaction.work, bucket)
+    return transaction.figures.counted_by_quotas(bucket)
 
 
 def set_quota(transaction: Transaction, command: SetQuota) -> Committed:
@@ -126,6 +126,7 @@ def repair_quota(transaction: Transaction, command: RepairQuota) -> Committed:
     amounts = (
         *(command.used_bytes, command.used_namespace),
         *(command.snapshot_used_bytes, command.snapshot_used_namespace),
+        *(command.upload_bytes, command.spare_bytes, command.block_rows),
     )
     stated = transaction.figures.stated(bucket)
     if min(one + more for one, more in zip(stated, amounts, strict=True)) < 0:

@@ -94,9 +94,9 @@ class BucketFigures:
         """Count that the row of what was restored was that of a noncurrent version, which counted among block rows."""
         self._used.add(bucket_id, (0, 0, 0, 0, 0, 0, -1))
 
-    def repair(self, bucket_id: int, amounts: tuple[int, int, int, int]) -> None:
-        """Add what a recount has found: live bytes and names, deleted bytes and names."""
-        self._used.add(bucket_id, (*amounts, 0, 0, 0))
+    def repair(self, bucket_id: int, amounts: Amounts) -> None:
+        """Add what a recount has found, in the order of ``stated``."""
+        self._used.add(bucket_id, amounts)
 
     def remove_directory(self, bucket_id: int) -> None:
         """Count a removed row of a deleted directory."""
@@ -136,24 +136,24 @@ class BucketFigures:
         bucket = live_bucket(work, bucket_id)
         if bucket is None:
             return None
-        live_bytes, live_names, deleted_bytes, deleted_names = self.stated(bucket)
+        live_bytes, live_names, deleted_bytes, deleted_names, *_ = self.stated(bucket)
         return live_bytes + deleted_bytes, live_names + deleted_names
 
-    def stated(self, bucket: BucketRow) -> tuple[int, int, int, int]:
-        """Return a bucket's live bytes and names, and deleted ones, with the changes of this batch so far."""
-        moved = self._used.of(bucket.object_id) or _NOTHING
-        return (
-            bucket.used_bytes + moved[0],
-            bucket.used_namespace + moved[1],
-            bucket.snapshot_used_bytes + moved[2],
-            bucket.snapshot_used_namespace + moved[3],
+    def stated(self, bucket: BucketRow) -> Amounts:
+        """Return what a bucket's row states, with the changes of this batch so far: live bytes and names, deleted ones,
+        bytes of uploads, spare bytes and rows of blocks.
+        """
+        row = (
+            *(bucket.used_bytes, bucket.used_namespace, bucket.snapshot_used_bytes, bucket.snapshot_used_namespace),
+            *(bucket.upload_bytes, bucket.spare_bytes, bucket.block_rows),
         )
+        moved = self._used.of(bucket.object_id) or _NOTHING
+        return tuple([one + more for one, more in zip(row, moved, strict=True)])
 
-    def counted_by_quotas(self, work: Work, bucket: BucketRow) -> tuple[int, int]:
+    def counted_by_quotas(self, bucket: BucketRow) -> tuple[int, int]:
         """Return the bytes and names of a live bucket that its quotas count, with the changes of this batch so far."""
-        all_bytes, all_names = self.live_and_deleted(work, bucket.object_id) or (0, 0)
-        *_, spare_bytes, block_rows = self._used.of(bucket.object_id) or _NOTHING
-        return all_bytes - bucket.spare_bytes - spare_bytes, all_names - bucket.block_rows - block_rows
+        live_bytes, live_names, deleted_bytes, deleted_names, _, spare_bytes, block_rows = self.stated(bucket)
+        return live_bytes + deleted_bytes - spare_bytes, live_names + deleted_names - block_rows
 
     def write(self, work: Work) -> None:
         """Write the changed figures, and clear them."""
