@@ -632,6 +632,8 @@ class UploadRow:
     """Name in the directory; the whole path in a flat bucket."""
     creation_time_ms: int
     """Log time at which the upload was initiated."""
+    run_count: int = 0
+    """Number of runs of blocks of all its parts."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ MAX_OBJECTS_PER_COMMAND = 255
 """Maximum new directories and keys of one command: Ozone's object ids have 8 bits for them."""
 MAX_BLOCKS_PER_COMMAND = 65_535
 MAX_RUNS_PER_VERSION = 10_000
-"""Maximum runs of blocks of an open key, or of an upload when it is completed: the rows that one command changes."""
+"""Maximum runs of blocks of an open key, or of all parts of an upload: the rows that one command changes."""
 MAX_VERSION_ROWS = 10_000
 """Maximum rows of the noncurrent versions of a key, further runs included: its deletion changes all of them."""
 MAX_PART_NUMBER = 10_000

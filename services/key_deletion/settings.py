@@ -52,7 +52,7 @@ class KeyDeletionSettings:
     upload_expiry_ms: int = 30 * 86_400_000
     """Time since its beginning after which an upload in parts is aborted (Ozone: 30 days)."""
     max_expiry_page_rows: int = 1_000
-    """Rows of one page of an expiry."""
+    """Rows of one page of an expiry, at most 10,000: metadata uses no higher number."""
     undo_window_ms: int = 0
     """Undo window: how long rows wait before they are claimed. Until then they can be undeleted. A settle ends it."""
     max_rows_per_second: int = 0

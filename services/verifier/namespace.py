@@ -85,7 +85,7 @@ class Namespace:
         self._present.links[body.volume, body.bucket] = (body.source_volume, body.source_bucket)
 
     def _require_new(self, body: records.CreateBucket | records.CreateBucketLink) -> None:
-        """Refuse a name in use, and a bucket for which the quotas of its volume have no room."""
+        """Refuse a name in use, and a bucket or link for which the quotas of its volume have no room."""
         check_bucket_name(body.bucket)
         present, name = self._present, (body.volume, body.bucket)
         require(body.volume in present.volumes and name not in present.buckets and name not in present.links)

@@ -15,7 +15,8 @@ from services.verifier.history import History
 _TABLES = """
     CREATE TABLE open_keys (in_table INT, key BLOB, session INT, bucket INT, parent INT, name TEXT, path TEXT,
                             block_bytes INT, expected INT, upload TEXT, part INT, synced_object INT, synced_birth INT,
-                            synced_length INT, room INT, is_recovered INT, updated_ms INT, PRIMARY KEY (in_table, key))
+                            synced_length INT, synced_block INT, room INT, is_recovered INT, updated_ms INT,
+                            PRIMARY KEY (in_table, key))
         WITHOUT ROWID;
     CREATE INDEX open_key_at ON open_keys (parent, name);
     CREATE TABLE uploads (key BLOB PRIMARY KEY, upload TEXT, bucket INT, path TEXT, parent INT, initiated_ms INT)
@@ -34,12 +35,20 @@ class Run(NamedTuple):
     blocks: BlockRun
 
 
-class Synced(NamedTuple):
-    """A version as the client that writes it knows it, and the bytes that fit into its last block."""
+class Known(NamedTuple):
+    """By what a client recognizes the version that it has written."""
 
     object_id: int
     birth: int
     length: int
+    last_block: int
+    """First block of the last run; 0 without blocks. Rolled back, a version can get as long again with other blocks."""
+
+
+class Synced(NamedTuple):
+    """A version as the client that writes it knows it, and the bytes that fit into its last block."""
+
+    known_as: Known
     room_bytes: int
 
 
@@ -115,7 +124,7 @@ class OpenWrites:
         """Record an open key as it is now."""
         before = (row.table, row.key, row.session, row.bucket_id, row.parent_id, row.name, row.path)
         facts = (row.block_size_bytes, row.expected_generation, row.upload_id, row.part_number)
-        synced = row.synced or (None,) * 4
+        synced = (*row.synced.known_as, row.synced.room_bytes) if row.synced else (None,) * 5
         values = (*before, *facts, *synced, row.is_recovered, row.updated_ms)
         self._run(f"INSERT OR REPLACE INTO open_keys VALUES ({', '.join('?' * len(values))})", values)  # noqa: S608
         self._set_runs(_of_key(row.session), row.runs)
@@ -130,10 +139,13 @@ class OpenWrites:
         there = self._keys("parent = ? AND name = ? AND session = ?", parent_id, name, session)
         return next(there, None)
 
-    def writer_of(self, parent_id: int, name: str, version: tuple[int, int, int]) -> OpenKey | None:
-        """Return the open key that adds to a version (objectID, birth, length); None if none does."""
-        condition = "parent = ? AND name = ? AND (synced_object, synced_birth, synced_length) = (?, ?, ?) ORDER BY key"
-        return next(self._keys(condition, parent_id, name, *version), None)
+    def writer_of(self, parent_id: int, name: str, version: Known) -> OpenKey | None:
+        """Return the open key that adds to a version; None if none does."""
+        known_as = "(synced_object, synced_birth, synced_length, synced_block) = (?, ?, ?, ?)"
+        return next(
+            self._keys(f"parent = ? AND name = ? AND {known_as} ORDER BY key", parent_id, name, *version),
+            None,
+        )
 
     def keys_from(self, table: int, start: bytes) -> Iterator[OpenKey]:
         """Return the open keys of a table from a key on."""
@@ -141,11 +153,11 @@ class OpenWrites:
 
     def _keys(self, condition: str, *values: int | str | bytes) -> Iterator[OpenKey]:
         for found in self._run(f"SELECT * FROM open_keys WHERE {condition}", values):  # noqa: S608  ours
-            synced = None if found[11] is None else Synced(*found[11:15])
+            synced = None if found[11] is None else Synced(Known(*found[11:15]), found[15])
             runs = self._runs_of(_of_key(found[2]))
             table, key, session, bucket_id, parent_id, name, path, block_bytes, expected, upload_id, part = found[:11]
             place = (table, key, session, bucket_id, parent_id, name, path)
-            yield OpenKey(*place, block_bytes, expected, upload_id, part, synced, bool(found[15]), found[16], runs)
+            yield OpenKey(*place, block_bytes, expected, upload_id, part, synced, bool(found[16]), found[17], runs)
 
     # Uploads
 
@@ -179,9 +191,12 @@ class OpenWrites:
         """Return the numbers of the parts that an upload has."""
         return {number for (number,) in self._run("SELECT number FROM parts WHERE upload = ?", (upload.upload_id,))}
 
-    def run_count(self, upload: Upload, number: int) -> int:
-        """Return the number of runs of a part."""
-        return len(self._runs_of(_of_part(upload.upload_id, number)))
+    def run_count(self, upload: Upload, number: int | None = None) -> int:
+        """Return the number of runs of a part, or of all parts."""
+        first = _of_part(upload.upload_id, "" if number is None else number)
+        end = first + (":" if number is None else "\0")  # behind all digits, or behind this number alone
+        found: int = self._run("SELECT count(*) FROM runs WHERE owner >= ? AND owner < ?", (first, end)).fetchone()[0]
+        return found
 
     def put_part(self, upload: Upload, part: Part) -> tuple[Run, ...]:
         """Record a part as it is now. Return the runs of the part that it replaces."""
@@ -196,5 +211,5 @@ def _of_key(session: int) -> str:
     return f"key {session}"
 
 
-def _of_part(upload_id: str, number: int) -> str:
+def _of_part(upload_id: str, number: int | str) -> str:
     return f"part {upload_id} {number}"

@@ -426,6 +426,7 @@ class LogReplay:
         self._note(Finding(FindingKind.BROUGHT_BACK, *name, 0, 0, f"txn {self._present.now.txn}: {body.path} {reason}"))
 
     def _set_secret(self, body: records.SetSecret) -> None:
+        require(body.name not in self._rights.access_ids)
         require(self._secrets.set(body))
 
     # Snapshots

@@ -41,6 +41,8 @@ class Rights:
         self._groups: dict[str, tuple[str, ...]] = {}
         self._principals: dict[str, str] = {}
         """The user of each access id and token that signs."""
+        self.access_ids: set[str] = set()
+        """The access ids that exist."""
         self._of_tenants: set[str] = set()
         """Users who have had an access id."""
         self._owners_of_buckets: dict[tuple[str, str], str] = {}
@@ -114,12 +116,15 @@ class Rights:
         body: Any = command.body
         if isinstance(body, records.AssignUserToTenant):
             self._principals[body.access_id] = body.user
+            self.access_ids.add(body.access_id)
             self._of_tenants.add(body.user)
             self._secrets.learn(body.access_id, body.secret)
         elif isinstance(body, records.SetS3Secret):
             self._secrets.learn(body.access_id, body.secret)
         elif isinstance(body, records.RevokeS3Secret | records.RevokeUserFromTenant):
             self._secrets.forget(body.access_id)
+            if isinstance(body, records.RevokeUserFromTenant):
+                self.access_ids.discard(body.access_id)
         elif isinstance(body, records.GetDelegationToken):
             self._principals[f"token {made.token_id}"] = command.user
             self._secrets.learn(f"token {made.token_id}", body.secret)

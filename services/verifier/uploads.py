@@ -52,6 +52,8 @@ class Uploads:
         upload = self.find(bucket, opened.path, opened.upload_id)
         require(size_bytes >= 0)
         runs, unused, _ = with_content(opened.runs, size_bytes, self._present.new_object_id)
+        replaced_runs = self._writes.run_count(upload, opened.part_number)
+        require(self._writes.run_count(upload) + len(runs) - replaced_runs <= MAX_RUNS)
         self._present.stored_bytes += size_bytes - whole_bytes(runs)
         replaced = self._writes.put_part(upload, Part(opened.part_number, size_bytes, tuple(runs)))
         free(self._present, bucket.bucket_id, replaced)
@@ -63,7 +65,6 @@ class Uploads:
         upload = self.find(bucket, body.key, body.upload_id)
         require(bool(numbers) and all(first < second for first, second in pairwise(numbers)))
         require(set(numbers) <= self._writes.part_numbers(upload))
-        require(sum(self._writes.run_count(upload, number) for number in numbers) <= MAX_RUNS)
         parent_id, missing, name, there = self._present.place_for_file(bucket, body.key)
         require(len(missing) + (there is None) <= MAX_OBJECTS)
         self._namespace.require_replaceable(bucket, there)
@@ -85,11 +86,11 @@ class Uploads:
         self.end(self.find(self._present.bucket(body), body.key, body.upload_id))
 
     def end(self, upload: Upload) -> int:
-        """End an upload and free its parts. Return their number."""
+        """End an upload and free its parts. Return the number of these and of their runs."""
         parts = self._writes.end_upload(upload)
         for part in parts:
             free(self._present, upload.bucket_id, part.runs)
-        return len(parts)
+        return len(parts) + sum(len(part.runs) for part in parts)
 
     def first(self, body: records.ExpireWrites) -> Sequence[Upload]:
         """Return the uploads that a page of an expiry may reach."""

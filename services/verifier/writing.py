@@ -18,7 +18,7 @@ from services.domain.names import MAX_KEY_TAG_LENGTH, check_key_path, check_leng
 from services.domain.table_keys import flat_key, open_key, tree_key
 from services.verifier.history import Entry
 from services.verifier.namespace import Namespace
-from services.verifier.open_writes import OpenKey, OpenWrites, Run, Synced, Upload
+from services.verifier.open_writes import Known, OpenKey, OpenWrites, Run, Synced, Upload
 from services.verifier.present import MAX_OBJECTS, Bucket, Present, require_generation
 from services.verifier.refusals import require, required
 from services.verifier.uploads import MAX_RUNS, Uploads, free, whole_bytes, with_content
@@ -26,6 +26,7 @@ from services.verifier.uploads import MAX_RUNS, Uploads, free, whole_bytes, with
 FLAT_TABLE, TREE_TABLE, UPLOAD_TABLE = range(3)
 """What ``ExpireWrites.table`` names."""
 MAX_PART_NUMBER = 10_000
+MAX_PAGE_ROWS = 10_000
 
 
 class Writing:
@@ -95,8 +96,8 @@ class Writing:
     def _appended_to(self, parent_id: int, name: str, there: Entry | None) -> Synced:
         """Return the version to which a client appends. Nobody else may be writing it."""
         live = required(there)
-        require(self._writes.writer_of(parent_id, name, _known_as(live)) is None)
-        return Synced(*_known_as(live), room_bytes=0)
+        require(self._writes.writer_of(parent_id, name, self._known_as(live)) is None)
+        return Synced(self._known_as(live), room_bytes=0)
 
     def _key(self, bucket: Bucket, parent_id: int, name: str) -> tuple[int, bytes]:
         """Return where metadata lists the open key."""
@@ -158,8 +159,8 @@ class Writing:
             require_generation(there, opened.expected_generation)
             self._namespace.require_replaceable(bucket, there)
         else:
-            require(there is not None and _known_as(there) == opened.synced[:3])
-        added = length - (opened.synced.length if opened.synced else 0)
+            require(there is not None and self._known_as(there) == opened.synced.known_as)
+        added = length - (opened.synced.known_as.length if opened.synced else 0)
         require(added >= 0)
         old_room = opened.synced.room_bytes if opened.synced else 0
         into_last = min(added, old_room)
@@ -173,7 +174,7 @@ class Writing:
         for run in further:
             name = (entry.object_id, entry.birth)
             self._history.add_run(name, bucket.bucket_id, run.object_id, run.blocks, present.now)
-        return Synced(*_known_as(entry), room if runs else old_room - into_last), tuple(unused)
+        return Synced(self._known_as(entry), room if runs else old_room - into_last), tuple(unused)
 
     def _grow(
         self, bucket: Bucket, place: tuple[int, str], there: Entry, length: int, into_last: int, runs: Sequence[Run]
@@ -197,15 +198,20 @@ class Writing:
         self._history.add(bucket.bucket_id, *place, entry, now)
         return entry, runs
 
+    def _known_as(self, live: Entry) -> Known:
+        """Return by what a client recognizes a version that it has written."""
+        last = self._history.last_run(live.object_id, live.birth)
+        return Known(live.object_id, live.birth, live.length, (last.first_local_id or 0) if last else 0)
+
     # Ends without a commit
 
     def _abandon(self, body: records.AbandonKey) -> None:
         bucket = self._present.bucket(body)
         if body.parent_id and bucket.is_tree:  # the directory, wherever it is by now
-            place = (body.parent_id, body.key.rpartition("/")[2])
+            opened = required(self._writes.key_at(body.parent_id, body.key.rpartition("/")[2], body.session))
+            require(opened.path == body.key)
         else:
-            place = self._present.place_in_directory(bucket, body.key)
-        opened = required(self._writes.key_at(*place, body.session))
+            opened = required(self._writes.key_at(*self._present.place_in_directory(bucket, body.key), body.session))
         require(opened.bucket_id == bucket.bucket_id)
         self._close(opened)
 
@@ -219,7 +225,7 @@ class Writing:
         parent_id, name = self._present.place_in_directory(bucket, body.key)
         live = required(self._history.find(parent_id, name))
         require(not live.is_directory)
-        opened = required(self._writes.writer_of(parent_id, name, _known_as(live)))
+        opened = required(self._writes.writer_of(parent_id, name, self._known_as(live)))
         self._writes.put_key(replace(opened, is_recovered=True, updated_ms=self._present.time_ms))
 
     def expire(self, body: records.ExpireWrites) -> None:
@@ -229,7 +235,7 @@ class Writing:
             rows: list[OpenKey] | list[Upload] = list(self._uploads.first(body))
         else:
             rows = list(self._first_keys(body))
-        left = max(1, body.max_rows)
+        left = min(max(1, body.max_rows), MAX_PAGE_ROWS)
         for row in rows:
             if left <= 0:
                 return
@@ -243,8 +249,3 @@ class Writing:
     def _first_keys(self, body: records.ExpireWrites) -> Sequence[OpenKey]:
         keys = self._writes.keys_from(body.table, body.start_key)
         return [row for row, _ in zip(keys, range(max(1, body.max_rows)), strict=False)]
-
-
-def _known_as(live: Entry) -> tuple[int, int, int]:
-    """Return by what a client recognizes the version that it has written."""
-    return live.object_id, live.birth, live.length

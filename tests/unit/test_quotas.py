@@ -28,6 +28,7 @@ from schemas.records import (
 from schemas.topics import DEAD_LETTERS, METADATA_COMMANDS
 from services.log.first_commands import first_commands
 from tests.unit.test_metadata import FLAT, TREE, Shard
+from tests.unit.test_verify_replay import txn_of, verified
 
 BLOCK = 4_096
 NONE = -1
@@ -169,6 +170,17 @@ class TestSetting:
         assert shard.refusal(SetQuota("vol", "", NONE, 1)) == "QUOTA_EXCEEDED"
         assert shard.refusal(SetQuota("vol", "", NONE, 2)) == ""
         assert shard.refusal(CreateBucket("vol", "third", TREE)) == "QUOTA_EXCEEDED"
+
+    def test_a_link_counts_as_a_bucket_without_bytes(self, shard: Shard) -> None:
+        shard.do(SetQuota("vol", "flat", 60, NONE))
+        shard.do(SetQuota("vol", "tree", 40, NONE))
+        shard.do(SetQuota("vol", "", 100, 3))
+        assert shard.refusal(CreateBucketLink("vol", "link", "vol", "flat")) == ""
+        assert shard.refusal(CreateBucketLink("vol", "second", "vol", "flat")) == "QUOTA_EXCEEDED"
+        assert shard.refusal(SetQuota("vol", "", 100, 2)) == "QUOTA_EXCEEDED"
+        assert shard.refusal(SetQuota("vol", "", 100, 3)) == ""
+        report = verified(shard)
+        assert (report.is_clean, report.txn) == (True, txn_of(shard.store)), report.examples
 
 
 class TestLinks:

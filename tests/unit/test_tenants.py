@@ -157,6 +157,13 @@ class TestSecretsOfAccessIds:
         assert tenants.send(BOB, KEY, AssignUserToTenant("ten1", "ann", "ten1$ann", KEY)) == ""
         assert [tenants.by("bob", body) for body in others[:2]] == ["", ""], "with the user's own secret"
 
+    def test_no_user_gets_the_name_of_an_access_id_whose_secret_was_revoked(self, tenants: Tenants) -> None:
+        tenants.do(RevokeS3Secret(BOB))
+        for role in (records.SecretRole.USER, records.SecretRole.ADMINISTRATOR):
+            assert tenants.by("root", SetSecret(BOB, role, OTHER_KEY)) == "INVALID_REQUEST"
+        assert tenants.by("bob", SetS3Secret(BOB, KEY)) == ""
+        assert tenants.send(BOB, KEY, make_bucket("one")) == ""
+
     def test_a_new_secret_is_valid_beside_the_old_one_until_the_next(self, tenants: Tenants) -> None:
         assert tenants.by("ann", SetS3Secret(BOB, OTHER_KEY)) == "PERMISSION_DENIED"
         assert tenants.by("bob", SetS3Secret(BOB, OTHER_KEY)) == ""

@@ -139,6 +139,7 @@ def test_what_access_lists_tenants_and_tokens_allow_is_replayed() -> None:
     send("root", records.AssignUserToTenant("ten1", "bob", "ten1$bob", key))
     send("ten1$bob", CreateBucket("ten1vol", "made", BucketLayout.OBJECT_STORE), key)
     send("ten1$bob", CreateVolume("denied"), key)
+    send("root", records.SetSecret("ten1$bob", records.SecretRole.USER, key))
     send("ann", records.GetDelegationToken("bob", key))
     (token,) = list_tokens(TablesReader(secured.plane.processes["metadata", 0].store))
     send(f"token {token.token_id}", PutKey(VOLUME, BUCKET, "by-token", 1), key)

@@ -37,16 +37,19 @@ from schemas.records import (
     SyncKey,
     WritesExpired,
 )
+from schemas.space_answers import VersionStage
 from schemas.topics import DEAD_LETTERS, SCM_COMMANDS
 from services.domain.row_columns import block_groups, by_columns
-from services.metadata.namespace import writing
+from services.metadata.namespace import expired_writes, uploads, writing
 from services.metadata.reads import queries
+from services.metadata.reads.block_search import explain_block
 from services.metadata.reads.deleted_queries import list_deleted
 from services.metadata.reads.explanations import explain_path
 from services.metadata.state.bucket_links import MAX_LINKS
 from services.metadata.state.figures import MAX_BYTES
 from services.metadata.state.tables import DIRECTORY_TABLE, KEY_PART_TABLE, OPEN_KEY_TABLE, PART_TABLE
 from services.storage.tables import TablesReader
+from services.verifier import uploads as verifier_uploads
 from tests.unit.test_verify_replay import verified
 from tests.unit.writing_shard import BLOCK, DAY_MS, OPEN_KEYS, UPLOADS, WritingShard
 
@@ -214,6 +217,17 @@ class TestOpenKeys:
         shard.abandon(bucket, "k", first)
         assert [row.key.size_bytes for row in shard.garbage()] == [10], "its blocks died once, with the version"
 
+    def test_the_owner_of_each_block_is_found(self, shard: WritingShard, bucket: str) -> None:
+        session = shard.write(bucket, "k", BLOCK)
+        (blocks,) = shard.allocate(bucket, "k", session, 3 * BLOCK)
+        shard.commit(bucket, "k", session, 2 * BLOCK + 1)
+        ids = range(blocks.first_local_id, blocks.first_local_id + blocks.block_count)
+        found = [explain_block(shard.tables, 0, one).version for one in ids]
+        assert [(one.birth, one.size_bytes, one.stage) for one in found if one] == [
+            *[(shard.txn, BLOCK + 1, VersionStage.LIVE)] * 2,
+            (shard.txn, BLOCK, VersionStage.PENDING),
+        ]
+
     def test_a_late_report_has_a_mark_of_its_own_command(self, shard: WritingShard, bucket: str) -> None:
         session = shard.open(bucket, "early", 10)
         shard.do(PutKey("vol", bucket, "put", 5))
@@ -240,6 +254,18 @@ class TestOpenKeys:
         assert list(shard.tables.table(KEY_PART_TABLE).scan()) == []
         assert len(shard.entries()) == 21 + 1, "and the blocks that were never used"
 
+    def test_a_writer_does_not_continue_a_version_that_another_one_made_as_long_again(
+        self, shard: WritingShard, bucket: str
+    ) -> None:
+        first = shard.open(bucket, "k", BLOCK)
+        shard.sync(bucket, "k", first, 10)
+        shard.capture(bucket, "snap")
+        shard.sync(bucket, "k", first, 40)
+        shard.roll_back(bucket, "snap")
+        second = shard.open(bucket, "k", BLOCK, is_append=True)
+        shard.sync(bucket, "k", second, 40)
+        assert shard.refusal(SyncKey("vol", bucket, "k", first, 70)) == "KEY_NOT_FOUND"
+
 
 @BOTH
 class TestExpiry:
@@ -264,6 +290,16 @@ class TestExpiry:
                 break
         assert (expired, shard.open_keys(bucket)) == (5, [])
         assert len(shard.garbage()) == 4
+
+    def test_a_page_has_a_limit_that_no_setting_raises(
+        self, shard: WritingShard, bucket: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(expired_writes, "MAX_PAGE_ROWS", 2)
+        for name in "abcd":
+            shard.open(bucket, name)
+        page = shard.expire(bucket, 1_000_000)
+        assert page.expired == 2
+        assert shard.expire(bucket, 1_000_000, page.next_key).next_key == b""
 
     def test_what_was_synced_stays_and_nothing_of_it_is_freed(self, shard: WritingShard, bucket: str) -> None:
         shard.write(bucket, "k", 30, 130)
@@ -371,6 +407,24 @@ class TestUploads:
         ):
             assert shard.refusal(body) == "NO_SUCH_MULTIPART_UPLOAD_ERROR"
         shard.complete(bucket, "k/up", upload, 1)
+
+    def test_all_parts_of_an_upload_have_a_limited_number_of_runs(
+        self, monkeypatch: pytest.MonkeyPatch, shard: WritingShard, bucket: str
+    ) -> None:
+        """The command that ends the upload changes all of them."""
+        monkeypatch.setattr(uploads, "MAX_RUNS_PER_VERSION", 3)
+        monkeypatch.setattr(verifier_uploads, "MAX_RUNS", 3)
+        upload = shard.initiate(bucket, "k")
+
+        def part(number: int, runs: int) -> str:
+            session = shard.open(bucket, "k", BLOCK, upload_id=upload, part_number=number)
+            for _ in range(runs - 1):
+                shard.allocate(bucket, "k", session, BLOCK)
+            return shard.refusal(CommitKey("vol", bucket, "k", session, runs * BLOCK))
+
+        assert [part(1, 2), part(2, 1), part(3, 1)] == ["", "", "INVALID_REQUEST"]
+        assert [part(1, 3), part(1, 1), part(3, 1)] == ["INVALID_REQUEST", "", ""], "a replaced part does not count"
+        shard.complete(bucket, "k", upload, 1, 3)
 
 
 @BOTH
@@ -498,6 +552,8 @@ class TestTrees:
         shard.done(PutKey("vol", "tree", "d/other", 1))
         assert shard.refusal(CommitKey("vol", "tree", "d/k", opened, 10)) == "KEY_NOT_FOUND", "another directory"
         shard.expand(directory.object_id)
+        other = AbandonKey("vol", "tree", "mine/k", opened, directory.object_id)
+        assert shard.refusal(other) == "KEY_NOT_FOUND", "the rights to the path that a command names were checked"
         for key, session in (("d/k", opened), ("d/s", synced)):
             shard.done(AbandonKey("vol", "tree", key, session, directory.object_id))
         assert shard.open_keys("tree") == []

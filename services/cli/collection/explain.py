@@ -251,7 +251,8 @@ def _block(session: Session, local_id: int, bucket: str, *, as_json: bool) -> No
     ]
     if version is None:
         where = f" of {bucket}" if bucket else ""
-        shown.append(("owner", f"no version{where} that is left: it was freed, or that txn wrote no such block"))
+        reasons = "it was freed, that txn wrote no such block, or an open key or a part of an upload has it"
+        shown.append(("owner", f"no version{where} that is left: {reasons}"))
     else:
         shown += [
             ("bucket", f"{found.volume}/{found.bucket}"),

@@ -12,7 +12,7 @@ from services.domain.errors import InvalidMessageError
 from services.domain.refusals import CommandError
 from services.domain.table_keys import bucket_key, volume_key
 from services.metadata.namespace.rights import is_of_the_link, require_link, require_rights
-from services.metadata.namespace.tenants import may_manage_tenant, volume_of_access_id
+from services.metadata.namespace.tenants import is_access_id, may_manage_tenant, volume_of_access_id
 from services.metadata.state.bucket_links import bucket_at
 from services.metadata.state.tables import BUCKET_TABLE, SECRET_TABLE, VOLUME_TABLE
 from services.metadata.state.token_rows import signer_by_token
@@ -166,7 +166,16 @@ def require_administrator(signers: Signers, message: Message, command: MetadataC
 
 
 def set_secret(transaction: Transaction, change: SetSecret) -> Committed:
-    """Add, change or remove the secret of a user or a service."""
+    """Add, change or remove the secret of a user or a service.
+
+    Raises:
+        CommandError: INVALID_REQUEST, also for the name of an access id without a secret: when that gets one again, it
+            would replace the user's.
+    """
+    if is_access_id(transaction, change.name):
+        raise CommandError(
+            ErrorCode.INVALID_REQUEST, f"{change.name} is an access id: its user or tenant changes its secret"
+        )
     transaction.signers.set_secret(change, transaction.work.table(SECRET_TABLE))
     return Committed(0)
 

@@ -12,6 +12,9 @@ from services.metadata.state.tables import OPEN_FILE_TABLE, OPEN_KEY_TABLE, UPLO
 from services.metadata.state.transaction import Transaction
 from services.storage.tables import TableDefinition
 
+MAX_PAGE_ROWS = 10_000
+"""Maximum rows of a page, whatever the command asks for. Even with the runs of its last open key, a page reports fewer
+runs to the block store than a txn has marks (``MAX_LATE_REPORTS``)."""
 _TABLES: tuple[TableDefinition[Any], ...] = (OPEN_KEY_TABLE, OPEN_FILE_TABLE, UPLOAD_TABLE)
 
 
@@ -23,7 +26,7 @@ def expire_writes(transaction: Transaction, command: ExpireWrites) -> WritesExpi
     """
     if not 0 <= command.table < len(_TABLES):
         raise InvalidMessageError(f"table {command.table} has neither open keys nor uploads")
-    next_key, left, expired = b"", max(1, command.max_rows), 0
+    next_key, left, expired = b"", min(max(1, command.max_rows), MAX_PAGE_ROWS), 0
     for key, row in transaction.work.table(_TABLES[command.table]).scan(command.start_key):
         if left <= 0:
             next_key = key

@@ -7,6 +7,7 @@ them. The completion joins the named parts to one version of the key, which is b
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from schemas.error_codes import ErrorCode
@@ -93,6 +94,7 @@ def commit_part(
     replaced = table.get(key)
     if replaced is not None:
         _free_parts(transaction, upload, [replaced])
+    _count_runs(transaction, bucket, upload, len(found.runs) - (len(replaced.runs) if replaced else 0))
     part = PartRow(row.part_number, size_bytes, row.tag, found.runs, transaction.log_time_ms)
     check_room(transaction, bucket, size_bytes, 0)
     table.put(key, part)
@@ -101,6 +103,18 @@ def commit_part(
     for run in found.runs:
         transaction.report_late(bucket.object_id, run.blocks)
     return (found.runs[0].object_id if found.runs else 0), found.unused
+
+
+def _count_runs(transaction: Transaction, bucket: BucketRow, upload: UploadRow, more: int) -> None:
+    """Add to the runs of an upload, all of which the command that ends it changes."""
+    run_count = upload.run_count + more
+    if run_count > MAX_RUNS_PER_VERSION:
+        raise CommandError(
+            ErrorCode.INVALID_REQUEST,
+            f"an upload has at most {MAX_RUNS_PER_VERSION} runs of blocks in its parts: allocate more blocks at a time",
+        )
+    key = upload_key(bucket.volume, bucket.bucket, upload.key, upload.upload_id)
+    transaction.work.table(UPLOAD_TABLE).put(key, replace(upload, run_count=run_count))
 
 
 def _free_parts(transaction: Transaction, upload: UploadRow, parts: Sequence[PartRow]) -> None:
@@ -133,11 +147,6 @@ def complete_upload(transaction: Transaction, command: CompleteUpload) -> Commit
         raise CommandError(ErrorCode.INVALID_PART, f"the upload has no part {missing[0]}")
     joined = [parts.pop(number) for number in numbers]
     runs = [run for part in joined for run in part.runs]
-    if len(runs) > MAX_RUNS_PER_VERSION:
-        raise CommandError(
-            ErrorCode.INVALID_REQUEST,
-            f"the parts have {len(runs)} runs of blocks, at most {MAX_RUNS_PER_VERSION} fit: write larger parts",
-        )
     work.table(UPLOAD_TABLE).delete(upload_key(bucket.volume, bucket.bucket, command.key, command.upload_id))
     place = _place(transaction, bucket, command.key)
     check_room(transaction, bucket, 0, 1 + place.made_directories)
@@ -176,8 +185,8 @@ def abort_upload(transaction: Transaction, command: AbortUpload) -> Committed:
 
 
 def end_upload(transaction: Transaction, key: bytes, upload: UploadRow) -> int:
-    """End an upload, whose bucket may be deleted. Return the number of its parts."""
+    """End an upload, whose bucket may be deleted. Return the number of its parts and their runs."""
     transaction.work.table(UPLOAD_TABLE).delete(key)
     parts = _pop_parts(transaction.work, upload.upload_id)
     _free_parts(transaction, upload, list(parts.values()))
-    return len(parts)
+    return len(parts) + upload.run_count

@@ -218,14 +218,16 @@ def _opened(transaction: Transaction, command: AllocateBlocks | SyncKey | Commit
         CommandError: KEY_NOT_FOUND, or DIRECTORY_NOT_FOUND when its path leads to another directory by now.
     """
     bucket = find_bucket(transaction.work, command.volume, command.bucket)
-    if isinstance(command, AbandonKey) and command.parent_id and is_tree(bucket):
+    # Rights were checked by the path, so by a directory's id only the key that was opened at this path is found.
+    is_by_directory = isinstance(command, AbandonKey) and command.parent_id != 0 and is_tree(bucket)
+    if isinstance(command, AbandonKey) and is_by_directory:
         place: Place[KeyRow] | None = _place_in(bucket, command.parent_id, command.key)
     else:
         place = find_place(transaction, bucket, command.key)
     if place is None:
         raise _no_directory(command.key)
     row = table_of_open_keys(transaction.work, bucket).get(open_key(place.db_key, command.session))
-    if row is None or row.bucket_id != bucket.object_id:
+    if row is None or row.bucket_id != bucket.object_id or (is_by_directory and row.key != command.key):
         raise CommandError(
             ErrorCode.KEY_NOT_FOUND,
             f"there is no open key {command.key} with the id {command.session}: it was closed, has expired, or its "

@@ -1,9 +1,9 @@
-"""Finds the version that owns a block. A block's id contains the txn that wrote it, which is the birth of its version,
-unless the version was undeleted as a new object.
+"""Finds the version, or the run of blocks of a version, that owns a block. A block's id contains the txn that has
+allocated it, which is the birth of its version, unless the version was written in steps or undeleted as a new object.
 
-No table is ordered by birth. So the search reads the versions of a bucket, or of the shard if none is named: first the
+No table is ordered by block. So the search reads the versions of a bucket, or of the shard if none is named: first the
 claimed, then the deleted, then the live ones, current and noncurrent. It goes page by page and stops at the first
-match.
+match. Blocks of open keys and of parts of uploads belong to no version: it does not find them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from schemas.records import BucketIdentity, BucketLayout, BucketRow, ClaimedRow, DeletedKeyRow, KeyRow
+from schemas.records import BlockRun, BucketIdentity, BucketLayout, BucketRow, ClaimedRow, DeletedKeyRow, KeyRow
 from schemas.space_answers import BlockExplanation, ExplainedVersion, VersionStage
 from services.domain.reclaimability import Txn
 from services.domain.table_keys import (
@@ -24,6 +24,7 @@ from services.domain.table_keys import (
     local_id,
     local_id_txn,
 )
+from services.metadata.namespace.key_parts import parts_of, row_of_part
 from services.metadata.reads.explanations import explained_version
 from services.metadata.reads.queries import live_snapshots, shard_state
 from services.metadata.state.tables import (
@@ -92,16 +93,24 @@ def _search(
 ) -> tuple[tuple[_Row, int] | None, BucketIdentity | None, str]:
     """Search one page. Return the row that owns the block, with the objectID of its key if it is a noncurrent version,
     and its bucket, or where the next page begins."""
-    for read, (place, key, row) in enumerate(_rows(tables, birth, bucket, start)):
+    read = 0
+    for place, key, row in _rows(tables, birth, bucket, start):
         if read >= MAX_ROWS_PER_PAGE:
             return None, None, f"{place}:{key.hex()}"
-        version = _key_of(row)
-        blocks = version.blocks
-        if blocks is not None and local_id_txn(blocks.first_local_id) == birth:
-            if 0 <= block_id - blocks.first_local_id < blocks.block_count:
-                return (row, _version_of(row, key, place)), _identity(tables, key, place), ""
-            return None, None, ""  # one txn writes one version, and it does not own this block
+        read += 1
+        if _has(_key_of(row).blocks, block_id):
+            return (row, _version_of(row, key, place)), _identity(tables, key, place), ""
+        if isinstance(row, KeyRow) and row.is_composed and (owner := _identity(tables, key, place)) is not None:
+            parts = parts_of(tables, (owner.volume_id, owner.bucket_id), row)
+            read += len(parts)
+            for part in parts:
+                if _has(part.blocks, block_id):
+                    return (row_of_part(row, part), _version_of(row, key, place)), owner, ""
     return None, None, ""
+
+
+def _has(run: BlockRun | None, block_id: int) -> bool:
+    return run is not None and 0 <= block_id - run.first_local_id < run.block_count
 
 
 def _rows(tables: TablesReader, birth: Txn, bucket: BucketRow | None, start: str) -> Iterator[tuple[int, bytes, Any]]:

@@ -7,11 +7,15 @@ from itertools import groupby, islice
 
 from schemas.records import BlockRun, BlocksWritten, ScmCommand
 from schemas.topics import SCM_COMMANDS
+from services.domain.errors import InvariantError
 from services.domain.table_keys import local_id
 from services.metadata.state.batch_sums import PresentTxn, undo_notes
 from services.runtime.loop.service import Work
 
 MAX_VERSIONS_PER_MESSAGE = 10_000
+MAX_LATE_REPORTS = 65_535
+"""Maximum late reports of a txn: its block ids but the first are their marks. A mark of the next txn would hide the
+blocks of that one from the block store."""
 
 
 class WrittenBlocks:
@@ -53,6 +57,8 @@ class WrittenBlocks:
         txn, count = self._late
         count = count + 1 if txn == self._present.txn else 1
         self._late = (self._present.txn, count)
+        if count > MAX_LATE_REPORTS:
+            raise InvariantError(f"txn {txn} reports more than {MAX_LATE_REPORTS} runs; report it with the log")
         mark = local_id(shard, self._present.txn, count)
         self._marks[len(self._written)] = mark
         self._written.append((self._present.txn, bucket_id, blocks))

@@ -63,10 +63,6 @@ class Signers:
         if reason := why_not_named(change.name, change.role):
             raise CommandError(ErrorCode.INVALID_REQUEST, reason)
         before = self._rows.get(change.name)
-        if before is not None and before.principal:
-            raise CommandError(
-                ErrorCode.INVALID_REQUEST, f"{change.name} is an access id: its user or tenant changes its secret"
-            )
         if self.is_on and not self._others_administer(change):
             raise CommandError(
                 ErrorCode.INVALID_REQUEST, f"{change.name} is the last administrator: name another one first"
