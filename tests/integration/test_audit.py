@@ -74,8 +74,8 @@ def test_a_repair_has_the_orphans_deleted_and_nothing_else(stack: Stack) -> None
         assert leaks.exit_code == 4, leaks.output
         assert json.loads(leaks.stdout)[0]["repair"]["requeued"]["versions"] == PLANTED
         plane.request(SHARD, Settle("orphans-are-gone"))
-        blocks = plane.scm(SHARD).totals().inventory_blocks
+        stored = plane.scm(SHARD).totals().inventory_bytes
     clean = CliRunner().invoke(app, [*home, "audit", "--json"])
     assert clean.exit_code == 0, clean.output
     assert len(json.loads(clean.stdout)) == stack.shards
-    assert json.loads(clean.stdout)[0]["report"]["inventory"]["versions"] == blocks
+    assert json.loads(clean.stdout)[0]["report"]["inventory"]["bytes"] == stored
