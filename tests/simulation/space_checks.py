@@ -177,8 +177,9 @@ class BucketSpaceCheck:
         run = self._model.runs.get(number)
         if run is not None:
             block = self._reads.explain_block(run.first_local_id + run.block_count - 1)
-            # A snapshot may show it under another name than it has now.
-            owner = block.version and replace(block.version, name=version.name)
+            # A snapshot may show it under another name than it has now, and as it was before a later sync.
+            modified = version.modification_time_ms
+            owner = block.version and replace(block.version, name=version.name, modification_time_ms=modified)
             expect(f"the owner of a block of {path}", owner, version)
 
 
