@@ -11,8 +11,7 @@ from typing import Annotated
 import typer
 
 from schemas.records import MetadataReply, ResolveDeadLetter, SetSecret, Settle, SnapshotReply
-from services.client.errors import PlaneError
-from services.client.plane import MetadataReads, NamespaceCommand, Plane, SnapshotReads, SnapshotRequest
+from services.client.plane import MetadataReads, NamespaceCommand, Plane, SnapshotReads, SnapshotRequest, accepted
 from services.client.tasks.links import bucket_of_link
 from services.client.tasks.volume_shards import VolumeShards
 from services.plane.stack.stack import running_client
@@ -46,10 +45,7 @@ class Session:
     def execute(self, shard: int, command: NamespaceCommand) -> MetadataReply:
         """Execute a command. Raise PlaneError if metadata refuses it."""
         plane = self.connected()
-        reply = plane.answer(shard, plane.submit(shard, command))
-        if reply.error:
-            raise PlaneError(reply.error, reply.message)
-        return reply
+        return accepted(plane.answer(shard, plane.submit(shard, command)))
 
     def request(self, shard: int, request: SnapshotRequest) -> SnapshotReply:
         """Execute a request to the snapshots service. Raise PlaneError if the service refuses it.
@@ -59,10 +55,7 @@ class Session:
         if not isinstance(request, _OF_NO_BUCKET):
             volume, bucket = bucket_of_link(self.connected(), shard, request.volume, request.bucket)
             request = replace(request, volume=volume, bucket=bucket)
-        reply = self.connected().request(shard, request)
-        if reply.error:
-            raise PlaneError(reply.error, reply.message)
-        return reply
+        return accepted(self.connected().request(shard, request))
 
     def metadata(self, volume: str) -> MetadataReads:
         """Return the reads of metadata in the shard of a volume."""

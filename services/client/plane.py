@@ -6,7 +6,7 @@ Two planes implement it: the real one (commands over Kafka, reads over HTTP) and
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from schemas.answers import (
     BucketSpace,
@@ -114,6 +114,7 @@ from schemas.space_answers import (
     SpacePlan,
     WhatIf,
 )
+from services.client.errors import PlaneError
 from services.domain.snapshot_diff import DiffEntry
 
 NamespaceCommand = (
@@ -480,3 +481,13 @@ class Plane(Protocol):
     def close(self) -> None:
         """Close the connections to the plane."""
         ...
+
+
+R = TypeVar("R", MetadataReply, SnapshotReply)
+
+
+def accepted(reply: R) -> R:
+    """Return an answer. Raise PlaneError if it is a refusal."""
+    if reply.error:
+        raise PlaneError(reply.error, reply.message)
+    return reply

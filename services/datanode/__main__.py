@@ -14,8 +14,7 @@ from functools import partial
 from queue import SimpleQueue
 
 import structlog
-from prometheus_client import CollectorRegistry, disable_created_metrics
-from prometheus_client.process_collector import ProcessCollector
+from prometheus_client import CollectorRegistry
 
 from schemas.credentials import CredentialsError
 from schemas.private_files import keep_files_private
@@ -29,7 +28,7 @@ from services.datanode.upkeep import Chores, Heartbeats
 from services.datanode.volume import Volume
 from services.domain.errors import DeepcleanError
 from services.runtime.http.server import HttpServer, ServerError, http_app
-from services.runtime.process.process import configure_logging, http_token
+from services.runtime.process.process import configure_logging, http_token, queued_signals, registry_of_process
 from services.runtime.process.settings import InvalidSettingsError, ServiceSettings, read_limits, read_settings
 from services.storage.rocks import RocksStore
 
@@ -122,20 +121,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         settings, limits = read_settings("datanode", arguments), read_limits(DatanodeSettings, "datanode")
         configure_logging(limits.name, settings.log_level)
-        disable_created_metrics()  # type: ignore[no-untyped-call]
-        registry = CollectorRegistry()
-        ProcessCollector(registry=registry)
-        process = DatanodeProcess(settings, limits, registry)
+        process = DatanodeProcess(settings, limits, registry_of_process())
     except (InvalidSettingsError, CredentialsError) as error:
         print(f"datanode: {error}", file=sys.stderr)
         return 2
     except (ServerError, DeepcleanError) as error:
         print(f"datanode: {error}", file=sys.stderr)
         return 1
-    signals: SimpleQueue[int] = SimpleQueue()
-    for expected in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(expected, lambda number, _: signals.put(number))
-    return process.run(signals)
+    return process.run(queued_signals())
 
 
 if __name__ == "__main__":

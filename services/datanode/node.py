@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
 import structlog
 
@@ -27,6 +27,7 @@ from services.datanode.tables import Counter, shard_and_container, storage_id
 from services.datanode.volume import Volume
 
 logger = structlog.get_logger(__name__)
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -85,8 +86,8 @@ class DataNode:
         for storage, volume in self.containers():
             of_shard, container_id = shard_and_container(storage)
             if of_shard == shard:
-                _unless_failed(lambda: found.append(_report(storage, container_id, volume)))  # noqa: B023 called at once
-        return tuple(found)
+                found.append(_unless_failed(_report, storage, container_id, volume))
+        return tuple([one for one in found if one is not None])
 
     # Orders
 
@@ -108,8 +109,7 @@ class DataNode:
         with self._lock:
             if storage in self._had or not (volumes := self.volumes()):
                 return
-            used: Callable[[Volume], tuple[int, str]] = lambda one: (len(one.containers()), str(one.directory))  # noqa: E731
-            volume = min(volumes, key=used)
+            volume = min(volumes, key=_order_of_filling)
             volume.create(storage, state)
             self._places[storage] = volume
             self._had.add(storage)
@@ -188,13 +188,18 @@ class DataNode:
 
     def carry_out_deletions(self, limit: int) -> tuple[int, int]:
         """Remove blocks by transactions that were taken. Return the blocks and the bytes."""
-        removed = [_unless_failed(lambda: volume.carry_out_deletions(limit)) for volume in self.volumes()]  # noqa: B023
+        removed = [_unless_failed(volume.carry_out_deletions, limit) for volume in self.volumes()]
         return sum(one[0] for one in removed if one), sum(one[1] for one in removed if one)
 
     def close(self) -> None:
         """Close the databases."""
         for volume in self._all:
             volume.close()
+
+
+def _order_of_filling(volume: Volume) -> tuple[int, str]:
+    """The disk with the fewest containers gets the next one."""
+    return len(volume.containers()), str(volume.directory)
 
 
 def _is_sound(volume: Volume, storage: int, local_id: int) -> bool:
@@ -213,10 +218,10 @@ def _report(storage: int, container_id: int, volume: Volume) -> ReplicaReport:
     )
 
 
-def _unless_failed(do: Callable[[], T]) -> T | None:
+def _unless_failed(do: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T | None:
     """Do something with a disk; return None if the disk fails at it."""
     try:
-        return do()
+        return do(*arguments, **named)
     except DiskError as error:
         logger.error("a disk failed", reason=str(error))
         return None

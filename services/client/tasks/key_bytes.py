@@ -27,7 +27,7 @@ from schemas.records import (
     OpenKey,
 )
 from services.client.errors import PlaneError, UnreachableError
-from services.client.plane import BlockStore, NamespaceCommand, Plane
+from services.client.plane import BlockStore, NamespaceCommand, Plane, accepted
 
 PLACE_SECONDS = 60.0
 PLACE_POLL_SECONDS = 0.25
@@ -116,10 +116,10 @@ class _Writer:
             _answer(self._plane, self._place.shard, AbandonKey(*self._place.names, self._session))
             raise
         reply = _answer(self._plane, self._place.shard, CommitKey(*self._place.names, self._session, size_bytes))
-        return size_bytes, _accepted(reply)
+        return size_bytes, accepted(reply)
 
     def _ask(self, command: NamespaceCommand) -> Committed:
-        committed = _accepted(_answer(self._plane, self._place.shard, command)).committed
+        committed = accepted(_answer(self._plane, self._place.shard, command)).committed
         if committed is None:
             raise UnreachableError("metadata of another version has answered: it named no blocks")
         return committed
@@ -165,12 +165,6 @@ class _Writer:
 
 def _answer(plane: Plane, shard: int, command: NamespaceCommand) -> MetadataReply:
     return plane.answer(shard, plane.submit(shard, command))
-
-
-def _accepted(reply: MetadataReply) -> MetadataReply:
-    if reply.error:
-        raise PlaneError(reply.error, reply.message)
-    return reply
 
 
 def _writable(store: BlockStore, container_id: int) -> ContainerPlace:

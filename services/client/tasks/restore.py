@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from schemas.records import KeyRow, MakeDirectory, PutKey
-from services.client.errors import PlaneError
-from services.client.plane import MetadataReads, NamespaceCommand, Plane
+from services.client.plane import MetadataReads, NamespaceCommand, Plane, accepted
 from services.client.wire.paging import all_rows
 
 MAX_OUTSTANDING = 5_000
@@ -39,9 +38,7 @@ def restore(
     for start in range(0, len(commands), MAX_OUTSTANDING):
         page = commands[start : start + MAX_OUTSTANDING]
         for number in [plane.submit(shard, command) for command in page]:
-            reply = plane.answer(shard, number)
-            if reply.error:
-                raise PlaneError(reply.error, reply.message)
+            accepted(plane.answer(shard, number))
     keys = [command for command in commands if isinstance(command, PutKey)]
     return Restored(len(keys), len(commands) - len(keys), sum(key.size_bytes for key in keys))
 

@@ -170,9 +170,7 @@ def run_process(name: str, build: BuildService, arguments: Sequence[str] | None 
     try:
         settings = read_settings(name, arguments)
         configure_logging(name, settings.log_level)
-        disable_created_metrics()  # type: ignore[no-untyped-call]
-        registry = CollectorRegistry()
-        ProcessCollector(registry=registry)
+        registry = registry_of_process()
         parts = build(settings, registry)
         file = settings.kafka_credentials_file
         log: Log = KafkaLog(
@@ -189,10 +187,7 @@ def run_process(name: str, build: BuildService, arguments: Sequence[str] | None 
         print(f"{name}: {error}", file=sys.stderr)
         return 1
 
-    # A handler may run at any point of the main thread, also while that holds a lock: it only queues the signal.
-    signals: SimpleQueue[int] = SimpleQueue()
-    for expected in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(expected, lambda number, _: signals.put(number))
+    signals = queued_signals()
     calm_garbage_collector()
     if settings.crash_at or settings.clock_offset_seconds:
         logger.warning("a test has this process fail", at=settings.crash_at, ahead_s=settings.clock_offset_seconds)
@@ -202,6 +197,25 @@ def run_process(name: str, build: BuildService, arguments: Sequence[str] | None 
     status = process.run(signals)
     logger.info("ended", status=status)
     return status
+
+
+def registry_of_process() -> CollectorRegistry:
+    """Return a registry of metrics that has those of the process."""
+    disable_created_metrics()  # type: ignore[no-untyped-call]
+    registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
+    return registry
+
+
+def queued_signals() -> SimpleQueue[int]:
+    """Return the queue of the signals that stop this process, from now on.
+
+    A handler may run at any point of the main thread, also while that holds a lock: it only queues the signal.
+    """
+    signals: SimpleQueue[int] = SimpleQueue()
+    for expected in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(expected, lambda number, _: signals.put(number))
+    return signals
 
 
 def configure_logging(service: str, level: str) -> None:
