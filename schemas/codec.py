@@ -82,6 +82,12 @@ class Codec(Generic[R]):
             return self.frame + body
         return self._frames[type(getattr(record, BODY))] + body
 
+    def message_of_fields(self, fields: Fields) -> bytes:
+        """Return a message as ``encode_message`` does, of a record without bodies given as all its fields."""
+        if self._frames:
+            raise TypeError(f"the frame of a {self.record_class.__name__} depends on its body: encode the record")
+        return self.frame + avro_binary.write_fields(self._kind, fields)
+
     def encode_fields(self, fields: Fields) -> bytes:
         """Avro binary of a record given as all its fields: where a record would only be made to be encoded."""
         return avro_binary.write_fields(self._kind, fields)
@@ -142,17 +148,18 @@ class Codec(Generic[R]):
             DecodeError: the message has no frame, nobody has published the schema that its frame names, or as in
                 ``decode``.
         """
-        if self.frame and message.startswith(self.frame):
-            return self.decode(message, FRAME_BYTES)
-        if (same := self._same.get(message[:FRAME_BYTES])) is not None:
+        start = message[:FRAME_BYTES]
+        if (same := self._same.get(start)) is not None:
             try:
-                record: Any = self.decode(message, FRAME_BYTES)
+                record, length = avro_binary.read_all(self._kind, message, FRAME_BYTES)
             except DecodeError:
                 pass  # a body that has changed
             else:
-                if type(record.body) in same:
+                if type(record.body) in same and length == len(message):
                     decoded: R = record
                     return decoded
+        elif start == self.frame:
+            return self.decode(message, FRAME_BYTES)
         return self.decode(self.rewritten(message[FRAME_BYTES:], self._writer(message)))
 
     def knows(self, schema_id: int) -> bool:

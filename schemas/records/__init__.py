@@ -100,6 +100,7 @@ from schemas.records.key_deletion_rows import (
     SweepRow,
     TaskRow,
     WaitingPurge,
+    WriteExpiryRow,
 )
 from schemas.records.ledger import ClaimFacts, LedgerRows
 from schemas.records.metadata_rows import (
@@ -466,5 +467,6 @@ __all__ = [
     "VolumeRow",
     "WaitingDeletion",
     "WaitingPurge",
+    "WriteExpiryRow",
     "WritesExpired",
 ]

@@ -107,6 +107,18 @@ class WaitingPurge:
 
 
 @dataclass(frozen=True, slots=True)
+class WriteExpiryRow:
+    """writeExpiryTable: the expiry of open keys and uploads in one shard."""
+
+    due_ms: int
+    """When the next pass begins; with a page in progress, when that page is asked for again."""
+    table: int
+    """Table of the page in progress, as in ExpireWrites; -1 when there is none."""
+    start_key: bytes
+    """First key of that page."""
+
+
+@dataclass(frozen=True, slots=True)
 class SweepRow:
     """sweepTable: a sweep, queued or in progress."""
 

@@ -171,6 +171,8 @@ class WritesExpired:
 
     table: int
     """From the command."""
+    start_key: bytes
+    """From the command."""
     next_key: bytes
     """First key of the next page; empty: the table is finished."""
     expired: int

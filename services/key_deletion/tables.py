@@ -10,6 +10,7 @@ garbageRangeTable snapshot id              a live snapshot's garbage range; it i
 sweepTable        /bucketId/snapshot id/n  the sweep of a garbage range: n is the number of one in progress, 0 for
                                            the queued one; the id is empty for the range of the active namespace
 barrierTable      topic/barrier id         a barrier that waits for its counterpart from the other topic
+writeExpiryTable  #EXPIRY                  the pass through open keys and uploads, and when the next one is due
 collectionTable   #KNOWN                   the known collection states: all buckets whose state is not RUNNING
 countTable        name                     the numbers given out, and the work done since the last barrier
 ================= ======================== =======================================================================
@@ -34,6 +35,7 @@ WAITING_TABLE = TableDefinition("waitingTable", records.WaitingPurge)
 GARBAGE_RANGE_TABLE = TableDefinition("garbageRangeTable", records.GarbageRangeRow)
 SWEEP_TABLE = TableDefinition("sweepTable", records.SweepRow)
 BARRIER_TABLE = TableDefinition("barrierTable", records.Barrier)
+WRITE_EXPIRY_TABLE = TableDefinition("writeExpiryTable", records.WriteExpiryRow)
 
 TABLES: tuple[TableDefinition[Any], ...] = (
     TASK_TABLE,
@@ -42,6 +44,7 @@ TABLES: tuple[TableDefinition[Any], ...] = (
     GARBAGE_RANGE_TABLE,
     SWEEP_TABLE,
     BARRIER_TABLE,
+    WRITE_EXPIRY_TABLE,
     COLLECTION_TABLE,
     COUNT_TABLE,
 )
@@ -50,8 +53,6 @@ TASK, PURGE, SWEEP = b"task", b"purge", b"sweep"
 """Keys in countTable: numbers given out."""
 SWEEP_TURN, PURGE_TURN = b"sweepTurn", b"purgeTurn"
 """Keys in countTable: the turns of sweeps to request a page, and of the two queues of purge requests to be claimed."""
-WRITE_EXPIRY_MS = b"writeExpiryMs"
-"""Key in countTable: when the next expiry of open keys and uploads is due."""
 FEATURE_LEVEL_HEARD = b"featureLevel"
 """Key in countTable: the shard's feature level, as metadata has said it last."""
 SAFETY_SWEEP_MS = b"safetySweepMs"

@@ -64,17 +64,23 @@ class MemoryLog:
 
 
 class MemorySource:
-    """Reads one partition of some topics, some messages of each in turn."""
+    """Reads one partition of some topics.
+
+    A full batch leaves off within a topic, and the next one begins with the topic behind it: as with a broker, no
+    topic waits for as long as another has messages.
+    """
 
     def __init__(self, log: MemoryLog, partition: int, next_offsets: dict[str, int]) -> None:
         self._log = log
         self._partition = partition
         self._next_offsets = next_offsets
+        self._order = list(next_offsets)
 
     def poll(self, max_records: int, timeout_seconds: float) -> list[LogRecord]:  # noqa: ARG002 memory has no wait
         """Return the next messages, topic after topic."""
         polled: list[LogRecord] = []
-        for topic, offset in self._next_offsets.items():
+        for place, topic in enumerate(list(self._order), start=1):
+            offset = self._next_offsets[topic]
             records = self._log.records(topic, self._partition)
             if offset > len(records):
                 raise PositionError(f"{topic}: position {offset} is beyond the end {len(records)}")
@@ -83,6 +89,9 @@ class MemorySource:
             found = records[offset : offset + max_records - len(polled)]
             polled += found
             self._next_offsets[topic] = offset + len(found)
+            if len(polled) == max_records:
+                self._order = self._order[place:] + self._order[:place]
+                break
         return polled
 
     def lag(self) -> dict[str, int]:

@@ -134,6 +134,7 @@ _CONTROL_SENDERS: Mapping[type[Any], tuple[str, ...]] = {
     records.AnnounceSchema: (_PERSON,),
 }
 _Refusal = CommandError | InvalidNameError
+_REPLY = codec(MetadataReply)
 _ALONE = frozenset({records.CaptureSnapshot, records.DropSnapshot, records.AcceptLostTail})
 
 
@@ -222,7 +223,7 @@ class MetadataService:
         if transaction.signers.is_on and (denial := self._denial(message, transaction)):
             # Do not remember the number: an unauthorized sender could use up a client's numbers.
             if command.wants_reply:
-                work.send(METADATA_REPLIES, _reply(command, 0, denial))
+                work.send_encoded(METADATA_REPLIES, _reply(command, 0, denial))
             return
         client = command.client_id.encode()
         if command.number:
@@ -233,7 +234,7 @@ class MetadataService:
         outcome = self._carry_out(command, transaction)
         encoded = b""
         if command.wants_reply or kind in _ALWAYS_ANSWERED or transaction.is_answered:
-            encoded = codec(MetadataReply).encode_message(_reply(command, transaction.txn, outcome))
+            encoded = _reply(command, transaction.txn, outcome)
             work.send_encoded(METADATA_REPLIES, encoded)
         if command.number:
             transaction.clients.applied(client, command.number, transaction.log_time_ms, encoded)
@@ -251,7 +252,7 @@ class MetadataService:
             return
         if command.number < last:
             message = f"number {last} was applied already; number the commands in rising order"
-            work.send(METADATA_REPLIES, _reply(command, 0, CommandError(ErrorCode.OLD_REQUEST, message)))
+            work.send_encoded(METADATA_REPLIES, _reply(command, 0, CommandError(ErrorCode.OLD_REQUEST, message)))
         elif answer:
             work.send_encoded(METADATA_REPLIES, answer)
 
@@ -397,9 +398,22 @@ class MetadataService:
         self.unneeded_changes.remove_page(store)
 
 
-def _reply(command: MetadataCommand, txn: int, outcome: Committed | NotDone | _Refusal) -> MetadataReply:
+def _reply(command: MetadataCommand, txn: int, outcome: Committed | NotDone | _Refusal) -> bytes:
+    """Return the message that answers a command. It is encoded without a record object: most commands get one."""
+    error = message = ""
+    committed = None
     if isinstance(outcome, Committed):
-        return MetadataReply(command.client_id, command.number, txn, committed=outcome)
-    if isinstance(outcome, NotDone):
-        return MetadataReply(command.client_id, command.number, txn, str(outcome.code), shortened(outcome.message))
-    return MetadataReply(command.client_id, command.number, 0, str(outcome.code), shortened(str(outcome)))
+        committed = outcome
+    elif isinstance(outcome, NotDone):
+        error, message = str(outcome.code), shortened(outcome.message)
+    else:
+        txn, error, message = 0, str(outcome.code), shortened(str(outcome))
+    fields = {
+        "client_id": command.client_id,
+        "number": command.number,
+        "txn": txn,
+        "error": error,
+        "message": message,
+        "committed": committed,
+    }
+    return _REPLY.message_of_fields(fields)

@@ -16,14 +16,25 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from schemas.codec import codec
-from schemas.records import BucketLayout, CreateBucket, CreateSnapshot, CreateVolume, MetadataReply, PutKey
+from schemas.records import (
+    BucketLayout,
+    CreateBucket,
+    CreateSnapshot,
+    CreateVolume,
+    MetadataCommand,
+    MetadataReply,
+    PutKey,
+    SetFeatureLevel,
+)
 from schemas.topics import METADATA_COMMANDS, METADATA_REPLIES, TOPICS
 from services.client.errors import AnswerExpiredError, NotDeliveredError, PlaneTimeoutError, UnreachableError
 from services.client.kafka_plane import KafkaPlane, PlaneAddress
 from services.domain.errors import RetryableError
 from services.log.clock import SystemClock
+from services.log.first_commands import first_commands
 from services.log.kafka import KafkaLog
 from services.log.port import MAX_CHANGE_MESSAGE_BYTES
+from services.log.reads import all_records
 from services.metadata.service import MetadataService
 from services.plane.broker.embedded import EmbeddedBroker
 from services.plane.broker.topics import TOPIC_SETTINGS, create_plane_topics, create_topics
@@ -153,6 +164,18 @@ def _stands_still(process_id: int) -> bool:
     """Whether each thread of a process has come to its stop: until then some answer."""
     threads = Path(f"/proc/{process_id}/task").glob("*/status")
     return all("\nState:\tT" in thread.read_text() for thread in threads)
+
+
+def test_logs_that_were_created_and_not_begun_are_begun_once(servers: str) -> None:
+    """As after an ``up`` that died between the topics and the first commands: those of ``servers`` existed before."""
+    create_plane_topics(servers, SHARDS)
+    log = KafkaLog(servers, "reader")
+    for shard in range(SHARDS):
+        records = all_records(log, METADATA_COMMANDS.name, shard)
+        bodies = [codec(MetadataCommand).decode_message(record.value).body for record in records]
+        expected = [codec(MetadataCommand).decode_message(value).body for value in first_commands(shard, None, 0)]
+        assert bodies[: len(expected)] == expected
+        assert sum(isinstance(body, SetFeatureLevel) for body in bodies) == 1
 
 
 def test_a_broker_that_was_away_fails_what_was_under_way_and_no_more(

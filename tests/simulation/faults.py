@@ -244,7 +244,10 @@ class FaultyLog(LogAround):
 
 
 class FaultySource:
-    """Reads some of what there is, in an order that nobody can rely on across topics."""
+    """Reads some of what there is, in an order that nobody can rely on across topics.
+
+    Without faults the topics have turns: as with a broker, none waits for as long as another has messages.
+    """
 
     def __init__(
         self, log: MemoryLog, faults: Faults, address: Address, partition: int, next_offsets: dict[str, int]
@@ -254,17 +257,21 @@ class FaultySource:
         self._address = address
         self._partition = partition
         self._next_offsets = next_offsets
+        self._turns = list(next_offsets)
 
     def poll(self, max_records: int, timeout_seconds: float) -> list[LogRecord]:
         """Next messages of some topics."""
-        topics = list(self._next_offsets)
+        topics = list(self._turns)
         left = max_records
         if self._faults.are_on:
             self._faults.random.shuffle(topics)
             left = min(max_records, self._faults.random.choice((1, 2, 3, 5, 10, max_records)))
         polled: list[LogRecord] = []
-        for topic in topics:
+        for place, topic in enumerate(topics, start=1):
             polled += self._poll_topic(topic, left - len(polled))
+            if len(polled) >= left and not self._faults.are_on:
+                self._turns = topics[place:] + topics[:place]
+                break
         return polled
 
     def _poll_topic(self, topic: str, limit: int) -> list[LogRecord]:

@@ -27,6 +27,10 @@ def pages(sent: list[Sent]) -> list[ExpireWrites]:
     return [record.body for _, record in sent if isinstance(getattr(record, "body", None), ExpireWrites)]
 
 
+def answer(table: int, start_key: bytes, next_key: bytes, expired: int) -> Sent:
+    return progress(WritesExpired(table, start_key, next_key, expired))
+
+
 def page(table: int, start_key: bytes = b"") -> ExpireWrites:
     return ExpireWrites(table, start_key, 5, 70, 300)
 
@@ -43,18 +47,36 @@ def test_nothing_is_asked_of_a_shard_of_the_first_level(harness: Harness) -> Non
 
 def test_pages_follow_one_another_through_all_tables_once_in_an_interval(harness: Harness) -> None:
     assert pages(harness.give(progress(RowsFinished(1)))) == [page(0)]
-    assert pages(harness.give(progress(WritesExpired(0, b"/a/k/7", 5)))) == [page(0, b"/a/k/7")]
-    assert pages(harness.give(progress(WritesExpired(0, b"", 1)))) == [page(1)]
-    assert pages(harness.give(progress(WritesExpired(1, b"", 0)))) == [page(2)]
-    assert not pages(harness.give(progress(WritesExpired(2, b"", 2))))
+    assert pages(harness.give(answer(0, b"", b"/a/k/7", 5))) == [page(0, b"/a/k/7")]
+    assert pages(harness.give(answer(0, b"/a/k/7", b"", 1))) == [page(1)]
+    assert pages(harness.give(answer(1, b"", b"", 0))) == [page(2)]
+    assert not pages(harness.give(answer(2, b"", b"", 2)))
     assert not pages(harness.wait(999))
     assert pages(harness.wait(1)) == [page(0)]
+
+
+def test_a_pass_that_takes_longer_than_an_interval_is_the_only_one(harness: Harness) -> None:
+    assert pages(harness.give(progress(RowsFinished(1)))) == [page(0)]
+    for number in range(1, 6):
+        assert not pages(harness.wait(900))
+        asked_again = pages(harness.wait(200))
+        keys = [b"/a/k/%d" % (number - 1) if number > 1 else b"", b"/a/k/%d" % number]
+        assert asked_again == [page(0, keys[0])], "the answer is late: the same page, not another pass"
+        assert pages(harness.give(answer(0, *keys, 1), answer(0, *keys, 0))) == [page(0, keys[1])]
+
+
+def test_a_repeated_answer_asks_for_nothing(harness: Harness) -> None:
+    harness.give(progress(RowsFinished(1)))
+    assert pages(harness.give(answer(0, b"", b"/a/k/7", 5), answer(0, b"", b"/a/k/7", 5))) == [page(0, b"/a/k/7")]
+    assert pages(harness.give(answer(0, b"/a/k/7", b"", 0), answer(0, b"/a/k/7", b"", 0))) == [page(1)]
+    assert pages(harness.give(answer(1, b"", b"", 0))) == [page(2)]
+    assert not pages(harness.give(answer(2, b"", b"", 0), answer(2, b"", b"", 0)))
 
 
 def test_what_has_expired_is_counted_and_another_table_is_refused() -> None:
     registry = CollectorRegistry()
     harness = Harness(lambda: KeyDeletionService(SETTINGS, KeyDeletionMetrics(registry)))
-    harness.give(*(progress(WritesExpired(table, b"", 2 + table)) for table in (0, 1, 2, 3, -1)))
+    harness.give(*(answer(table, b"", b"", 2 + table) for table in (0, 1, 2, 3, -1)))
     name = "deepclean_key_deletion_writes_expired_total"
     assert [registry.get_sample_value(name, {"kind": kind}) for kind in ("open_key", "upload")] == [5, 4]
     assert len(harness.refused) == 2

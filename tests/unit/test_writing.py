@@ -295,7 +295,7 @@ class TestExpiry:
         young = shard.open(bucket, "young", 10)
         shard.allocate(bucket, "synced", synced, 10)
         page = ExpireWrites(OPEN_KEYS[bucket], b"", 100, 500, DAY_MS)
-        assert shard.internal(page) == WritesExpired(OPEN_KEYS[bucket], b"", 1)
+        assert shard.internal(page) == WritesExpired(OPEN_KEYS[bucket], b"", b"", 1)
         assert shard.open_keys(bucket) == sorted([synced, young])
         assert old not in shard.open_keys(bucket)
 

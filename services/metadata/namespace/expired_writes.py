@@ -35,7 +35,7 @@ def expire_writes(transaction: Transaction, command: ExpireWrites) -> WritesExpi
         if _is_old(transaction, command, row):
             left -= _expire(transaction, command, key, row)
             expired += 1
-    return WritesExpired(command.table, next_key, expired)
+    return WritesExpired(command.table, command.start_key, next_key, expired)
 
 
 def _is_old(transaction: Transaction, command: ExpireWrites, row: OpenKeyRow | UploadRow) -> bool:

@@ -51,20 +51,21 @@ def create_plane_topics(
     Raises:
         StackError: the broker did not do it.
     """
-    created = create_topics(bootstrap_servers, PLANE_TOPICS, shards, credentials)
+    create_topics(bootstrap_servers, PLANE_TOPICS, shards, credentials)
     create_topics(bootstrap_servers, {SCHEMAS: SCHEMAS_SETTINGS}, 1, credentials)
+    _begin_empty_logs(bootstrap_servers, shards, credentials, signer)
     publish_schemas(bootstrap_servers, shards, credentials, signer)
-    if METADATA_COMMANDS.name in created:
-        _begin_logs(bootstrap_servers, shards, credentials, signer)
 
 
-def _begin_logs(
+def _begin_empty_logs(
     bootstrap_servers: str, shards: int, credentials: KafkaCredentials | None, signer: Signer | None
 ) -> None:
+    """Send the first commands to each shard without a history, also if an earlier call has created its topics."""
     log, now_ms = KafkaLog(bootstrap_servers, "deepclean.schemas", credentials=credentials), SystemClock().now_ms()
     try:
         with closing(log.open_sink()) as sink:
-            for shard in range(shards):
+            empty = [shard for shard in range(shards) if not log.end_offset(METADATA_COMMANDS.name, shard)]
+            for shard in empty:
                 for message in first_commands(shard, signer, now_ms):
                     sink.send(METADATA_COMMANDS.name, shard, message)
             sink.flush()
@@ -100,8 +101,8 @@ def create_topics(
     topics: Mapping[str, Mapping[str, str]],
     partitions: int,
     credentials: KafkaCredentials | None = None,
-) -> frozenset[str]:
-    """Create the missing topics with this number of partitions, and return the names of the created ones.
+) -> None:
+    """Create the missing topics with this number of partitions.
 
     An existing topic with fewer partitions gets more. The settings of existing topics are not changed.
 
@@ -118,7 +119,6 @@ def create_topics(
             f"The topics could not be made on {bootstrap_servers} ({error.args[0].str()}): see whether the broker runs "
             f"and allows it, then start again."
         ) from error
-    return created
 
 
 def _create_missing(admin: AdminClient, topics: Mapping[str, Mapping[str, str]], partitions: int) -> frozenset[str]:
