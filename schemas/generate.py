@@ -100,11 +100,10 @@ def _imports(names: Iterable[str], home: Mapping[str, str]) -> list[str]:
 def _module(folder: str, schemas: Sequence[Schema], home: Mapping[str, str]) -> str:
     others = {name for schema in schemas for name in _named_by(schema) if home[name] != folder}
     fields = [field for schema in schemas for field in _fields(schema)]
-    of_dataclasses = ["dataclass"] * bool(fields) + ["field"] * any("field(" in field for field in fields)
-    imports = [f"from dataclasses import {', '.join(of_dataclasses)}"] if of_dataclasses else []
+    imports = ["from dataclasses import field"] * any("field(" in field for field in fields)
     if any(schema["type"] == "enum" for schema in schemas):
         imports.append("from enum import StrEnum")
-    imports += ["", *_imports(others, home)]
+    imports += ["", *["from schemas.frozen import record"] * bool(fields), *_imports(others, home)]
     classes = "\n\n\n".join(_class(schema) for schema in schemas)
     return f"{_head(ABOUT[folder], imports)}\n\n\n{classes}\n"
 
@@ -123,7 +122,7 @@ def _class(schema: Schema) -> str:
         f"{line}\n{_docstring(field['doc'], '    ')}"
         for line, field in zip(_fields(schema), schema["fields"], strict=True)
     )
-    return f"@dataclass(frozen=True, slots=True)\nclass {schema['name']}:\n{doc}\n\n{fields}"
+    return f"@record\nclass {schema['name']}:\n{doc}\n\n{fields}"
 
 
 def _fields(schema: Schema) -> list[str]:

@@ -4,10 +4,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from schemas.frozen import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ChainCapture:
     """Marker: a snapshot was captured."""
 
@@ -21,7 +21,7 @@ class ChainCapture:
     """txn at which the snapshot was captured."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ChainDrop:
     """Marker: a snapshot was dropped."""
 
@@ -35,7 +35,7 @@ class ChainDrop:
     """Rows of all three garbage tables that only the dropped snapshot held; 0: the drop made no row reclaimable."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ChainedSnapshot:
     """One snapshot of a bucket."""
 
@@ -49,7 +49,7 @@ class ChainedSnapshot:
     """Whether the snapshot is not dropped."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ChainedBucket:
     """The live snapshots of a bucket, and the number of snapshots that it ever had."""
 
@@ -65,7 +65,7 @@ class ChainedBucket:
     """txn at which the bucket's newest snapshot, live or dropped, was captured; 0 from an older writer."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FullChain:
     """The whole chain view, or one part of it. A reader may start at part 1; the chain view is complete after the
     last part.
@@ -79,7 +79,7 @@ class FullChain:
     """Number of parts of the full chain."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SnapshotChainRecord:
     """One step of a shard's snapshot chain. Topic gc.snapshot-chain, written by metadata, without gaps."""
 

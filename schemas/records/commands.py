@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from schemas.frozen import record
 from schemas.records.shared import (
     Acl,
     AclObject,
@@ -21,7 +22,7 @@ from schemas.records.shared import (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AbandonKey:
     """Close an open key without a commit. Blocks that no sync has made part of a version are freed."""
 
@@ -39,7 +40,7 @@ class AbandonKey:
     """
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AbortUpload:
     """End an upload and free its parts."""
 
@@ -53,7 +54,7 @@ class AbortUpload:
     """Id of the upload."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AcceptLostTail:
     """Accept that the log has lost its newest commands: the shard skips every txn and chain version that may have
     been published. Sent by an operator.
@@ -79,7 +80,7 @@ class AcceptLostTail:
     """Reason, as free text."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AddAcl:
     """Add rights to the entry of the same name and scope, or a new entry."""
 
@@ -95,7 +96,7 @@ class AddAcl:
     """The entry."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AllocateBlocks:
     """Allocate further blocks for an open key."""
 
@@ -111,7 +112,7 @@ class AllocateBlocks:
     """Bytes for which blocks are allocated."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AnnounceSchema:
     """Allow commands by newer schemas from here on. A command by a schema that was not announced before it is
     dead-lettered, now and in each rebuild. Sent by an operator just before the schemas are published.
@@ -121,7 +122,7 @@ class AnnounceSchema:
     """Id of the newest schema of commands."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AssignTenantAdmin:
     """Make an access id an administrator of its tenant, or end that."""
 
@@ -133,7 +134,7 @@ class AssignTenantAdmin:
     """Whether its user may make others administrators of the tenant, too; only with is_admin."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AssignUserToTenant:
     """Give a user an access id of a tenant, and this a secret."""
 
@@ -147,7 +148,7 @@ class AssignUserToTenant:
     """Key of the signatures, 16 to 128 bytes."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BreakerLimits:
     """How much of a bucket may be claimed within an hour of log time: a share of the bucket's size at the hour's
     beginning, or the floor, whichever is larger.
@@ -161,7 +162,7 @@ class BreakerLimits:
     """Versions that may be claimed in each hour, however small the share is."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CancelDelegationToken:
     """End a token. Sent by its owner, its renewer or an administrator."""
 
@@ -169,7 +170,7 @@ class CancelDelegationToken:
     """Id of the token."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CaptureSnapshot:
     """Capture a snapshot: create its snapshot checkpoint, its list entry and its chain marker at one txn. Sent by
     snapshots.
@@ -189,7 +190,7 @@ class CaptureSnapshot:
     """
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ClaimRows:
     """Claim rows that no snapshot holds. A claimed version moves to reclaimTable; a rename entry or a directory row
     is removed. Sent by key_deletion.
@@ -205,7 +206,7 @@ class ClaimRows:
     """Oldest chain version with which streaming judged one of the rows; 0 when it is not known."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CommitKey:
     """Make what was written of an open key the present version of the key, or of the part of its upload, and close
     it.
@@ -225,7 +226,7 @@ class CommitKey:
     """Whether a client that has recovered the lease closes the key."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class KeysDeleted:
     """Result of DeleteKeys. Indexes count the keys of the command, from 0."""
 
@@ -237,7 +238,7 @@ class KeysDeleted:
     """Indexes of the keys that DeleteKey would have refused with DIRECTORY_NOT_EMPTY."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CompleteUpload:
     """Join parts of an upload to the present version of its key. Other parts are freed."""
 
@@ -255,7 +256,7 @@ class CompleteUpload:
     """The client's label for the version."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CreateBucket:
     """Create a bucket."""
 
@@ -267,7 +268,7 @@ class CreateBucket:
     """Layout of the bucket."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CreateBucketLink:
     """Create a bucket that is a link to another bucket of the same shard, which may not exist yet. Commands and
     reads of the link are those of the other bucket.
@@ -283,7 +284,7 @@ class CreateBucketLink:
     """Name of the other bucket."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CreateTenant:
     """Create a tenant and its volume. Sent by administrators."""
 
@@ -295,7 +296,7 @@ class CreateTenant:
     """Owner of the volume."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CreateVolume:
     """Create a volume in the partition's shard."""
 
@@ -305,7 +306,7 @@ class CreateVolume:
     """User who owns the volume."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DeleteBucket:
     """Delete an empty bucket without snapshots."""
 
@@ -315,7 +316,7 @@ class DeleteBucket:
     """Name of the bucket."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DeleteDirectory:
     """Delete a directory."""
 
@@ -329,7 +330,7 @@ class DeleteDirectory:
     """True: everything below the directory is deleted, too. False: a directory with children is refused."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DeleteKey:
     """Delete a key, or in a tree an empty directory."""
 
@@ -341,7 +342,7 @@ class DeleteKey:
     """Path of the key in the bucket."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DeleteKeyVersion:
     """Delete one version of a key. In place of the current version the newest noncurrent one becomes current;
     without one the key is deleted.
@@ -357,7 +358,7 @@ class DeleteKeyVersion:
     """Id of the version: its birth."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DeleteKeys:
     """Delete many keys of a bucket, each as DeleteKey does. A key that cannot be deleted does not stop the others,
     and the answer names it.
@@ -371,7 +372,7 @@ class DeleteKeys:
     """Paths of the keys in the bucket, 1 to 1,000, deleted in this order."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DeleteTenant:
     """Delete a tenant without access ids. Its volume stays. Sent by administrators."""
 
@@ -379,7 +380,7 @@ class DeleteTenant:
     """Name of the tenant."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DeleteVolume:
     """Delete an empty volume."""
 
@@ -387,7 +388,7 @@ class DeleteVolume:
     """Name of the volume."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DropSnapshot:
     """Drop a snapshot from its bucket's list at one txn. Sent by snapshots."""
 
@@ -395,7 +396,7 @@ class DropSnapshot:
     """Id of the snapshot. A snapshot that was never captured is answered like a dropped one."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ExpandDirectory:
     """Move one page of a deleted directory's children to the garbage tables. Sent by directory_deletion."""
 
@@ -411,7 +412,7 @@ class ExpandDirectory:
     """Maximum serialized bytes of the moved children; one child is always allowed."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ExpireWrites:
     """Close open keys and abort uploads that nobody has continued for some time, one page of a table. Sent by
     key_deletion.
@@ -429,7 +430,7 @@ class ExpireWrites:
     """Uploads that were initiated at least this long ago are aborted."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FinishRows:
     """Remove claimed rows whose blocks SCM has confirmed. Sent by key_deletion."""
 
@@ -439,7 +440,7 @@ class FinishRows:
     """Rows to remove."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class GetDelegationToken:
     """Make a token that acts as the user who sends this."""
 
@@ -449,7 +450,7 @@ class GetDelegationToken:
     """Key of the signatures, 16 to 128 bytes."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class GrantContainer:
     """Use a new container for the blocks of later puts. Sent by mock_scm."""
 
@@ -457,7 +458,7 @@ class GrantContainer:
     """Id of the container; ignored unless it is above the present one."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class InitiateUpload:
     """Begin an upload in parts. Each part is opened, written and committed like a key."""
 
@@ -469,7 +470,7 @@ class InitiateUpload:
     """Path of the key in the bucket."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MakeDirectory:
     """Create a directory and its missing parents. An existing directory is left unchanged."""
 
@@ -481,7 +482,7 @@ class MakeDirectory:
     """Path of the directory."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class OpenKey:
     """Open a key for writing and allocate its first blocks. Nobody sees the key, and no snapshot holds its blocks,
     until it is synced or committed.
@@ -509,7 +510,7 @@ class OpenKey:
     """Number of the part, 1 to 10,000; 0 for a key."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PublishFullChain:
     """Publish a full chain, at which a reader of the chain may start. Sent by an operator."""
 
@@ -517,7 +518,7 @@ class PublishFullChain:
     """Reason, as free text."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PutKey:
     """Commit a version of a key, new or in place of an older version."""
 
@@ -535,7 +536,7 @@ class PutKey:
     """Size of a full block."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PutKeyIf:
     """Commit a version of a key if the key is as expected."""
 
@@ -555,7 +556,7 @@ class PutKeyIf:
     """Size of a full block."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RecoverLease:
     """End the right of the present writer of a synced key to write. The answer names the open key, which the sender
     commits.
@@ -569,7 +570,7 @@ class RecoverLease:
     """Path of the key in the bucket."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RemoveAcl:
     """Take rights away from the entry of the same name and scope; an entry without rights is removed."""
 
@@ -585,7 +586,7 @@ class RemoveAcl:
     """The entry with the rights to take away."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RemoveDirectories:
     """Remove the rows of deleted directories that are expanded, have no child rows and are held by no snapshot. Sent
     by directory_deletion.
@@ -597,7 +598,7 @@ class RemoveDirectories:
     """Rows to remove."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RenameDirectory:
     """Change the path of a directory."""
 
@@ -611,7 +612,7 @@ class RenameDirectory:
     """New path; if it is an existing directory, the renamed one moves into it."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RenameKey:
     """Change the path of a key, or in a tree of a directory."""
 
@@ -625,7 +626,7 @@ class RenameKey:
     """New path; in a tree, if it is an existing directory, the renamed object moves into it."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RenewDelegationToken:
     """Let a token be valid for another day. Sent by its renewer."""
 
@@ -633,7 +634,7 @@ class RenewDelegationToken:
     """Id of the token."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RepairQuota:
     """Correct what a bucket says is used, against which its quotas are checked, by what a recount has found. Sent by
     audit.
@@ -661,7 +662,7 @@ class RepairQuota:
     """The same of block_rows."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RequeueOrphans:
     """Give a garbage row to each run of blocks that an audit found orphaned, so that the run is judged, claimed and
     deleted like any other; all runs or none. Sent by audit.
@@ -679,7 +680,7 @@ class RequeueOrphans:
     """
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ResetBreaker:
     """Resume claims where the breaker has tripped. A new hour begins, and the rows that wait may be claimed beyond
     its limits. Sent by the bucket's owner or an administrator; by an administrator only, if an administrator set the
@@ -698,7 +699,7 @@ class ResetBreaker:
     """
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RevokeS3Secret:
     """Remove the secret of an access id, which can get another one."""
 
@@ -706,7 +707,7 @@ class RevokeS3Secret:
     """The access id."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RevokeUserFromTenant:
     """Remove an access id and its secret."""
 
@@ -714,7 +715,7 @@ class RevokeUserFromTenant:
     """The access id."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RollbackPage:
     """Carry out one page of a rollback; the first one sets the fence. Sent by snapshots."""
 
@@ -730,7 +731,7 @@ class RollbackPage:
     """Maximum rows that the page reads."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SetAcl:
     """Replace all entries."""
 
@@ -746,7 +747,7 @@ class SetAcl:
     """The new entries; none: the object has no list any more."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SetBucketVersioning:
     """Set whether a bucket keeps overwritten versions of keys."""
 
@@ -758,7 +759,7 @@ class SetBucketVersioning:
     """ENABLED or SUSPENDED: no bucket becomes UNVERSIONED again."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SetCollection:
     """Set the collection state of one bucket, or of the whole shard. Sent by the bucket's owner or an administrator.
     A state other than RUNNING that an administrator has set can be changed by an administrator only.
@@ -780,7 +781,7 @@ class SetCollection:
     """
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SetFeatureLevel:
     """Raise the shard's feature level, which is never lowered. Sent by an operator when every part of the plane runs
     the newer program.
@@ -794,7 +795,7 @@ class SetFeatureLevel:
     """
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SetGroups:
     """Set the groups of a user. Sent by administrators."""
 
@@ -804,7 +805,7 @@ class SetGroups:
     """All groups of the user."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SetOwner:
     """Give a volume or a bucket another owner."""
 
@@ -816,7 +817,7 @@ class SetOwner:
     """The new owner; empty: a bucket belongs to the volume's owner, and a volume to administrators only."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SetQuota:
     """Set the quotas of a bucket or a volume."""
 
@@ -830,7 +831,7 @@ class SetQuota:
     """As in the row of the bucket or volume."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SetS3Secret:
     """Change the secret of an access id. The previous one stays valid until the next change."""
 
@@ -840,7 +841,7 @@ class SetS3Secret:
     """Key of the signatures, 16 to 128 bytes."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SetSecret:
     """Set, change or remove the secret with which a user or a service signs commands. Sent by administrators."""
 
@@ -854,7 +855,7 @@ class SetSecret:
     """
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class StopClaims:
     """Stop every claim and every removal of directory rows, whatever the collection states are, until an operator
     resumes them. Sent by snapshots when its chain is corrupted.
@@ -864,7 +865,7 @@ class StopClaims:
     """Reason, as free text."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SweepPage:
     """Send one page of a garbage range's rows to the judges again. Sent by key_deletion."""
 
@@ -896,7 +897,7 @@ class SweepPage:
     """Whether the sweep reads reclaimTable, too."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SyncKey:
     """Make what was written of an open key visible as the present version of the key. The key stays open (hsync)."""
 
@@ -912,7 +913,7 @@ class SyncKey:
     """Size of the version from here on, at least that of the sync before."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Undelete:
     """Undo the deletion of a version or directory that is not claimed yet. The object keeps its blocks."""
 
@@ -932,7 +933,7 @@ class Undelete:
     """txn of the deletion."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SetBreaker:
     """Set how much of one bucket, or of each bucket of a shard, may be claimed within an hour. Sent by the bucket's
     owner or an administrator. An owner's limits apply beside the shard's, and the lower ones count; an
@@ -951,7 +952,7 @@ class SetBreaker:
     """
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Committed:
     """Facts about a change of the namespace, for the client."""
 
@@ -971,7 +972,7 @@ class Committed:
     """Id of the delegation token that the command has made; empty for other commands."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MetadataCommand:
     """A command to metadata. Topic metadata.commands, one partition per shard."""
 
@@ -1062,7 +1063,7 @@ class MetadataCommand:
     """
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MetadataReply:
     """Answer to a client's command. Topic metadata.replies."""
 

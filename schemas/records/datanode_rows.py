@@ -4,10 +4,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from schemas.frozen import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Chunk:
     """A piece of a block. Its name is that of the block with its number, <localID>_chunk_<n>; all chunks of a block
     are in one file.
@@ -21,7 +21,7 @@ class Chunk:
     """CRC32 of each 16 KiB, the last one of the rest."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ContainerCounterRow:
     """metadata: one figure of a container on this disk."""
 
@@ -29,7 +29,7 @@ class ContainerCounterRow:
     """The figure."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DeleteTransactionRow:
     """delete_txns: a transaction of mock_scm that this disk has acknowledged and has yet to carry out."""
 
@@ -41,7 +41,7 @@ class DeleteTransactionRow:
     """For each run, its number of blocks."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BlockDataRow:
     """block_data: a block of a container on this disk."""
 

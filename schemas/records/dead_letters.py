@@ -4,10 +4,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from schemas.frozen import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MessageHeader:
     """One header of a message."""
 
@@ -17,7 +17,7 @@ class MessageHeader:
     """Value of the header; empty when there is none."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DeadLetter:
     """A message that could not be read or applied, with its original bytes. Topic dead-letters."""
 

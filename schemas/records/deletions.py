@@ -4,12 +4,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from schemas.frozen import record
 from schemas.records.shared import Barrier, RowNames
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DeletedEntries:
     """Rows that left the active namespace, or that a sweep sends again. Snapshots may still hold them: the rows are
     candidates for reclaiming. Topic gc.deleted-entries, written by metadata, read by streaming.
@@ -39,7 +38,7 @@ class DeletedEntries:
     """Number of this message within the page, from 0."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class JudgedDirectory:
     """A deleted directory and its verdict."""
 
@@ -59,7 +58,7 @@ class JudgedDirectory:
     """
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PurgeKeys:
     """A purge request: rows of deletedTable or snapshotRenamedTable that no snapshot holds. Topic gc.purge-keys,
     written by streaming, read by key_deletion.
@@ -79,7 +78,7 @@ class PurgeKeys:
     """Whether a sweep sent the rows again."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SweptParts:
     """Messages of a sweep's page, in columns: all three lists have the same length. The txn and the number identify
     a message permanently, however often it is sent or judged.
@@ -93,7 +92,7 @@ class SweptParts:
     """For each message, its number of rows."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DirectoryVerdict:
     """Deleted directories with their verdicts, to be expanded. Topic gc.purge-directories, written by streaming,
     read by directory_deletion.
@@ -107,7 +106,7 @@ class DirectoryVerdict:
     """When present, the reader forwards the barrier behind the results of all messages before it."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SweepResult:
     """Verdicts on one part of a sweep's page. Topic gc.sweep-results, written by streaming, read by key_deletion."""
 

@@ -4,15 +4,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from schemas.frozen import record
 from schemas.records.chain import SnapshotChainRecord
 from schemas.records.deletions import SweptParts
 from schemas.records.progress import BucketCollection
 from schemas.records.shared import BlockGroups, RowNames
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ChainRow:
     """chainTable: a part of the chain as the service stores it."""
 
@@ -20,7 +19,7 @@ class ChainRow:
     """A marker, or a full chain with one bucket or with none."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class GarbageRangeRow:
     """garbageRangeTable: the garbage range of one live snapshot. The range is clean when sweepTable has no sweep of
     it.
@@ -36,7 +35,7 @@ class GarbageRangeRow:
     """Number of sweeps since the last change that found reclaimable rows or unexpanded directories."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class KnownCollectionsRow:
     """collectionTable of the services that follow metadata: the collection states that the service knows."""
 
@@ -48,7 +47,7 @@ class KnownCollectionsRow:
     """txn up to which no change was missed."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class OpenSweepPage:
     """A page of a sweep with rows that are not judged yet."""
 
@@ -66,7 +65,7 @@ class OpenSweepPage:
     """Judged messages of the page, each once."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TaskRow:
     """taskTable: a batch of rows in progress."""
 
@@ -88,7 +87,7 @@ class TaskRow:
     """From the answer to the claim: SCM deletes the groups once its inventory is complete up to it."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WaitingPurge:
     """waitingTable: a purge request that waits for a chain version, for the undo window or for room."""
 
@@ -106,7 +105,7 @@ class WaitingPurge:
     """Whether a sweep sent the rows again; such requests wait in a queue of their own."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WriteExpiryRow:
     """writeExpiryTable: the expiry of open keys and uploads in one shard."""
 
@@ -118,7 +117,7 @@ class WriteExpiryRow:
     """First key of that page."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SweepRow:
     """sweepTable: a sweep, queued or in progress."""
 

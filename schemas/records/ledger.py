@@ -4,12 +4,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from schemas.frozen import record
 from schemas.records.shared import BlockGroups
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ClaimFacts:
     """Facts that justify the claim of rows. All rows of one claim between the same two snapshots share them."""
 
@@ -35,7 +34,7 @@ class ClaimFacts:
     """Chain version with which key_deletion judged."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LedgerRows:
     """Freed versions, with the facts that justify their claims: one message for each command that finished any.
     Topic gc.ledger, written by metadata, read by clients. A message is never changed.

@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from schemas.frozen import record
 from schemas.records.commands import BreakerLimits, RequeueOrphans
 from schemas.records.shared import (
     Acl,
@@ -18,7 +19,7 @@ from schemas.records.shared import (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AccessIdRow:
     """tenantAccessIdTable: an access id."""
 
@@ -34,7 +35,7 @@ class AccessIdRow:
     """As in AssignTenantAdmin."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AccountRow:
     """accountTable: claimed and freed bytes and versions of one bucket."""
 
@@ -48,7 +49,7 @@ class AccountRow:
     """Versions whose deletion SCM has confirmed, ever."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AclRow:
     """aclTable, prefixTable: the access list of an object."""
 
@@ -56,7 +57,7 @@ class AclRow:
     """At least one entry."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BreakerTrip:
     """Why claims of a bucket are suspended until its breaker is reset."""
 
@@ -82,7 +83,7 @@ class BreakerTrip:
     """Bytes of the version that would have exceeded most_bytes or most_versions; FIGURES: 0."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BucketIdentity:
     """bucketIdTable: a bucket by its id. The row is never removed."""
 
@@ -100,7 +101,7 @@ class BucketIdentity:
     """Whether the bucket was deleted."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BucketRow:
     """bucketTable: a bucket and its usage."""
 
@@ -156,7 +157,7 @@ class BucketRow:
     """Whether overwritten versions of keys are kept."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ChangedRow:
     """changedTable: a row of the namespace was created, changed or removed between two snapshots. The key names the
     row.
@@ -166,7 +167,7 @@ class ChangedRow:
     """txn of the bucket's newest snapshot, live or dropped, before the change."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ClaimHourRow:
     """claimHourTable: the claims of a bucket in its present hour, and the breaker's limits for this hour."""
 
@@ -190,7 +191,7 @@ class ClaimHourRow:
     """Versions that may still be claimed beside the limits because of the reset."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ClaimedHead:
     """The first fields of a ClaimedRow: the only ones that finishing a row reads."""
 
@@ -203,7 +204,7 @@ class ClaimedHead:
     """
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ClientRow:
     """clientTable: the last command of a client, and the answer to it."""
 
@@ -215,7 +216,7 @@ class ClientRow:
     """The message of the answer, which is sent again as it is; empty when none was wanted."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CountRow:
     """uncapturedTable, droppedIdTable, unexpandedTable, countTable: a number."""
 
@@ -223,7 +224,7 @@ class CountRow:
     """The number."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DelegationTokenRow:
     """dTokenTable: a delegation token."""
 
@@ -243,7 +244,7 @@ class DelegationTokenRow:
     """Log time behind which it cannot be renewed."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DirectoryRow:
     """directoryTable: a directory."""
 
@@ -263,7 +264,7 @@ class DirectoryRow:
     """Log time of the last change of the directory's own attributes."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class KeyRow:
     """keyTable, fileTable: the live version of a key."""
 
@@ -303,12 +304,12 @@ class KeyRow:
     """
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DeletedNameRow:
     """deletedNameTable: a deletion, by name or by objectID. The key holds everything: the value is empty."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class KeyHead:
     """The first fields of a KeyRow, and so of a DeletedKeyRow: the only ones that a deletion reads."""
 
@@ -322,7 +323,7 @@ class KeyHead:
     """Blocks of the version; null when it has no bytes."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class KeyNames:
     """The first fields of a KeyRow, and so of a DeletedKeyRow, up to rename_txn: those of a KeyHead, and those that
     deletedNameTable needs.
@@ -346,7 +347,7 @@ class KeyNames:
     """txn of the last rename; 0 when there was none."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class KeyPartRow:
     """keyPartTable: a run of blocks of a live version behind its first one."""
 
@@ -358,7 +359,7 @@ class KeyPartRow:
     """The blocks."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class KeyStart:
     """The first fields of a KeyHead: enough for the figures and for sweeps."""
 
@@ -370,7 +371,7 @@ class KeyStart:
     """Size of the version."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class OpenRun:
     """Allocated blocks of an open key."""
 
@@ -380,7 +381,7 @@ class OpenRun:
     """The blocks; their size is that of whole blocks."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SyncedVersion:
     """The live version to which an open key adds blocks, as its last sync has left it. If the live version is
     another one by now, the open key can only be abandoned.
@@ -400,7 +401,7 @@ class SyncedVersion:
     """Bytes that still fit into its last block; 0 when the last block was written by another client."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class OrphanSearchRow:
     """orphanSearchTable: the search for an owner of blocks that an audit found orphaned, and its progress."""
 
@@ -418,7 +419,7 @@ class OrphanSearchRow:
     """Log time of the last page."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PrincipalAccessIdRow:
     """principalToAccessIdsTable: one access id of a user."""
 
@@ -428,7 +429,7 @@ class PrincipalAccessIdRow:
     """Its tenant."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ReclaimClockRow:
     """reclaimClockTable: the times from which rows of a bucket could be claimed. They serve to measure how long
     freeing takes; no decision depends on them.
@@ -446,7 +447,7 @@ class ReclaimClockRow:
     """Log time at which the last suspension ended; 0 when there was none."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RenameRow:
     """snapshotRenamedTable: where an object was before its first rename since the newest snapshot."""
 
@@ -462,7 +463,7 @@ class RenameRow:
     """Key of the object's row before the rename."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RollbackNameRow:
     """rollbackNameTable: the place of an object in the snapshot, during a rollback."""
 
@@ -470,7 +471,7 @@ class RollbackNameRow:
     """Key of the object's row in the snapshot; empty for a directory that is in its place already."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RollbackRow:
     """rollbackTable: a rollback of a bucket, and its progress. The row is kept, so that the rollback never begins a
     second time.
@@ -492,7 +493,7 @@ class RollbackRow:
     """Keys and directories that were restored to the active namespace."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SecretRow:
     """s3SecretTable: the secret with which a user or a service signs commands."""
 
@@ -510,7 +511,7 @@ class SecretRow:
     """User as whom an access id acts; empty for users and services."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ShadowHourRow:
     """shadowTable: the versions of a bucket that would have been claimed within one hour of log time without shadow
     mode, and that still wait. Hour 0 sums up all hours before the kept ones.
@@ -526,7 +527,7 @@ class ShadowHourRow:
     """Log time of the newest deletion that was counted in the hour."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ShardState:
     """transactionInfoTable: the shard's counters."""
 
@@ -562,7 +563,7 @@ class ShardState:
     """Local id of the last late report to SCM: of blocks that were allocated by an earlier command. 0: none yet."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SnapshotCountRow:
     """snapshotCountTable: the number of snapshots that a bucket ever had."""
 
@@ -572,7 +573,7 @@ class SnapshotCountRow:
     """txn at which the newest snapshot, live or dropped, was captured."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SnapshotListRow:
     """snapshotListTable: one snapshot of a bucket, by its ordinal and by its id."""
 
@@ -600,7 +601,7 @@ class SnapshotListRow:
     """Bytes by which blocks that the snapshot shows have grown since: it holds them, and does not show them."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TenantRow:
     """tenantStateTable: a tenant."""
 
@@ -614,7 +615,7 @@ class TenantRow:
     """Log time of its creation."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class UploadRow:
     """multipartInfoTable: an upload in parts."""
 
@@ -636,7 +637,7 @@ class UploadRow:
     """Number of runs of blocks of all its parts."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class UserVolumeRow:
     """userTable: one volume of a user. Ozone has one row for each user; rows of one volume each keep a command's
     work bounded.
@@ -648,7 +649,7 @@ class UserVolumeRow:
     """Name of the volume."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class VolumeRow:
     """volumeTable: a volume."""
 
@@ -670,7 +671,7 @@ class VolumeRow:
     """Tenant to whom the volume belongs; empty: none."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CollectionRow:
     """collectionTable: the collection state of one bucket, or of the whole shard."""
 
@@ -698,7 +699,7 @@ class CollectionRow:
     """
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DeletedDirectoryRow:
     """deletedDirectoryTable: a directory that left the active namespace."""
 
@@ -722,7 +723,7 @@ class DeletedDirectoryRow:
     """During an expansion: no file is left before this key of fileTable. Empty before an expansion."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DeletedKeyRow:
     """deletedTable: a version that left the active namespace."""
 
@@ -754,7 +755,7 @@ class DeletedKeyRow:
     """
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PartRow:
     """multipartPartsTable: the present version of a part of an upload."""
 
@@ -770,7 +771,7 @@ class PartRow:
     """Log time of the commit of the part."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class OpenKeyRow:
     """openKeyTable, openFileTable: a key, or a part of an upload, that a client is writing."""
 
@@ -808,7 +809,7 @@ class OpenKeyRow:
     """Number of the part; 0 for a key."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ClaimedRow:
     """reclaimTable: a claimed version, until SCM has confirmed the deletion of its blocks."""
 

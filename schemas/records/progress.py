@@ -4,8 +4,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from schemas.frozen import record
 from schemas.records.shared import (
     Barrier,
     BlockGroups,
@@ -17,7 +16,7 @@ from schemas.records.shared import (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BucketCollection:
     """The collection state of one bucket, or of the whole shard."""
 
@@ -27,7 +26,7 @@ class BucketCollection:
     """State that was set for this bucket, or for the shard."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DirectoryRemoval:
     """Outcome for one row of RemoveDirectories."""
 
@@ -43,7 +42,7 @@ class DirectoryRemoval:
     """Outcome for the row."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DirectoryExpanded:
     """Answer to ExpandDirectory."""
 
@@ -61,7 +60,7 @@ class DirectoryExpanded:
     """Files moved by this page."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RollbackPageDone:
     """Answer to RollbackPage: the page was carried out or refused."""
 
@@ -79,7 +78,7 @@ class RollbackPageDone:
     """Keys and directories that were restored to the active namespace, over all pages."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RowsClaimed:
     """Answer to ClaimRows."""
 
@@ -101,7 +100,7 @@ class RowsClaimed:
     """Local id of the last late report to SCM before the claim."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RowsFinished:
     """Answer to FinishRows."""
 
@@ -109,7 +108,7 @@ class RowsFinished:
     """From the command."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SnapshotCaptured:
     """Answer to CaptureSnapshot."""
 
@@ -137,7 +136,7 @@ class SnapshotCaptured:
     """Owner of the volume, who may manage the bucket's snapshots."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SnapshotDropped:
     """Answer to DropSnapshot."""
 
@@ -147,7 +146,7 @@ class SnapshotDropped:
     """The shard's chain version after the drop."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SweepPageSent:
     """Answer to SweepPage."""
 
@@ -165,7 +164,7 @@ class SweepPageSent:
     """First key of the next page in that table."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WritesExpired:
     """Answer to ExpireWrites."""
 
@@ -179,7 +178,7 @@ class WritesExpired:
     """Rows that were closed or aborted."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CollectionChanged:
     """Collection states of buckets or of the whole shard have changed, or all states are sent again."""
 
@@ -193,7 +192,7 @@ class CollectionChanged:
     """Whether all states are sent: a bucket that is not named is RUNNING, whatever was sent before."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DirectoriesRemoved:
     """Answer to RemoveDirectories."""
 
@@ -201,7 +200,7 @@ class DirectoriesRemoved:
     """One outcome per row, in the order of the command."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MetadataProgress:
     """Results of the services' commands. Topic metadata.progress, written by metadata, read by the services."""
 

@@ -4,10 +4,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from schemas.frozen import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ChangelogRow:
     """changelog: the position of a service's database in its changelog topic; one row."""
 
@@ -25,7 +25,7 @@ class ChangelogRow:
     """Id of the start whose units count from base_offset on; empty when it is not known."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LastRead:
     """The last message that was read from an input. With it, a service detects that a log has lost the message and
     has grown again.
@@ -37,7 +37,7 @@ class LastRead:
     """CRC-32 of the message's bytes, 0 to 4294967295."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class OutboxRun:
     """Messages of an outbox row that follow each other on one topic."""
 
@@ -49,7 +49,7 @@ class OutboxRun:
     """The keys of the messages, in the order of values; empty when no message has a key."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RowChange:
     """The new state of one row of a service's own tables."""
 
@@ -63,7 +63,7 @@ class RowChange:
     """The row as it is stored; empty when it was removed."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PositionRow:
     """positions: the position of a service in one of its inputs."""
 
@@ -79,7 +79,7 @@ class PositionRow:
     """
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class OutboxRow:
     """outbox: the messages of one unit of work, in order."""
 
@@ -87,7 +87,7 @@ class OutboxRow:
     """The messages."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class StateChange:
     """Changes of one unit of work to a service's own tables, or one part of them. Applying all changes in order
     rebuilds the service's database.

@@ -4,12 +4,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from schemas.frozen import record
 from schemas.records.shared import Barrier, BlockGroups
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BlocksDeleted:
     """Answer to DeleteBlocks."""
 
@@ -21,7 +20,7 @@ class BlocksDeleted:
     """Indexes, from 0, of the groups that were not deleted; every other group is confirmed."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BlocksWritten:
     """Versions were committed, and their blocks are in the block store. All four lists have the same length, with
     one place per version. Sent by metadata.
@@ -47,7 +46,7 @@ class BlocksWritten:
     """
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DeleteBlocks:
     """Delete block groups. Sent by key_deletion."""
 
@@ -63,7 +62,7 @@ class DeleteBlocks:
     """
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ScmReply:
     """An answer of the storage container manager. Topic scm.replies."""
 
@@ -71,7 +70,7 @@ class ScmReply:
     """The answer."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ScmCommand:
     """A command to the storage container manager. Topic scm.commands."""
 

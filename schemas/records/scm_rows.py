@@ -4,14 +4,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
+from schemas.frozen import record
 from schemas.records.scm import DeleteBlocks
 from schemas.records.shared import BlockRun
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ContainerReplica:
     """A datanode that is to have a copy of a container."""
 
@@ -31,7 +31,7 @@ class ContainerState(StrEnum):
     DELETED = "DELETED"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DelayedDeletion:
     """delayedDeletionTable: a deletion that is delayed while the block store is slow."""
 
@@ -41,7 +41,7 @@ class DelayedDeletion:
     """The command."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DeletedBlocksRow:
     """deletedBlocksTable: a transaction of block deletions for the datanodes."""
 
@@ -63,7 +63,7 @@ class DeletedBlocksRow:
     """Datanodes that have stored the transaction durably."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class InventoryRow:
     """inventoryTable: a run of blocks in the block store."""
 
@@ -73,7 +73,7 @@ class InventoryRow:
     """The blocks."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PipelineRow:
     """pipelineTable: datanodes on which containers are created together."""
 
@@ -85,7 +85,7 @@ class PipelineRow:
     """Whether new containers are created on it. A pipeline that has lost a datanode stays closed."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ScmState:
     """scmStateTable: the counters of one shard's storage container manager."""
 
@@ -105,7 +105,7 @@ class ScmState:
     """Blocks deleted, ever."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SequenceRow:
     """sequenceIdTable: the last id of one kind that was given out. It is written together with what has the id, so
     that no id is given twice.
@@ -115,7 +115,7 @@ class SequenceRow:
     """The last id."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WaitingDeletion:
     """waitingDeletionTable: a deletion that waits until the inventory is complete up to its newest block."""
 
@@ -125,7 +125,7 @@ class WaitingDeletion:
     """The command."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ContainerRow:
     """containerTable: a container and its contents."""
 

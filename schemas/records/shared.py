@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from schemas.frozen import record
 
 
 class AclIdentity(StrEnum):
@@ -49,7 +50,7 @@ class AclObject(StrEnum):
     KEY = "KEY"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Barrier:
     """A mark that passes through every topic behind all messages sent before it, and counts the work that it meets."""
 
@@ -71,7 +72,7 @@ class Barrier:
     """
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BlockGroups:
     """Claimed rows and their blocks. The blocks of a row are a group, which SCM deletes as a whole or not at all.
     All lists have the same length, with one place per group.
@@ -97,7 +98,7 @@ class BlockGroups:
     """For each group, the size of all its blocks together."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BlockRun:
     """The blocks of one committed version: consecutive local ids in one container."""
 
@@ -215,7 +216,7 @@ class SnapshotStatus(StrEnum):
     SNAPSHOT_DELETED = "SNAPSHOT_DELETED"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Acl:
     """An entry of an access list: the rights that somebody has to an object."""
 
@@ -229,7 +230,7 @@ class Acl:
     """Whether the entry is inherited."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RowName:
     """Names one row of a garbage table, within the partition's shard."""
 
@@ -245,7 +246,7 @@ class RowName:
     """txn that took the object out of the active namespace, or renamed it."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RowNames:
     """Names rows of one garbage table, within the partition's shard. All four lists have the same length, with one
     place per row.

@@ -4,14 +4,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
+from schemas.frozen import record
 from schemas.records.commands import SetSecret
 from schemas.records.shared import ExecutionMode, SnapshotStatus
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CreateSnapshot:
     """Create a snapshot of a bucket."""
 
@@ -25,7 +25,7 @@ class CreateSnapshot:
     """Creation time that retention uses, for replayed histories; -1: the log time of the capture."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CreateTag:
     """Protect a snapshot by a named tag: it neither expires nor can it be deleted."""
 
@@ -55,7 +55,7 @@ class DeadLetterState(StrEnum):
     DROPPED = "DROPPED"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DeleteConsumer:
     """Remove a consumer, which then protects no snapshots any more."""
 
@@ -67,7 +67,7 @@ class DeleteConsumer:
     """Name of the consumer."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DeleteSnapshot:
     """Delete a snapshot."""
 
@@ -79,7 +79,7 @@ class DeleteSnapshot:
     """Name of the snapshot."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DeleteTag:
     """Remove a tag, which then does not protect its snapshot any more."""
 
@@ -93,7 +93,7 @@ class DeleteTag:
     """Name of the tag."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RetentionPolicy:
     """Which snapshots of a bucket expire, and which snapshots and tags are created automatically. The rules are in
     services/domain/retention.py.
@@ -123,7 +123,7 @@ class RetentionPolicy:
     """Time to live of an automatic tag; 0: for ever."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RenameSnapshot:
     """Change the name of a snapshot."""
 
@@ -137,7 +137,7 @@ class RenameSnapshot:
     """New name."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RollBackBucket:
     """Make a snapshot the active namespace of its bucket again; newer snapshots are deleted."""
 
@@ -151,7 +151,7 @@ class RollBackBucket:
     """Tag of the snapshot; empty when snapshot is given."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SetConsumer:
     """Set the position of a consumer: the snapshot that it reads next, and all later snapshots, do not expire."""
 
@@ -169,7 +169,7 @@ class SetConsumer:
     """
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SetDeepClean:
     """Set the flags of a snapshot whose garbage range is deep clean. Sent by key_deletion."""
 
@@ -183,7 +183,7 @@ class SetDeepClean:
     """New value of the flag for directories."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Settle:
     """Answer when nothing is left to do in the plane."""
 
@@ -191,7 +191,7 @@ class Settle:
     """Id of this request, a new one for each request."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class UnsetRetention:
     """Remove a bucket's retention policy: nothing expires there, and no automatic snapshot is created."""
 
@@ -201,7 +201,7 @@ class UnsetRetention:
     """Name of the bucket."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SnapshotInfo:
     """A snapshot as users see it. Topic snapshots.info and snapshotInfoTable, written by snapshots."""
 
@@ -263,7 +263,7 @@ class SnapshotInfo:
     """Owner of the volume at the capture, who may manage the snapshot, as administrators may."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SnapshotsExpired:
     """Result of a request to expire."""
 
@@ -275,7 +275,7 @@ class SnapshotsExpired:
     """Why the previous run failed; empty when it did not."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ResolveDeadLetter:
     """Resolve a dead letter. The letter itself stays in its topic."""
 
@@ -289,7 +289,7 @@ class ResolveDeadLetter:
     """Reason, as free text; may be empty with RETRIED."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ExpireSnapshots:
     """Expire snapshots of a bucket now, by the rules of a retention policy."""
 
@@ -303,7 +303,7 @@ class ExpireSnapshots:
     """Time from which ages are counted; -1: the log time."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SetRetention:
     """Set a bucket's retention policy, in place of the previous one."""
 
@@ -315,7 +315,7 @@ class SetRetention:
     """The policy."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SnapshotReply:
     """Answer to a client's snapshot command. Topic snapshots.replies."""
 
@@ -335,7 +335,7 @@ class SnapshotReply:
     """Result of a request to expire; null for other commands."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SnapshotCommand:
     """A command to the snapshots service. Topic snapshots.commands, one partition per shard."""
 

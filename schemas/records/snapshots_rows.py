@@ -4,12 +4,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from schemas.frozen import record
 from schemas.records.snapshots import DeadLetterState, RetentionPolicy, SnapshotsExpired
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ConsumerRow:
     """consumerTable: a consumer and its position in the bucket's snapshots."""
 
@@ -29,7 +28,7 @@ class ConsumerRow:
     """Log time at which the consumer last reported its position."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DeadLetterRow:
     """deadLetterTable: a dead letter without its bytes, and its resolution."""
 
@@ -67,7 +66,7 @@ class DeadLetterRow:
     """Log time of the resolution; -1 while the letter is open."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DroppedSnapshotRow:
     """droppedSnapshotTable: the last dropped snapshot of a name."""
 
@@ -81,7 +80,7 @@ class DroppedSnapshotRow:
     """Log time at which the snapshot was deleted or expired."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ExpiryRow:
     """expiryTable: a request to expire that is answered when the expired snapshots are removed."""
 
@@ -93,7 +92,7 @@ class ExpiryRow:
     """The answer. It is sent when none of its snapshots has a row any more."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PendingSnapshot:
     """pendingTable: the creation or deletion of a snapshot, in progress."""
 
@@ -117,7 +116,7 @@ class PendingSnapshot:
     """User who requested the snapshot, on a plane that requires signatures."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RetentionRow:
     """retentionTable: a bucket's retention policy, and the state of its runs."""
 
@@ -151,7 +150,7 @@ class RetentionRow:
     """Log time of the request that set the policy."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RollbackTaskRow:
     """rollbackTable of snapshots: a rollback in progress."""
 
@@ -173,7 +172,7 @@ class RollbackTaskRow:
     """Page that was requested from metadata."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SettleRow:
     """settleTable: a request to settle, in progress."""
 
@@ -193,7 +192,7 @@ class SettleRow:
     """Branches whose barrier has returned."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TagRow:
     """tagTable: a tag, which protects a snapshot."""
 

@@ -4,10 +4,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from schemas.frozen import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SnapshotSize:
     """Size of one snapshot."""
 
@@ -19,7 +19,7 @@ class SnapshotSize:
     """Keys and directories that the snapshot references; too high likewise."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SpaceCellValue:
     """One cell of a bucket's space matrix, as an absolute value."""
 
@@ -39,7 +39,7 @@ class SpaceCellValue:
     """Rows of snapshotRenamedTable."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SpaceUpdate:
     """Changed figures of one bucket, as absolute values. Topic gc.space, written by metadata."""
 

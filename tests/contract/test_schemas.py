@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import io
 import typing
 from enum import StrEnum
@@ -48,6 +49,18 @@ def test_a_field_with_a_default_may_come_before_one_without() -> None:
     assert dataclasses.astuple(row) == (1, 3, 8, 2, 7)
     assert repr(row) == "Row(first=1, added=3, last=2, end=7)"
     assert dataclasses.astuple(module["Row"](1, 2, 5)) == (1, 7, 8, 2, 5)
+
+
+def test_a_record_is_frozen_and_takes_its_fields_as_a_dataclass_does() -> None:
+    plain = dataclasses.make_dataclass("Plain", [(one.name, one.type) for one in dataclasses.fields(records.BlockRun)])
+    assert str(inspect.signature(records.BlockRun)) == str(inspect.signature(plain))
+    run = records.BlockRun(1, 2, 3, 4, size_bytes=5)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        run.size_bytes = 6  # type: ignore[misc]
+    with pytest.raises(TypeError, match=r"BlockRun.__init__\(\) missing 1 required .*size_bytes"):
+        records.BlockRun(1, 2, 3, 4)  # type: ignore[call-arg]
+    assert run == dataclasses.replace(run)
+    assert hash(run) == hash(dataclasses.replace(run))
 
 
 @pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.__name__)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from schemas import records
+from schemas.codec import codec
 from schemas.topics import CHANGELOGS
 from services.directory_deletion.tables import TREE_TABLE, TreeState
 from services.directory_deletion.trees import Trees
@@ -185,8 +186,9 @@ def an_answer_names_the_process(patch: Patch) -> None:
         original_init(self)
         starts.append(self)
 
-    def reply(*arguments: Any) -> records.MetadataReply:
-        return replace(original_reply(*arguments), message=f"after {len(starts)} starts")
+    def reply(*arguments: Any) -> bytes:
+        answer = codec(records.MetadataReply).decode_message(original_reply(*arguments))
+        return codec(records.MetadataReply).encode_message(replace(answer, message=f"after {len(starts)} starts"))
 
     patch.setattr(MetadataService, "__init__", init)
     patch.setattr(metadata_service, "_reply", reply)

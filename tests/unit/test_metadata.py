@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
@@ -624,7 +624,7 @@ class TestSweeps:
     def _sweep(self, shard: Shard, **changes: Any) -> list[DeletedEntry]:
         before = len(shard.entries())
         page = SweepPage(1, 1, shard.bucket("tree").object_id, 0, 0, 0, 0, 0, b"", 2, 1_000_000)
-        command = {f: getattr(page, f) for f in page.__slots__} | changes
+        command = {one.name: getattr(page, one.name) for one in fields(page)} | changes
         while True:
             sent = shard.internal(SweepPage(**command))
             if sent.next_table == END_OF_SWEEP:

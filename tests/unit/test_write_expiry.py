@@ -60,9 +60,9 @@ def test_a_pass_that_takes_longer_than_an_interval_is_the_only_one(harness: Harn
     for number in range(1, 6):
         assert not pages(harness.wait(900))
         asked_again = pages(harness.wait(200))
-        keys = [b"/a/k/%d" % (number - 1) if number > 1 else b"", b"/a/k/%d" % number]
-        assert asked_again == [page(0, keys[0])], "the answer is late: the same page, not another pass"
-        assert pages(harness.give(answer(0, *keys, 1), answer(0, *keys, 0))) == [page(0, keys[1])]
+        here, beyond = b"/a/k/%d" % (number - 1) if number > 1 else b"", b"/a/k/%d" % number
+        assert asked_again == [page(0, here)], "the answer is late: the same page, not another pass"
+        assert pages(harness.give(answer(0, here, beyond, 1), answer(0, here, beyond, 0))) == [page(0, beyond)]
 
 
 def test_a_repeated_answer_asks_for_nothing(harness: Harness) -> None:

@@ -31,9 +31,12 @@ from services.storage.tables import TablesReader
 _KEY_ROW = codec(KeyRow)
 
 
+_ENABLED = BucketVersioning.ENABLED  # reading a member of an enum takes longer
+
+
 def keeps_versions(bucket: BucketRow) -> bool:
     """Return whether a version that is written now will be kept when it is overwritten."""
-    return bucket.versioning is BucketVersioning.ENABLED
+    return bucket.versioning is _ENABLED
 
 
 def is_kept(bucket: BucketRow, replaced: KeyRow) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 
 from schemas.codec import codec
 from schemas.error_codes import ErrorCode
@@ -12,7 +12,6 @@ from schemas.records import (
     BlockRun,
     BucketLayout,
     BucketRow,
-    BucketVersioning,
     Committed,
     DeleteKey,
     DeleteKeys,
@@ -38,14 +37,26 @@ from services.metadata.namespace.garbage import (
     note_rename,
 )
 from services.metadata.namespace.inheritance import key_created
-from services.metadata.namespace.key_versions import rename_versions
+from services.metadata.namespace.key_versions import keeps_versions, rename_versions
 from services.metadata.namespace.quotas import NO_QUOTA, check_room
 from services.metadata.namespace.tree import Place
 from services.metadata.state.tables import BUCKET_TABLE, KEY_TABLE
 from services.metadata.state.transaction import Transaction
 from services.runtime.loop.service import Work
 
+_TREE = BucketLayout.FILE_SYSTEM_OPTIMIZED  # reading a member of an enum takes longer
+_LAST_FIELDS = ("is_versioned", "version_rows", "is_composed")
 _KEY_ROW = codec(KeyRow)
+_ROW_START = _KEY_ROW.encoder_of(*(one.name for one in fields(KeyRow) if one.name not in _LAST_FIELDS))
+_ROW_END = _KEY_ROW.encoder_of(*_LAST_FIELDS)
+
+
+def _row_end(*, is_versioned: bool, version_rows: int) -> bytes:
+    return _ROW_END({"is_versioned": is_versioned, "version_rows": version_rows, "is_composed": False})
+
+
+_PLAIN_END = _row_end(is_versioned=False, version_rows=0)
+"""The last fields of most rows."""
 
 
 def read_versions_ahead(bodies: Sequence[object], work: Work) -> None:
@@ -61,7 +72,7 @@ def read_versions_ahead(bodies: Sequence[object], work: Work) -> None:
             place = (body.volume, body.bucket)
             if place not in is_flat:
                 bucket = work.table(BUCKET_TABLE).get(bucket_key(*place))
-                is_flat[place] = bucket is not None and bucket.layout is not BucketLayout.FILE_SYSTEM_OPTIMIZED
+                is_flat[place] = bucket is not None and bucket.layout is not _TREE
             if is_flat[place]:
                 found_at.append(flat_key(*place, body.key))
     if found_at:
@@ -76,7 +87,7 @@ def put_key_if(transaction: Transaction, command: PutKeyIf) -> Committed:
 def put_key(transaction: Transaction, command: PutKey | PutKeyIf, expected_generation: int = NO_CONDITION) -> Committed:
     """Commit a version of a key. It creates the key, or replaces the existing version."""
     bucket = find_bucket(transaction.work, command.volume, command.bucket)
-    is_tree = bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED
+    is_tree = bucket.layout is _TREE
     check_key_path(command.key, is_tree=is_tree)
     check_length("a tag", command.tag, MAX_KEY_TAG_LENGTH)
     blocks = _blocks(transaction, command)
@@ -98,7 +109,7 @@ def put_key(transaction: Transaction, command: PutKey | PutKeyIf, expected_gener
     if existing is not None and replaced_row is not None:
         version_rows = end_or_keep(transaction, bucket, existing, replaced_row)
     # Encode the fields without a record object, because most commands are puts.
-    fields = {
+    start = {
         "object_id": object_id,
         "birth": transaction.txn,
         "size_bytes": command.size_bytes,
@@ -110,11 +121,11 @@ def put_key(transaction: Transaction, command: PutKey | PutKeyIf, expected_gener
         "tag": command.tag,
         "creation_time_ms": existing.creation_time_ms if existing else now,
         "modification_time_ms": now,
-        "is_versioned": bucket.versioning is BucketVersioning.ENABLED,
-        "version_rows": version_rows,
-        "is_composed": False,
     }
-    table.put_encoded(place.db_key, _KEY_ROW.encode_fields(fields))
+    end = _PLAIN_END
+    if version_rows or keeps_versions(bucket):
+        end = _row_end(is_versioned=keeps_versions(bucket), version_rows=version_rows)
+    table.put_encoded(place.db_key, _ROW_START(start) + end)
     if existing is None and transaction.acls.is_used:
         key_created(transaction, bucket, object_id, place.parent_id, command.key)
     transaction.figures.put(bucket.object_id, command.size_bytes, 1 + place.made_directories)
@@ -143,7 +154,7 @@ def _blocks(transaction: Transaction, command: PutKey | PutKeyIf) -> BlockRun | 
 def delete_key(transaction: Transaction, command: DeleteKey) -> Committed:
     """Delete a key; in a tree also an empty directory."""
     bucket = find_bucket(transaction.work, command.volume, command.bucket)
-    if bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED:
+    if bucket.layout is _TREE:
         return Committed(tree.delete_path(transaction, bucket, command.key, is_recursive=False))
     row = _remove_key(transaction, bucket, command.key)
     death = death_now(transaction, bucket.object_id)
@@ -184,7 +195,7 @@ def _each_removed(
     transaction: Transaction, bucket: BucketRow, keys: Sequence[str]
 ) -> Iterator[bytes | DirectoryRow | ErrorCode]:
     """Remove each key from the namespace; yield its row, or the error code if it cannot be removed."""
-    is_tree = bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED
+    is_tree = bucket.layout is _TREE
     if not is_tree:
         found_at = [flat_key(bucket.volume, bucket.bucket, key) for key in keys]
         transaction.work.table(KEY_TABLE).read_ahead(found_at)
@@ -210,7 +221,7 @@ def _remove_key(transaction: Transaction, bucket: BucketRow, path: str) -> bytes
 def rename_key(transaction: Transaction, command: RenameKey) -> Committed:
     """Give a key another path."""
     bucket = find_bucket(transaction.work, command.volume, command.bucket)
-    if bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED:
+    if bucket.layout is _TREE:
         return Committed(tree.rename(transaction, bucket, command.source, command.target))
     check_key_path(command.target, is_tree=False)
     table = transaction.work.table(KEY_TABLE)

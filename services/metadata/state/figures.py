@@ -14,8 +14,7 @@ MAX_BYTES = 2**63 - 1
 """Maximum bytes of all versions of a shard that are not freed yet, so that sums of sizes fit into 64 bits. A put that
 exceeds it is refused (INVALID_REQUEST). Sums that only grow, such as freed bytes, stay at this value."""
 _NO_ACCOUNT = AccountRow(0, 0, 0, 0)
-_NONE_DEAD = (0, 0, 0, 0, 0)
-_NOTHING = (0, 0, *_NONE_DEAD)
+_NOTHING = (0,) * 7
 
 
 class BucketFigures:
@@ -46,7 +45,7 @@ class BucketFigures:
 
     def put(self, bucket_id: int, size_bytes: int, names: int) -> None:
         """Count bytes and names that have become live."""
-        self._used.add(bucket_id, (size_bytes, names, *_NONE_DEAD))
+        self._used.add(bucket_id, (size_bytes, names, 0, 0, 0, 0, 0))
         self._store(size_bytes)
 
     def put_part(self, bucket_id: int, size_bytes: int) -> None:

@@ -101,8 +101,8 @@ def create_topics(
     topics: Mapping[str, Mapping[str, str]],
     partitions: int,
     credentials: KafkaCredentials | None = None,
-) -> None:
-    """Create the missing topics with this number of partitions.
+) -> frozenset[str]:
+    """Create the missing topics with this number of partitions, and return the names of the created ones.
 
     An existing topic with fewer partitions gets more. The settings of existing topics are not changed.
 
@@ -119,6 +119,7 @@ def create_topics(
             f"The topics could not be made on {bootstrap_servers} ({error.args[0].str()}): see whether the broker runs "
             f"and allows it, then start again."
         ) from error
+    return created
 
 
 def _create_missing(admin: AdminClient, topics: Mapping[str, Mapping[str, str]], partitions: int) -> frozenset[str]:
