@@ -145,6 +145,13 @@ class BucketSpace:
     live_snapshots: int
     claims_stopped: str
     """Why all claims of the shard are stopped; empty while they are not stopped."""
+    live_replicated_bytes: int = 0
+    """What the blocks of these bytes take on disks, with all copies and parity. So for the following."""
+    deleted_replicated_bytes: int = 0
+    held_replicated_bytes: int = 0
+    pending_replicated_bytes: int = 0
+    claimed_replicated_bytes: int = 0
+    freed_replicated_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,6 +330,12 @@ class ShardBacklog:
     """Number of buckets by own collection state; the shard counts as one more. Only states that were set count."""
     trips: dict[BreakerCause, int]
     """Buckets whose breaker has tripped, by cause."""
+    live_replicated_bytes: int = 0
+    """What the blocks of these bytes take on disks, with all copies and parity. So for the following."""
+    held_replicated_bytes: int = 0
+    pending_replicated_bytes: int = 0
+    claimed_replicated_bytes: int = 0
+    freed_replicated_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,12 @@ class SnapshotSpace:
     """Whether referenced and shared_with_previous are exact. Held is exact if this and is_exclusive_exact are true."""
     is_exclusive_exact: bool
     is_shared_with_next_exact: bool
+    referenced_replicated_bytes: int = 0
+    """What the blocks of these bytes take on disks, with all copies and parity. So for the following."""
+    held_replicated_bytes: int = 0
+    exclusive_replicated_bytes: int = 0
+    shared_with_previous_replicated_bytes: int = 0
+    shared_with_next_replicated_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +70,8 @@ class FreedSpace:
     """Versions of zero bytes have no blocks and are not counted."""
     is_exact: bool
     """Whether no directory that died after the oldest snapshot of the set is unexpanded."""
+    freed_replicated_bytes: int = 0
+    """What the freed blocks take on disks, with all copies and parity."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +83,8 @@ class PlanSpace:
     """Snapshots that the plan must not contain."""
     leaving_snapshot_ids: tuple[str, ...] = ()
     """As in a what-if."""
+    is_replicated: bool = False
+    """Whether ``free_bytes`` are those that the blocks take on disks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +103,8 @@ class SpacePlan:
     """Whether no smaller set frees as much; False when the search was cut short and a smaller set may exist."""
     is_exact: bool
     """Whether no directory that died after the oldest unprotected snapshot is unexpanded."""
+    freed_replicated_bytes: int = 0
+    """As in a what-if."""
 
 
 class VersionStage(StrEnum):
@@ -130,6 +142,8 @@ class ExplainedVersion:
     """txns of the oldest and the newest live snapshot that hold the version, as all between do; 0 when none does."""
     version_of: int = 0
     """0, or the objectID of the key of which this is a noncurrent version, or was one when it died."""
+    replicated_bytes: int = 0
+    """What its blocks take on disks, with all copies and parity."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +179,8 @@ class PathExplanation:
     """Why all claims of the shard are stopped; empty while they are not stopped."""
     is_exact: bool
     """Whether all rows were read, and no version is below an unexpanded directory of another path."""
+    below_replicated_bytes: int = 0
+    """What the blocks of these versions take on disks, with all copies and parity."""
 
 
 @dataclass(frozen=True, slots=True)

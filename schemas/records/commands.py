@@ -16,6 +16,7 @@ from schemas.records.shared import (
     BucketVersioning,
     CollectionState,
     DeletedKind,
+    Replication,
     RowName,
     RowNames,
     SecretRole,
@@ -660,6 +661,14 @@ class RepairQuota:
     """The same of spare_bytes."""
     block_rows: int
     """The same of block_rows."""
+    used_redundancy_bytes: int = 0
+    """The same of used_redundancy_bytes."""
+    snapshot_used_redundancy_bytes: int = 0
+    """The same of snapshot_used_redundancy_bytes."""
+    upload_redundancy_bytes: int = 0
+    """The same of upload_redundancy_bytes."""
+    spare_redundancy_bytes: int = 0
+    """The same of spare_redundancy_bytes."""
 
 
 @record
@@ -748,6 +757,18 @@ class SetAcl:
 
 
 @record
+class SetBucketReplication:
+    """Set how blocks of a bucket are kept that are allocated from now on."""
+
+    volume: str
+    """Name of the volume."""
+    bucket: str
+    """Name of the bucket."""
+    replication: Replication
+    """As in the row of the bucket."""
+
+
+@record
 class SetBucketVersioning:
     """Set whether a bucket keeps overwritten versions of keys."""
 
@@ -779,6 +800,14 @@ class SetCollection:
     """objectID of one bucket that has or had this name; 0: the live bucket of this name, and deleted ones whose
     claims are suspended.
     """
+
+
+@record
+class SetDefaultReplication:
+    """Set the replication of buckets that are created from now on. Sent by an administrator."""
+
+    replication: Replication
+    """As in the row of a bucket."""
 
 
 @record
@@ -1046,6 +1075,8 @@ class MetadataCommand:
         | RepairQuota
         | SetBucketVersioning
         | DeleteKeyVersion
+        | SetBucketReplication
+        | SetDefaultReplication
     )
     """The command."""
     sender: str = ""

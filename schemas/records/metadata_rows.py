@@ -15,6 +15,7 @@ from schemas.records.shared import (
     BucketLayout,
     BucketVersioning,
     CollectionState,
+    Replication,
     SecretRole,
 )
 
@@ -47,6 +48,10 @@ class AccountRow:
     """Bytes whose deletion SCM has confirmed, ever."""
     freed_versions: int
     """Versions whose deletion SCM has confirmed, ever."""
+    claimed_redundancy_bytes: int = 0
+    """Bytes that the blocks of claimed_bytes take beyond one copy of them."""
+    freed_redundancy_bytes: int = 0
+    """The same of freed_bytes."""
 
 
 @record
@@ -155,6 +160,16 @@ class BucketRow:
     """txn of the last RepairQuota; 0 when there was none."""
     versioning: BucketVersioning = BucketVersioning.UNVERSIONED
     """Whether overwritten versions of keys are kept."""
+    replication: Replication = Replication.RATIS_ONE
+    """How blocks are kept that are allocated from now on."""
+    used_redundancy_bytes: int = 0
+    """Bytes that the blocks of used_bytes take beyond one copy of them."""
+    snapshot_used_redundancy_bytes: int = 0
+    """The same of snapshot_used_bytes."""
+    upload_redundancy_bytes: int = 0
+    """The same of upload_bytes."""
+    spare_redundancy_bytes: int = 0
+    """The same of spare_bytes."""
 
 
 @record
@@ -561,6 +576,10 @@ class ShardState:
     """Newest schema of commands that an operator has announced; 0 while none but the first is allowed."""
     reported_local_id: int = 0
     """Local id of the last late report to SCM: of blocks that were allocated by an earlier command. 0: none yet."""
+    default_replication: Replication = Replication.RATIS_ONE
+    """Replication of new buckets."""
+    has_redundancy: bool = False
+    """Whether any block of the shard may ever have taken more than its bytes. It stays true."""
 
 
 @record
@@ -599,6 +618,10 @@ class SnapshotListRow:
     """Chain version of the drop; 0 while the snapshot is live."""
     grown_bytes: int = 0
     """Bytes by which blocks that the snapshot shows have grown since: it holds them, and does not show them."""
+    referenced_redundancy_bytes: int = 0
+    """Bytes that the blocks of referenced_bytes take beyond one copy of them."""
+    grown_redundancy_bytes: int = 0
+    """The same of grown_bytes."""
 
 
 @record

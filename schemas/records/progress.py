@@ -134,6 +134,8 @@ class SnapshotCaptured:
     """Text of the refusal; empty on success."""
     owner: str = ""
     """Owner of the volume, who may manage the bucket's snapshots."""
+    referenced_redundancy_bytes: int = 0
+    """Bytes that the blocks of referenced_bytes take beyond one copy of them."""
 
 
 @record

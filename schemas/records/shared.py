@@ -193,6 +193,20 @@ class RemovalOutcome(StrEnum):
     SUSPENDED = "SUSPENDED"
 
 
+class Replication(StrEnum):
+    """How the blocks of a container are kept: in one copy, in three, or erasure-coded. EC_RS_6_3_1024K: cells of
+    1024 KiB, Reed-Solomon, 3 parity cells for 6 cells of data; XOR likewise. RATIS is the protocol by which copies
+    are written.
+    """
+
+    RATIS_ONE = "RATIS_ONE"
+    RATIS_THREE = "RATIS_THREE"
+    EC_RS_3_2_1024K = "EC_RS_3_2_1024K"
+    EC_RS_6_3_1024K = "EC_RS_6_3_1024K"
+    EC_RS_10_4_1024K = "EC_RS_10_4_1024K"
+    EC_XOR_2_1_1024K = "EC_XOR_2_1_1024K"
+
+
 class RollbackOutcome(StrEnum):
     """Outcome of one page of a rollback."""
 

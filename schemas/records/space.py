@@ -17,6 +17,8 @@ class SnapshotSize:
     """Bytes that the snapshot references; too high while a directory that died before the snapshot is unexpanded."""
     referenced_namespace: int
     """Keys and directories that the snapshot references; too high likewise."""
+    referenced_redundancy_bytes: int = 0
+    """Bytes that the blocks of referenced_bytes take beyond one copy of them."""
 
 
 @record
@@ -37,6 +39,8 @@ class SpaceCellValue:
     """Rows of deletedDirectoryTable."""
     rename_rows: int
     """Rows of snapshotRenamedTable."""
+    redundancy_bytes: int = 0
+    """Bytes that the blocks of the versions take beyond one copy of them."""
 
 
 @record

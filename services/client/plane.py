@@ -86,6 +86,7 @@ from schemas.records import (
     RollBackBucket,
     SetAcl,
     SetBreaker,
+    SetBucketReplication,
     SetBucketVersioning,
     SetCollection,
     SetConsumer,
@@ -128,6 +129,7 @@ NamespaceCommand = (
     | PutKeyIf
     | CreateBucketLink
     | SetBucketVersioning
+    | SetBucketReplication
     | DeleteKeyVersion
     | SetQuota
     | SetOwner

@@ -24,6 +24,7 @@ from services.metadata.collecting import breaker, claims, collection_commands, e
 from services.metadata.namespace import (
     access,
     acls,
+    bucket_replication,
     buckets,
     expired_writes,
     keys,
@@ -54,6 +55,7 @@ _CLIENT_HANDLERS: Mapping[type[Any], Callable[[Transaction, Any], Committed | No
         records.DeleteBucket: buckets.delete_bucket,
         records.SetQuota: quotas.set_quota,
         records.SetBucketVersioning: versioning.set_bucket_versioning,
+        records.SetBucketReplication: bucket_replication.set_bucket_replication,
         records.SetOwner: owners.set_owner,
         records.AddAcl: acls.add_acl,
         records.RemoveAcl: acls.remove_acl,
@@ -132,6 +134,7 @@ _CONTROL_SENDERS: Mapping[type[Any], tuple[str, ...]] = {
     records.AcceptLostTail: (_PERSON,),
     records.SetFeatureLevel: (_PERSON,),
     records.AnnounceSchema: (_PERSON,),
+    records.SetDefaultReplication: (_PERSON,),
 }
 _Refusal = CommandError | InvalidNameError
 _REPLY = codec(MetadataReply)
@@ -344,6 +347,8 @@ class MetadataService:
             upgrades.set_feature_level(transaction, body)
         elif isinstance(body, records.AnnounceSchema):
             upgrades.announce_schema(transaction.counters, body)
+        elif isinstance(body, records.SetDefaultReplication):
+            bucket_replication.set_default_replication(transaction, body)
         else:
             capture_drop.publish_full_chain(transaction)
 

@@ -48,6 +48,7 @@ class Namespace:
             records.DeleteKeys: self._delete_keys,
             records.DeleteKeyVersion: self._delete_version,
             records.SetBucketVersioning: self._set_versioning,
+            records.SetBucketReplication: self._set_replication,
             records.RenameKey: self._rename_key,
             records.MakeDirectory: self._make_directory,
             records.DeleteDirectory: self._delete_directory,
@@ -114,6 +115,9 @@ class Namespace:
         bucket = self._present.bucket(body)
         require(body.versioning is not BucketVersioning.UNVERSIONED)
         bucket.versioning = body.versioning
+
+    def _set_replication(self, body: records.SetBucketReplication) -> None:
+        self._present.bucket(body)
 
     # Keys
 

@@ -49,6 +49,7 @@ _STEERING: Mapping[type[Any], tuple[str, ...]] = {
     records.AcceptLostTail: (_PERSON,),
     records.SetFeatureLevel: (_PERSON,),
     records.AnnounceSchema: (_PERSON,),
+    records.SetDefaultReplication: (_PERSON,),
 }
 """Commands that control the shard itself, with their allowed senders."""
 
@@ -65,7 +66,7 @@ _OF_LEVEL_2 = (
     *(records.PutKeyIf, records.OpenKey, records.AllocateBlocks, records.SyncKey, records.CommitKey),
     *(records.RecoverLease, records.AbandonKey, records.InitiateUpload, records.CompleteUpload, records.AbortUpload),
     *(records.SetQuota, records.RepairQuota, records.CreateBucketLink),
-    *(records.SetBucketVersioning, records.DeleteKeyVersion),
+    *(records.SetBucketVersioning, records.DeleteKeyVersion, records.SetBucketReplication),
     *RIGHTS_COMMANDS,
 )
 """Commands that are refused before the shard has feature level 2."""

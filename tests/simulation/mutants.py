@@ -431,7 +431,7 @@ def undelete_ignores_the_claim(patch: Patch) -> None:
         if claimed is not None and transaction.work.table(DELETED_TABLE).get(key) is None:
             transaction.work.table(DELETED_TABLE).put(key, claimed.version)
             version = claimed.version.key
-            transaction.space.add(bucket.object_id, NOBODY, (version.size_bytes, 1, 1, 0, 0))
+            transaction.space.add(bucket.object_id, NOBODY, (version.size_bytes, 1, 1, 0, 0, 0))
         return original(transaction, bucket, command)
 
     patch.setattr(undelete, "_undelete_key", undelete_key)

@@ -104,6 +104,7 @@ NEEDED: dict[type[Any], tuple[Grant, ...]] = {
     DeleteBucket: ((OF_BUCKET, AclRight.DELETE), (OF_VOLUME, READ)),
     records.SetQuota: _TO_WRITE,
     records.SetBucketVersioning: _TO_WRITE,
+    records.SetBucketReplication: _TO_WRITE,
     PutKey: _TO_WRITE,
     records.PutKeyIf: _TO_WRITE,
     records.OpenKey: _TO_WRITE,

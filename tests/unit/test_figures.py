@@ -134,7 +134,7 @@ class TestCells:
 
     def test_batches_do_not_decide(self, shard: Shard, monkeypatch: pytest.MonkeyPatch) -> None:
         """With a defect that counts too little, the same log gives the same trips, however it is cut."""
-        monkeypatch.setattr(garbage, "key_cell", lambda *_: (0, 0, 0, 0, 0))
+        monkeypatch.setattr(garbage, "key_cell", lambda *_: (0, 0, 0, 0, 0, 0))
         rows = [delete(shard, f"k{number}") for number in range(6)]
         for number, row in enumerate(rows):
             undelete(shard, row, f"k{number}")

@@ -16,7 +16,14 @@ RUN = "services.verifier.run"
 VERIFY = {f"services.verifier.{path.stem}" for path in (ROOT / "services" / "verifier").glob("[!_]*.py")}
 RECORDS = {f"schemas.records.{path.stem}" for path in (ROOT / "schemas" / "records").glob("[!_]*.py")}
 MAY_USE = RECORDS | {
-    *("schemas", "schemas.compiled", "schemas.records", "schemas.signatures", "services.domain.ledger_rows"),
+    *(
+        "schemas",
+        "schemas.compiled",
+        "schemas.frozen",
+        "schemas.records",
+        "schemas.signatures",
+        "services.domain.ledger_rows",
+    ),
     *("services.domain.authorization", "services.domain.names", "services.domain.table_keys"),
 }
 RUN_MAY_USE = {

@@ -82,6 +82,7 @@ def capture_snapshot(transaction: Transaction, command: CaptureSnapshot) -> Snap
         referenced_namespace=bucket.used_namespace,
         chain_version=transaction.counters.chain_version + 1,
         dropped_chain_version=0,
+        referenced_redundancy_bytes=bucket.used_redundancy_bytes - bucket.upload_redundancy_bytes,
     )
     transaction.snapshots.append(work, row)
     transaction.space.size_changed(row)
@@ -107,6 +108,7 @@ def _captured(transaction: Transaction, row: SnapshotListRow) -> SnapshotCapture
         chain_version=row.chain_version,
         referenced_bytes=row.referenced_bytes,
         owner=_owner(work, identity) if identity else "",
+        referenced_redundancy_bytes=row.referenced_redundancy_bytes,
     )
 
 

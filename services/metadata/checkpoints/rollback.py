@@ -16,7 +16,7 @@ next page.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -40,6 +40,7 @@ from schemas.records import (
     RollbackRow,
 )
 from services.domain.errors import InvariantError
+from services.domain.replication import redundancy_of, redundancy_of_all
 from services.domain.space_matrix import holders
 from services.domain.table_keys import (
     bucket_id_prefix,
@@ -72,6 +73,7 @@ from services.metadata.namespace.key_parts import (
     parts_of,
     pop_parts,
     put_parts,
+    runs_of,
     stored_bytes,
 )
 from services.metadata.namespace.key_versions import has_versions, versions_of
@@ -221,7 +223,7 @@ class _Page:
                     self._expand(row)
                     expanded += 1
             if not start and not expanded:  # there is none, although the figures count some
-                self._transaction.space.disagrees(self._bucket.object_id, (0, 0, 0, -1, 0))
+                self._transaction.space.disagrees(self._bucket.object_id, (0, 0, 0, -1, 0, 0))
                 return
             start = b""  # rows that the expansion has created may have lower keys
 
@@ -457,12 +459,18 @@ class _Page:
         if head.blocks != row.key.blocks or is_composed(saved):
             return self._restore_parts(self._keys.decode(saved), row)
         self._transaction.figures.restore(self._bucket.object_id, head.size_bytes)
+        self._restore_redundancy([head.blocks])
         return saved
+
+    def _restore_redundancy(self, runs: Iterable[BlockRun | None]) -> None:
+        if redundancy := redundancy_of_all(runs):
+            self._transaction.figures.add_redundancy(self._bucket.object_id, redundancy, -redundancy)
 
     def _discount(self, dead: KeyRow, death: int) -> None:
         """Subtract a garbage row from the space matrix."""
         held_by = holders(dead.birth, death, self._live_txns)
-        self._transaction.space.subtract(self._bucket.object_id, held_by, key_cell(dead.size_bytes))
+        counted = key_cell(dead.size_bytes, 1, redundancy_of(dead.blocks))
+        self._transaction.space.subtract(self._bucket.object_id, held_by, counted)
 
     def _restore_parts(self, saved: KeyRow, first: DeletedKeyRow) -> bytes:
         """Restore the further runs of a version that the snapshot has. Return the version's row.
@@ -486,6 +494,7 @@ class _Page:
         row = self._put_parts_back(saved, first.key.blocks, parts)
         stored = stored_bytes(row, parts)
         self._transaction.figures.restore(bucket.object_id, stored, rows=1 + len(parts))
+        self._restore_redundancy(runs_of(row, parts))
         return _KEY_ROW.encode(row)
 
     def _put_back(self, key: bytes, saved: bytes) -> None:

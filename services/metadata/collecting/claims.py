@@ -11,6 +11,7 @@ of it, too, so it is not decoded a second time.
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass, field
 from struct import Struct
 from typing import Any
 
@@ -37,6 +38,7 @@ from schemas.stored_rows import row_codec
 from schemas.topics import LEDGER
 from services.domain.errors import InvariantError
 from services.domain.reclaimability import is_reclaimable_after
+from services.domain.replication import redundancy_bytes
 from services.domain.row_columns import NO_GROUPS, Row, by_columns, rows
 from services.domain.space_matrix import NOBODY
 from services.domain.table_keys import bucket_id_key, garbage_key
@@ -46,6 +48,7 @@ from services.metadata.collecting.expansion import key_of_row, remove_directory_
 from services.metadata.collecting.shadow import count_version, discount_version, has_counted, is_in_shadow
 from services.metadata.namespace.garbage import RENAME_CELL, has_one_run, key_cell
 from services.metadata.state.deleted_names import forget_death
+from services.metadata.state.figures import BucketFigures
 from services.metadata.state.snapshot_lists import SnapshotList
 from services.metadata.state.tables import BUCKET_ID_TABLE, DELETED_TABLE, RECLAIM_TABLE, SNAPSHOT_RENAMED_TABLE
 from services.metadata.state.transaction import Transaction
@@ -69,6 +72,7 @@ class _Claim:
         self._command = command
         self._fronts: dict[tuple[int, int], bytes] = {}
         self._sizes: defaultdict[int, list[int]] = defaultdict(list)
+        self._redundancies: defaultdict[int, int] = defaultdict(int)
         """Sizes of the claimed versions by bucket."""
         self.groups: list[tuple[int, ...]] = []
         self.removed: list[RowName] = []
@@ -140,6 +144,8 @@ class _Claim:
         blocks = _block_fields(named, version)
         self._reclaim.put_encoded(key, claimed_row(front, version.birth, version.size_bytes, blocks, row))
         self._sizes[bucket_id].append(version.size_bytes)
+        if redundancy := redundancy_bytes(blocks[0], *blocks[2:]):
+            self._redundancies[bucket_id] += redundancy
         self.groups.append((*named, *blocks))
 
     def _gate(self, bucket_id: int) -> Gate:
@@ -211,8 +217,11 @@ class _Claim:
         transaction = self._transaction
         for bucket_id, sizes in self._sizes.items():
             # A row that no snapshot holds is counted in the cell NOBODY.
-            transaction.space.subtract(bucket_id, NOBODY, key_cell(sum(sizes), len(sizes)))
+            redundancy = self._redundancies[bucket_id]
+            transaction.space.subtract(bucket_id, NOBODY, key_cell(sum(sizes), len(sizes), redundancy))
             transaction.figures.claim(bucket_id, sum(sizes), len(sizes))
+            if redundancy:
+                transaction.figures.add_redundancy(bucket_id, claimed=redundancy)
         for gate in self._gates.values():
             gate.close()
         transaction.counters.refused_rows += len(self.refused)
@@ -235,11 +244,46 @@ def claim_rows(transaction: Transaction, command: ClaimRows) -> RowsClaimed:
     return claim.finish()
 
 
+@dataclass(slots=True)
+class _FinishedRows:
+    """The finished rows of one bucket, and what they take from its figures."""
+
+    rows: list[tuple[int, int, bytes]] = field(default_factory=list)
+    """Birth, death and encoded row of each."""
+    size_bytes: int = 0
+    spare_bytes: int = 0
+    """Of blocks that never belonged to a version."""
+    block_rows: int = 0
+    """Rows that had blocks only, or were noncurrent versions."""
+    redundancy: int = 0
+    spare_redundancy: int = 0
+
+    def add(self, birth: int, death: int, row: bytes, size_bytes: int, redundancy: int) -> None:
+        """Add a row."""
+        self.rows.append((birth, death, row))
+        self.size_bytes += size_bytes
+        self.redundancy += redundancy
+        if birth == death:
+            self.spare_bytes += size_bytes
+            self.spare_redundancy += redundancy
+        if not has_one_run(row):
+            version = _CLAIMED_ROW.decode_head(row).version
+            self.block_rows += version.part_of != 0 or version.version_of != 0
+
+    def count(self, figures: BucketFigures, bucket_id: int) -> None:
+        """Count the rows as freed."""
+        figures.finish(
+            bucket_id, self.size_bytes, len(self.rows), spare_bytes=self.spare_bytes, block_rows=self.block_rows
+        )
+        if freed := self.redundancy:
+            spare = -self.spare_redundancy
+            figures.add_redundancy(bucket_id, 0, -freed, spare=spare, claimed=-freed, freed=freed)
+
+
 def finish_rows(transaction: Transaction, command: FinishRows) -> RowsFinished:
     """Remove claimed rows whose blocks SCM has confirmed, and enter them in the ledger. Missing rows are finished."""
     table = transaction.work.table(RECLAIM_TABLE)
-    sizes, freed = defaultdict[int, list[int]](list), defaultdict[int, list[tuple[int, int, bytes]]](list)
-    spare_bytes, block_rows = defaultdict[int, int](int), defaultdict[int, int](int)
+    finished = defaultdict[int, _FinishedRows](_FinishedRows)
     groups: list[tuple[int, ...]] = []
     claims: dict[bytes, int] = {}
     claim_places: list[int] = []
@@ -253,18 +297,12 @@ def finish_rows(transaction: Transaction, command: FinishRows) -> RowsFinished:
             if claimed_birth != birth:
                 continue
             table.delete(key)
-            sizes[bucket_id].append(size_bytes)
-            if birth == death:
-                spare_bytes[bucket_id] += size_bytes
-            if not has_one_run(row):
-                version = _CLAIMED_ROW.decode_head(row).version
-                block_rows[bucket_id] += version.part_of != 0 or version.version_of != 0
-            freed[bucket_id].append((birth, death, row))
+            finished[bucket_id].add(birth, death, row, size_bytes, redundancy_bytes(blocks[0], *blocks[2:]))
             groups.append((*named, *blocks))
             claim_places.append(claims.setdefault(facts, len(claims)))
-    for bucket_id, of_bucket in sizes.items():
-        counted = {"spare_bytes": spare_bytes[bucket_id], "block_rows": block_rows[bucket_id]}
-        transaction.figures.finish(bucket_id, sum(of_bucket), len(of_bucket), **counted)
+    for bucket_id, of_bucket in finished.items():
+        of_bucket.count(transaction.figures, bucket_id)
+        transaction.freed.note(transaction.work, transaction.log_time_ms, bucket_id, of_bucket.rows)
     if groups:
         entered = LedgerRows(
             finish_txn=transaction.txn,
@@ -274,8 +312,6 @@ def finish_rows(transaction: Transaction, command: FinishRows) -> RowsFinished:
             groups=BlockGroups(*zip(*groups, strict=True)),
         )
         transaction.work.send(LEDGER, entered)
-    for bucket_id, finished in freed.items():
-        transaction.freed.note(transaction.work, transaction.log_time_ms, bucket_id, finished)
     return RowsFinished(command.task)
 
 

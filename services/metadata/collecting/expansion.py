@@ -148,14 +148,17 @@ def expand_page(transaction: Transaction, command: ExpandDirectory) -> tuple[Dir
     return DirectoryExpanded(*named, outcome, page.directories, page.files), page.moved_rows
 
 
-def _correct_references(transaction: Transaction, bucket_id: int, death: int, live_before: tuple[int, int]) -> None:
+def _correct_references(
+    transaction: Transaction, bucket_id: int, death: int, live_before: tuple[int, int, int]
+) -> None:
     """Subtract the moved versions from the snapshots captured since the death, which never listed them."""
-    moved_bytes, moved_names = map(sub, transaction.figures.moved_live(), live_before)
+    moved_bytes, moved_names, redundancy = map(sub, transaction.figures.moved_live(), live_before)
     corrected = [
         replace(
             snapshot,
             referenced_bytes=snapshot.referenced_bytes - moved_bytes,
             referenced_namespace=snapshot.referenced_namespace - moved_names,
+            referenced_redundancy_bytes=snapshot.referenced_redundancy_bytes - redundancy,
         )
         for snapshot in transaction.snapshots.of(transaction.work, bucket_id).live_from(death)
     ]

@@ -24,6 +24,7 @@ from schemas.records import (
     RequeueOrphans,
 )
 from services.domain.refusals import CommandError, NotDone
+from services.domain.replication import redundancy_of
 from services.domain.space_matrix import NOBODY
 from services.domain.table_keys import (
     bucket_id_key,
@@ -147,7 +148,10 @@ def _put_orphan_row(transaction: Transaction, identity: BucketIdentity, run: Blo
     ids = (identity.volume_id, identity.bucket_id)
     row = DeletedKeyRow(key, death.txn, death.snapshots_before)
     transaction.work.table(DELETED_TABLE).put(garbage_key(*ids, death.txn, key.object_id), row)
+    redundancy = redundancy_of(run)
     transaction.figures.add_garbage(identity.bucket_id, run.size_bytes)
-    transaction.space.add(identity.bucket_id, NOBODY, key_cell(key.size_bytes))
+    if redundancy:
+        transaction.figures.add_redundancy(identity.bucket_id, 0, redundancy)
+    transaction.space.add(identity.bucket_id, NOBODY, key_cell(key.size_bytes, 1, redundancy))
     entry = (identity.bucket_id, key.object_id, key.birth, *death)
     transaction.entries.add(DeletedKind.KEY, [entry])

@@ -26,6 +26,7 @@ from services.domain.errors import InvariantError
 from services.domain.names import check_key_path
 from services.domain.reclaimability import Txn
 from services.domain.refusals import CommandError
+from services.domain.replication import redundancy_of
 from services.domain.space_matrix import holders
 from services.domain.table_keys import garbage_key, key_version_key, object_txn
 from services.metadata.collecting.shadow import discount_version
@@ -107,7 +108,7 @@ def _undelete_key(transaction: Transaction, bucket: BucketRow, command: Undelete
     if parts or row.unread_bytes:
         back = _restore_parts(transaction, bucket, row, back, parts)
     else:
-        transaction.figures.restore(bucket.object_id, version.size_bytes)
+        _restore_whole(transaction, bucket.object_id, version)
     _leave_garbage(transaction, bucket, row, live)
     transaction.work.table(place.table).put(place.db_key, back)
     key_created(transaction, bucket, back.object_id, place.parent_id, command.path)
@@ -149,10 +150,17 @@ def _undelete_version(
     if parts or row.unread_bytes:
         back = _restore_parts(transaction, bucket, row, back, parts)
     else:
-        transaction.figures.restore(ids[1], version.size_bytes)
+        _restore_whole(transaction, ids[1], version)
     table.put(row_key, back)
     _leave_garbage(transaction, bucket, row, snapshots.live_txns)
     return True
+
+
+def _restore_whole(transaction: Transaction, bucket_id: int, version: KeyRow) -> None:
+    """Count a version that is restored with all of its bytes, which are in one run of blocks."""
+    transaction.figures.restore(bucket_id, version.size_bytes)
+    if redundancy := redundancy_of(version.blocks):
+        transaction.figures.add_redundancy(bucket_id, redundancy, -redundancy)
 
 
 def _leave_garbage(transaction: Transaction, bucket: BucketRow, row: DeletedKeyRow, live: Sequence[Txn]) -> None:
@@ -163,7 +171,8 @@ def _leave_garbage(transaction: Transaction, bucket: BucketRow, row: DeletedKeyR
     if row.version_of:
         transaction.figures.restore_version(ids[1])
     discount_version(transaction, ids[1], row)
-    transaction.space.subtract(ids[1], holders(version.birth, row.death, live), key_cell(version.size_bytes))
+    counted = key_cell(version.size_bytes, 1, redundancy_of(version.blocks))
+    transaction.space.subtract(ids[1], holders(version.birth, row.death, live), counted)
 
 
 def _rows_of_parts(transaction: Transaction, bucket: BucketRow, first: DeletedKeyRow) -> list[DeletedKeyRow] | None:
@@ -180,7 +189,7 @@ def _restore_parts(
     """Restore the further runs of a version whose row will be ``back``. Return this row with its whole size."""
     ids = bucket.volume_id, bucket.object_id
     live = transaction.snapshots.of(transaction.work, ids[1]).live_txns
-    parts, size_bytes = list[KeyPartRow](), first.key.size_bytes
+    parts, size_bytes, redundancy = list[KeyPartRow](), first.key.size_bytes, redundancy_of(first.key.blocks)
     for row in rows:
         run = row.key
         if run.blocks is None:
@@ -188,11 +197,15 @@ def _restore_parts(
         birth = transaction.txn if back.birth == transaction.txn else run.birth
         parts.append(KeyPartRow(run.object_id, birth, run.blocks))
         size_bytes += run.size_bytes
+        redundancy += redundancy_of(run.blocks)
         transaction.work.table(DELETED_TABLE).delete(garbage_key(*ids, row.death, run.object_id))
         discount_version(transaction, ids[1], row)
-        transaction.space.subtract(ids[1], holders(run.birth, row.death, live), key_cell(run.size_bytes))
+        counted = key_cell(run.size_bytes, 1, redundancy_of(run.blocks))
+        transaction.space.subtract(ids[1], holders(run.birth, row.death, live), counted)
     put_parts(transaction.work, ids, back.object_id, parts)
     transaction.figures.restore(ids[1], size_bytes, rows=1 + len(parts))
+    if redundancy:
+        transaction.figures.add_redundancy(ids[1], redundancy, -redundancy)
     return replace(back, size_bytes=size_bytes - first.unread_bytes, is_composed=True)
 
 

@@ -130,6 +130,7 @@ def _new_bucket(transaction: Transaction, volume: VolumeRow, bucket: str, layout
         snapshot_used_namespace=0,
         rollback_snapshot_id="",
         owner=transaction.creator,
+        replication=transaction.counters.default_replication,
     )
 
 

@@ -13,6 +13,7 @@ from schemas.records import (
     DeletedKeyRow,
     DeletedKind,
     DirectoryRow,
+    KeyHead,
     KeyNames,
     KeyPartRow,
     KeyRow,
@@ -20,30 +21,33 @@ from schemas.records import (
     OpenRun,
     RenameRow,
 )
+from services.domain.replication import redundancy_of, redundancy_of_all
 from services.domain.space_matrix import NOBODY, Holders, holders
 from services.domain.table_keys import garbage_key, object_txn
 from services.metadata.namespace.key_parts import Ids, pop_parts, row_of_first_run, row_of_part
 from services.metadata.namespace.key_versions import is_kept, keep_version, keeps_versions, take_all_versions
 from services.metadata.state.deleted_names import note_death
+from services.metadata.state.space import Counts
 from services.metadata.state.tables import DELETED_DIRECTORY_TABLE, DELETED_TABLE, SNAPSHOT_RENAMED_TABLE
 from services.metadata.state.transaction import Transaction
 from services.runtime.loop.service import Work
 from services.storage.tables import Table
 
-DIRECTORY_CELL = (0, 0, 0, 1, 0)
-RENAME_CELL = (0, 0, 0, 0, 1)
-"""Counts of a directory and a rename in the space matrix: bytes, versions, rows of the three tables."""
+DIRECTORY_CELL = (0, 0, 0, 1, 0, 0)
+RENAME_CELL = (0, 0, 0, 0, 1, 0)
+"""Counts of a directory and a rename in the space matrix, as ``Counts``."""
 _KEY_ROW = codec(KeyRow)
 _KEY_START = codec(KeyStart)
+_KEY_HEAD = codec(KeyHead)
 _KEY_NAMES = codec(KeyNames)
 _DELETED_KEY_ROW = codec(DeletedKeyRow)
 _HOW_IT_DIED = _DELETED_KEY_ROW.encoder_of("death", "snapshots_before_death", "is_overwritten", "deletion_time_ms")
 _LAST_FIELDS = _DELETED_KEY_ROW.encoder_of("shadow_hour", "part_of", "part_ids", "unread_bytes", "version_of")
 
 
-def key_cell(size_bytes: int, versions: int = 1) -> tuple[int, int, int, int, int]:
+def key_cell(size_bytes: int, versions: int = 1, redundancy_bytes: int = 0) -> Counts:
     """Return the counts of versions of one holder in the space matrix."""
-    return size_bytes, versions, versions, 0, 0
+    return size_bytes, versions, versions, 0, 0, redundancy_bytes
 
 
 class Death(NamedTuple):
@@ -84,15 +88,23 @@ def move_key_to_garbage(
     has_blocks = key.size_bytes > 0
     transaction.figures.move_to_garbage(bucket_id, key.size_bytes, names=1, rows=int(has_blocks))
     if has_blocks:
+        redundancy = _redundancy(transaction, row)
+        if redundancy:
+            transaction.figures.add_redundancy(bucket_id, -redundancy, redundancy)
         end = _end_of_row(transaction, death, is_overwritten=is_overwritten) + _ONE_RUN
         live = transaction.snapshots.of(transaction.work, bucket_id).live_txns
         held_by = _move(transaction.work, volume_id, bucket_id, row, key, end, death.txn, live)
         if held_by != NOBODY:
             # The name is decoded only here: most deleted versions were born after the newest snapshot.
             note_death(transaction.work, bucket_id, _KEY_NAMES.decode_head(row), death.txn)
-        transaction.space.add(bucket_id, held_by, key_cell(key.size_bytes))
+        transaction.space.add(bucket_id, held_by, key_cell(key.size_bytes, 1, redundancy))
         transaction.entries.add(DeletedKind.KEY, ((bucket_id, key.object_id, key.birth, *death),))
     return key
+
+
+def _redundancy(transaction: Transaction, row: bytes) -> int:
+    """Return the redundancy of the first run of an encoded version. Most shards have none and read no blocks."""
+    return redundancy_of(_KEY_HEAD.decode_head(row).blocks) if transaction.counters.has_redundancy else 0
 
 
 def move_keys_to_garbage(
@@ -102,29 +114,38 @@ def move_keys_to_garbage(
     if transaction.acls.is_used:
         for row in rows:
             transaction.acls.remove(transaction.work, bucket_id, _KEY_START.decode_head(row).object_id)
-    large = [row for row in rows if row[-1] or row[-2]]
-    if large:
-        for row in large:
-            _move_large(transaction, (volume_id, bucket_id), row, death)
-        rows = [row for row in rows if not (row[-1] or row[-2])]
+    rows = _move_large_ones(transaction, (volume_id, bucket_id), rows, death)
     if not rows:
         return
     work, end = transaction.work, _end_of_row(transaction, death, is_overwritten=False) + _ONE_RUN
     live = transaction.snapshots.of(work, bucket_id).live_txns
-    entries, sizes_by_holders = [], dict[Holders, list[int]]()
+    entries, sizes_by_holders = [], dict[Holders, list[tuple[int, int]]]()
     for row in rows:
         key = _KEY_START.decode_head(row)
         if key.size_bytes > 0:
             held_by = _move(work, volume_id, bucket_id, row, key, end, death.txn, live)
             if held_by != NOBODY:
                 note_death(work, bucket_id, _KEY_NAMES.decode_head(row), death.txn)
-            sizes_by_holders.setdefault(held_by, []).append(key.size_bytes)
+            sizes_by_holders.setdefault(held_by, []).append((key.size_bytes, _redundancy(transaction, row)))
             entries.append((bucket_id, key.object_id, key.birth, *death))
+    transaction.figures.move_to_garbage(bucket_id, 0, names=len(rows), rows=len(entries))
     for held_by, sizes in sizes_by_holders.items():
-        transaction.space.add(bucket_id, held_by, key_cell(sum(sizes), len(sizes)))
-    size_bytes = sum(map(sum, sizes_by_holders.values()))
-    transaction.figures.move_to_garbage(bucket_id, size_bytes, names=len(rows), rows=len(entries))
+        size_bytes, redundancy = map(sum, zip(*sizes, strict=True))
+        transaction.space.add(bucket_id, held_by, key_cell(size_bytes, len(sizes), redundancy))
+        transaction.figures.move_to_garbage(bucket_id, size_bytes, names=0, rows=0)
+        if redundancy:
+            transaction.figures.add_redundancy(bucket_id, -redundancy, redundancy)
     transaction.entries.add(DeletedKind.KEY, entries)
+
+
+def _move_large_ones(transaction: Transaction, ids: Ids, rows: Sequence[bytes], death: Death) -> Sequence[bytes]:
+    """Move those that ``_move_large`` moves; return the others."""
+    large = [row for row in rows if row[-1] or row[-2]]
+    if not large:
+        return rows
+    for row in large:
+        _move_large(transaction, ids, row, death)
+    return [row for row in rows if not (row[-1] or row[-2])]
 
 
 def _move_large(
@@ -173,6 +194,8 @@ def _move_whole(
     stored = first.size_bytes + sum(one.size_bytes for one in others)
     rows = 1 + len(others)
     transaction.figures.move_to_garbage(ids[1], stored, names=names, rows=rows, block_rows=rows - names)
+    if redundancy := redundancy_of_all(one.blocks for one in (first, *others)):
+        transaction.figures.add_redundancy(ids[1], -redundancy, redundancy)
     end = _end_of_row(transaction, death, is_overwritten=is_overwritten)
     part_ids = tuple([one.object_id for one in others])
     last = _runs(0, part_ids, stored - key.size_bytes, version_of)
@@ -212,7 +235,7 @@ def _move_run(transaction: Transaction, ids: Ids, row: KeyRow, death: Death, end
     live = transaction.snapshots.of(transaction.work, ids[1]).live_txns
     start = KeyStart(row.object_id, row.birth, row.size_bytes)
     held_by = _move(transaction.work, *ids, _KEY_ROW.encode(row), start, end, death.txn, live)
-    transaction.space.add(ids[1], held_by, key_cell(row.size_bytes))
+    transaction.space.add(ids[1], held_by, key_cell(row.size_bytes, 1, redundancy_of(row.blocks)))
     transaction.entries.add(DeletedKind.KEY, ((ids[1], row.object_id, row.birth, *death),))
     return held_by
 
@@ -254,6 +277,9 @@ def free_runs(
     death, now = death_now(transaction, ids[1]), transaction.log_time_ms
     stored = sum(run.blocks.size_bytes for run in runs)
     transaction.figures.free_runs(ids[1], stored, len(runs), upload_bytes=upload_bytes)
+    if redundancy := redundancy_of_all(run.blocks for run in runs):
+        of_parts = redundancy if upload_bytes else 0
+        transaction.figures.add_redundancy(ids[1], -of_parts, redundancy, upload=-of_parts, spare=redundancy)
     end = _end_of_row(transaction, death, is_overwritten=False)
     for run in runs:
         row = KeyRow(
@@ -277,6 +303,8 @@ def drop_parts(transaction: Transaction, ids: Ids, key: KeyRow, parts: Sequence[
     death = death_now(transaction, ids[1])
     stored = sum(part.blocks.size_bytes for part in parts)
     transaction.figures.lose_runs(ids[1], stored, len(parts))
+    if redundancy := redundancy_of_all(part.blocks for part in parts):
+        transaction.figures.add_redundancy(ids[1], -redundancy, redundancy)
     end = _end_of_row(transaction, death, is_overwritten=False)
     for part in parts:
         _move_run(transaction, ids, row_of_part(key, part), death, end + _runs(part.object_id))

@@ -24,6 +24,7 @@ from schemas.records import (
 )
 from services.domain.names import MAX_KEY_TAG_LENGTH, check_key_path, check_length
 from services.domain.refusals import CommandError
+from services.domain.replication import redundancy_of
 from services.domain.table_keys import MAX_BLOCKS_PER_COMMAND, MAX_KEYS_PER_COMMAND, bucket_key, flat_key, local_id
 from services.metadata.namespace import tree
 from services.metadata.namespace.buckets import find_bucket
@@ -38,7 +39,7 @@ from services.metadata.namespace.garbage import (
 )
 from services.metadata.namespace.inheritance import key_created
 from services.metadata.namespace.key_versions import keeps_versions, rename_versions
-from services.metadata.namespace.quotas import NO_QUOTA, check_room
+from services.metadata.namespace.quotas import NO_QUOTA, check_room, room_bytes
 from services.metadata.namespace.tree import Place
 from services.metadata.state.tables import BUCKET_TABLE, KEY_TABLE
 from services.metadata.state.transaction import Transaction
@@ -90,7 +91,7 @@ def put_key(transaction: Transaction, command: PutKey | PutKeyIf, expected_gener
     is_tree = bucket.layout is _TREE
     check_key_path(command.key, is_tree=is_tree)
     check_length("a tag", command.tag, MAX_KEY_TAG_LENGTH)
-    blocks = _blocks(transaction, command)
+    blocks = _blocks(transaction, bucket, command)
     if is_tree:
         place = tree.place_for_file(transaction, bucket, command.key)
     else:
@@ -101,8 +102,7 @@ def put_key(transaction: Transaction, command: PutKey | PutKeyIf, expected_gener
     if expected_generation != NO_CONDITION:
         check_generation(existing, expected_generation, command.key)
     if bucket.quota_bytes != NO_QUOTA or bucket.quota_namespace != NO_QUOTA:
-        reserved_bytes = blocks.block_count * blocks.block_size_bytes if blocks else 0
-        check_room(transaction, bucket, reserved_bytes, 1 + place.made_directories)
+        check_room(transaction, bucket, room_bytes([blocks] if blocks else []), 1 + place.made_directories)
     now = transaction.log_time_ms
     object_id = existing.object_id if existing else transaction.new_object_id()
     version_rows = 0
@@ -129,13 +129,15 @@ def put_key(transaction: Transaction, command: PutKey | PutKeyIf, expected_gener
     if existing is None and transaction.acls.is_used:
         key_created(transaction, bucket, object_id, place.parent_id, command.key)
     transaction.figures.put(bucket.object_id, command.size_bytes, 1 + place.made_directories)
+    if redundancy := redundancy_of(blocks):
+        transaction.figures.add_redundancy(bucket.object_id, redundancy)
     transaction.check_stored()
     if blocks:
         transaction.written.add(bucket.object_id, blocks)
     return Committed(object_id, blocks)
 
 
-def _blocks(transaction: Transaction, command: PutKey | PutKeyIf) -> BlockRun | None:
+def _blocks(transaction: Transaction, bucket: BucketRow, command: PutKey | PutKeyIf) -> BlockRun | None:
     """Return the blocks of a version. Their ids follow from shard and txn, so that a replay assigns the same."""
     if command.size_bytes < 0 or command.block_size_bytes <= 0:
         raise CommandError(ErrorCode.INVALID_REQUEST, "size_bytes must be at least 0 and block_size_bytes at least 1")
@@ -148,7 +150,7 @@ def _blocks(transaction: Transaction, command: PutKey | PutKeyIf) -> BlockRun | 
             f"{count} blocks in one command; at most {MAX_BLOCKS_PER_COMMAND}: use larger blocks",
         )
     first = local_id(transaction.shard, transaction.txn, 0)
-    return BlockRun(transaction.counters.container_id, first, count, command.block_size_bytes, command.size_bytes)
+    return BlockRun(transaction.container_for(bucket), first, count, command.block_size_bytes, command.size_bytes)
 
 
 def delete_key(transaction: Transaction, command: DeleteKey) -> Committed:

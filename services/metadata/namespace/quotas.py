@@ -1,20 +1,21 @@
 """Quotas of buckets and volumes, by Ozone's rules.
 
 Bytes and names count from their put until they are freed: live ones, and deleted ones that a snapshot holds or that
-wait to be freed. A put needs room for whole blocks, since the last one is allocated whole; further blocks of an open
-key need it together with those that it has and nobody sees yet. Blocks that never belonged to a version count no more
-as soon as they are given up: unused ones, and parts that were replaced, left out or aborted. A key counts as one name,
-however many runs of blocks it has.
+wait to be freed. The bytes are those that blocks take on disks, with their redundancy. A put needs room for whole
+blocks, since the last one is allocated whole; further blocks of an open key need it together with those that it has and
+nobody sees yet. Blocks that never belonged to a version count no more as soon as they are given up: unused ones, and
+parts that were replaced, left out or aborted. A key counts as one name, however many runs of blocks it has.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from schemas.error_codes import ErrorCode
-from schemas.records import BucketRow, Committed, RepairQuota, SetQuota, VolumeRow
+from schemas.records import BlockRun, BucketRow, Committed, RepairQuota, SetQuota, VolumeRow
 from services.domain.refusals import CommandError
+from services.domain.replication import redundancy_of
 from services.domain.table_keys import bucket_key, volume_key
 from services.metadata.namespace.buckets import find_bucket, named_bucket, volume_row
 from services.metadata.state.figures import live_bucket
@@ -27,7 +28,8 @@ NO_QUOTA = -1
 
 
 def check_room(transaction: Transaction, bucket: BucketRow, size_bytes: int, names: int) -> None:
-    """Refuse a command for whose bytes and names the bucket has no room. Call it before the command counts them.
+    """Refuse a command for whose bytes, with their redundancy, and names the bucket has no room. Call it before the
+    command counts them.
 
     Raises:
         CommandError: QUOTA_EXCEEDED.
@@ -46,6 +48,12 @@ def check_room(transaction: Transaction, bucket: BucketRow, size_bytes: int, nam
                 f"{bucket.volume}/{bucket.bucket} has a quota of {quota} {unit}: {used} are used, deleted ones that "
                 f"are not freed yet included, and {more} more are needed",
             )
+
+
+def room_bytes(runs: Iterable[BlockRun]) -> int:
+    """Return the bytes for which runs of blocks need room: whole blocks, with their redundancy."""
+    whole = [replace(run, size_bytes=run.block_count * run.block_size_bytes) for run in runs]
+    return sum(run.size_bytes + redundancy_of(run) for run in whole)
 
 
 def _used(transaction: Transaction, bucket: BucketRow) -> tuple[int, int]:
@@ -127,6 +135,8 @@ def repair_quota(transaction: Transaction, command: RepairQuota) -> Committed:
         *(command.used_bytes, command.used_namespace),
         *(command.snapshot_used_bytes, command.snapshot_used_namespace),
         *(command.upload_bytes, command.spare_bytes, command.block_rows),
+        *(command.used_redundancy_bytes, command.snapshot_used_redundancy_bytes),
+        *(command.upload_redundancy_bytes, command.spare_redundancy_bytes),
     )
     stated = transaction.figures.stated(bucket)
     if min(one + more for one, more in zip(stated, amounts, strict=True)) < 0:

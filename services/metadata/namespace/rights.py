@@ -46,7 +46,10 @@ ASKED: Mapping[type[Any], tuple[_Asked, ...]] = {
     records.CreateBucket: (_Asked(AclObject.BUCKET, AclRight.CREATE),),
     records.CreateBucketLink: (_Asked(AclObject.BUCKET, AclRight.CREATE),),
     records.DeleteBucket: (_Asked(AclObject.BUCKET, AclRight.DELETE),),
-    **dict.fromkeys((records.SetQuota, records.SetBucketVersioning), (_Asked(AclObject.BUCKET, AclRight.WRITE),)),
+    **dict.fromkeys(
+        (records.SetQuota, records.SetBucketVersioning, records.SetBucketReplication),
+        (_Asked(AclObject.BUCKET, AclRight.WRITE),),
+    ),
     **dict.fromkeys((records.PutKey, records.PutKeyIf, records.OpenKey, records.AllocateBlocks), _CREATE),
     **dict.fromkeys((records.SyncKey, records.CommitKey, records.AbandonKey), _CREATE),
     **dict.fromkeys((records.InitiateUpload, records.CompleteUpload, records.AbortUpload), _CREATE),

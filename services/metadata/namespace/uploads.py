@@ -26,6 +26,7 @@ from schemas.records import (
 )
 from services.domain.names import MAX_KEY_TAG_LENGTH, check_key_path, check_length
 from services.domain.refusals import CommandError
+from services.domain.replication import redundancy_of_all
 from services.domain.table_keys import MAX_PART_NUMBER, MAX_RUNS_PER_VERSION, flat_key, part_key, upload_key
 from services.metadata.namespace import tree
 from services.metadata.namespace.buckets import find_bucket
@@ -95,10 +96,13 @@ def commit_part(
         _free_parts(transaction, upload, [replaced])
     _count_runs(transaction, bucket, upload, len(found.runs) - (len(replaced.runs) if replaced else 0))
     part = PartRow(row.part_number, size_bytes, row.tag, found.runs, transaction.log_time_ms)
-    check_room(transaction, bucket, size_bytes, 0)
+    redundancy = redundancy_of_all(run.blocks for run in found.runs)
+    check_room(transaction, bucket, size_bytes + redundancy, 0)
     table.put(key, part)
     transaction.figures.allocate(-reserved_bytes(found.runs))
     transaction.figures.put_part(bucket.object_id, size_bytes)
+    if redundancy:
+        transaction.figures.add_redundancy(bucket.object_id, redundancy, upload=redundancy)
     for run in found.runs:
         transaction.report_late(bucket.object_id, run.blocks)
     return (found.runs[0].object_id if found.runs else 0), found.unused
@@ -152,6 +156,8 @@ def complete_upload(transaction: Transaction, command: CompleteUpload) -> Commit
     key = begin_version(transaction, bucket, place, command.key, runs, command.tag, transaction.log_time_ms)
     transaction.figures.put(bucket.object_id, 0, 1 + place.made_directories)
     transaction.figures.join_parts(bucket.object_id, key.size_bytes)
+    if redundancy := redundancy_of_all(run.blocks for run in runs):
+        transaction.figures.add_redundancy(bucket.object_id, upload=-redundancy)
     _free_parts(transaction, upload, list(parts.values()))
     return Committed(key.object_id, runs=tuple([run.blocks for run in runs]))
 

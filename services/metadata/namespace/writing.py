@@ -29,6 +29,7 @@ from schemas.records import (
 )
 from services.domain.names import MAX_KEY_TAG_LENGTH, check_key_path, check_length
 from services.domain.refusals import CommandError
+from services.domain.replication import redundancy_of, redundancy_of_all
 from services.domain.table_keys import (
     MAX_BLOCKS_PER_COMMAND,
     MAX_PART_NUMBER,
@@ -44,7 +45,7 @@ from services.metadata.namespace.first_runs import begin_version
 from services.metadata.namespace.garbage import BlocksOf, free_runs
 from services.metadata.namespace.growing import Written, parts_born, reserved_bytes, written
 from services.metadata.namespace.key_parts import Ids, part_at, parts_of, put_parts, run_at, runs_of
-from services.metadata.namespace.quotas import check_room
+from services.metadata.namespace.quotas import check_room, room_bytes
 from services.metadata.namespace.shown_bytes import run_has_grown
 from services.metadata.namespace.tree import Place
 from services.metadata.state.tables import DIRECTORY_TABLE, FILE_TABLE, KEY_TABLE, OPEN_FILE_TABLE, OPEN_KEY_TABLE
@@ -168,7 +169,7 @@ def _allocated(
 ) -> tuple[OpenRun, ...]:
     """Return blocks for a number of bytes. Their ids follow from shard and txn, so that a replay assigns the same.
 
-    ``unseen_bytes`` are those of the blocks that the open key has got before and that nobody sees yet.
+    ``unseen_bytes`` is the room that blocks need which the open key has got before, and which nobody sees yet.
     """
     if size_bytes < 0 or block_size_bytes <= 0:
         raise CommandError(ErrorCode.INVALID_REQUEST, "size_bytes must be at least 0 and block_size_bytes at least 1")
@@ -181,9 +182,8 @@ def _allocated(
     if not count:
         return ()
     first = local_id(transaction.shard, transaction.txn, 0)
-    container_id = transaction.counters.container_id
-    blocks = BlockRun(container_id, first, count, block_size_bytes, count * block_size_bytes)
-    check_room(transaction, bucket, unseen_bytes + blocks.size_bytes, 0)
+    blocks = BlockRun(transaction.container_for(bucket), first, count, block_size_bytes, count * block_size_bytes)
+    check_room(transaction, bucket, unseen_bytes + room_bytes([blocks]), 0)
     transaction.check_stored(blocks.size_bytes)
     transaction.figures.allocate(blocks.size_bytes)
     return (OpenRun(transaction.new_object_id(), blocks),)
@@ -239,7 +239,7 @@ def allocate_blocks(transaction: Transaction, command: AllocateBlocks) -> Commit
     opened = _opened(transaction, command)
     row = opened.row
     _require_lease(row, is_recovery=False)
-    unseen_bytes = reserved_bytes(row.runs)
+    unseen_bytes = room_bytes(run.blocks for run in row.runs)
     runs = _allocated(transaction, opened.bucket, command.size_bytes, row.block_size_bytes, unseen_bytes)
     if len(row.runs) + len(runs) > MAX_RUNS_PER_VERSION:
         raise CommandError(
@@ -311,7 +311,12 @@ def _make_visible(
     part_count = max(0, before.run_count - 1)
     last_run = run_at(transaction.work, opened.ids, growing, part_count) if growing else None
     found = written(last_run, before.room_bytes, row.runs, grown_bytes, transaction.new_object_id)
-    check_room(transaction, opened.bucket, grown_bytes, 0 if row.synced or live else 1)
+    redundancy = redundancy_of_all(run.blocks for run in found.runs)
+    if found.last_run is not None:
+        redundancy += redundancy_of(found.last_run) - redundancy_of(last_run)
+    check_room(transaction, opened.bucket, grown_bytes + redundancy, 0 if row.synced or live else 1)
+    if redundancy:
+        transaction.figures.add_redundancy(opened.bucket.object_id, redundancy)
     transaction.figures.allocate(-reserved_bytes(found.runs))
     transaction.check_stored(grown_bytes)
     if growing is None:

@@ -14,6 +14,7 @@ from typing import Any
 from schemas.records import BlockRun, BucketIdentity, BucketLayout, BucketRow, ClaimedRow, DeletedKeyRow, KeyRow
 from schemas.space_answers import BlockExplanation, ExplainedVersion, VersionStage
 from services.domain.reclaimability import Txn
+from services.domain.replication import redundancy_of
 from services.domain.table_keys import (
     bucket_id_key,
     bucket_key,
@@ -173,11 +174,13 @@ def _explained(
     if bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED:
         path, death_above = _path_of(tables, bucket, key)
     if isinstance(row, ClaimedRow):
-        return path, explained_version(key, row.version.death, VersionStage.CLAIMED, live, version_of)
+        return path, explained_version(
+            key, row.version.death, VersionStage.CLAIMED, live, version_of, redundancy_of(key.blocks)
+        )
     if isinstance(row, DeletedKeyRow):
-        return path, explained_version(key, row.death, VersionStage.HELD, live, version_of)
+        return path, explained_version(key, row.death, VersionStage.HELD, live, version_of, redundancy_of(key.blocks))
     stage = VersionStage.UNEXPANDED if death_above else VersionStage.LIVE
-    return path, explained_version(key, death_above, stage, live, version_of)
+    return path, explained_version(key, death_above, stage, live, version_of, redundancy_of(key.blocks))
 
 
 def _path_of(tables: TablesReader, bucket: BucketIdentity, key: KeyRow) -> tuple[str, Txn]:

@@ -32,6 +32,7 @@ from schemas.records import (
 )
 from services.domain.collection import WHOLE_SHARD, may_claim, stricter
 from services.domain.refusals import CommandError, SnapshotExpiredError
+from services.domain.space_matrix import SpaceCell, total
 from services.domain.table_keys import (
     bucket_id_key,
     bucket_id_of_cell,
@@ -49,7 +50,7 @@ from services.metadata.namespace.key_versions import versions_of
 from services.metadata.state.bucket_links import bucket_at
 from services.metadata.state.collection_states import own_state, read_collection_rows
 from services.metadata.state.owned_volumes import FIRST_LEVEL
-from services.metadata.state.space import MAX_UNEXPANDED_COUNT, unexpanded_count
+from services.metadata.state.space import MAX_UNEXPANDED_COUNT, cell_of, unexpanded_count
 from services.metadata.state.tables import (
     ACCOUNT_TABLE,
     BUCKET_TABLE,
@@ -321,8 +322,8 @@ def bucket_space(tables: TablesReader, bucket: BucketRow, start_after: str = "",
     cells = [value for _, value in tables.table(SPACE_TABLE).scan(prefix, prefix_end(prefix))]
     after = _holders_of(start_after)
     account = account_of(tables, bucket.object_id)
-    pending = next((cell for cell in cells if not cell.first_holder), None)
-    held = [cell for cell in cells if cell.first_holder]
+    pending = cell_of(next((cell for cell in cells if not cell.first_holder), None))
+    held = total(cell_of(cell) for cell in cells if cell.first_holder)
     return BucketSpace(
         txn=state.txn,
         chain_version=state.chain_version,
@@ -330,10 +331,10 @@ def bucket_space(tables: TablesReader, bucket: BucketRow, start_after: str = "",
         live_namespace=bucket.used_namespace,
         deleted_bytes=bucket.snapshot_used_bytes,
         deleted_namespace=bucket.snapshot_used_namespace,
-        held_bytes=sum(cell.bytes for cell in held),
-        held_versions=sum(cell.versions for cell in held),
-        pending_bytes=pending.bytes if pending else 0,
-        pending_versions=pending.versions if pending else 0,
+        held_bytes=held.bytes,
+        held_versions=held.versions,
+        pending_bytes=pending.bytes,
+        pending_versions=pending.versions,
         claimed_bytes=account.claimed_bytes,
         claimed_versions=account.claimed_versions,
         freed_bytes=account.freed_bytes,
@@ -342,6 +343,12 @@ def bucket_space(tables: TablesReader, bucket: BucketRow, start_after: str = "",
         cells=tuple(islice((cell for cell in cells if (cell.first_holder, cell.last_holder) > after), limit)),
         live_snapshots=len(live_snapshots(tables, bucket.object_id)),
         claims_stopped=state.claims_stopped,
+        live_replicated_bytes=bucket.used_bytes + bucket.used_redundancy_bytes,
+        deleted_replicated_bytes=bucket.snapshot_used_bytes + bucket.snapshot_used_redundancy_bytes,
+        held_replicated_bytes=held.replicated_bytes,
+        pending_replicated_bytes=pending.replicated_bytes,
+        claimed_replicated_bytes=account.claimed_bytes + account.claimed_redundancy_bytes,
+        freed_replicated_bytes=account.freed_bytes + account.freed_redundancy_bytes,
     )
 
 
@@ -358,7 +365,8 @@ def _holders_of(start_after: str) -> tuple[int, int]:
 
 def shard_backlog(tables: TablesReader) -> ShardBacklog:
     """Return sums over all buckets and cells. It reads every cell: do not call it every second."""
-    held_bytes = held_versions = pending_bytes = pending_versions = suspended_bytes = suspended_versions = cells = 0
+    suspended_bytes = suspended_versions = cells = 0
+    held, pending = list[SpaceCell](), list[SpaceCell]()
     state = shard_state(tables)
     rows = read_collection_rows(tables)
     own = {one: own_state(row) for one, row in rows.items()}
@@ -369,29 +377,32 @@ def shard_backlog(tables: TablesReader) -> ShardBacklog:
     for key, cell in tables.table(SPACE_TABLE).scan():
         cells += 1
         if cell.first_holder:
-            held_bytes += cell.bytes
-            held_versions += cell.versions
+            held.append(cell_of(cell))
         else:
-            pending_bytes += cell.bytes
-            pending_versions += cell.versions
+            pending.append(cell_of(cell))
             if not may_claim(stricter(everything, own.get(bucket_id_of_cell(key), CollectionState.RUNNING))):
                 suspended_bytes += cell.bytes
                 suspended_versions += cell.versions
     shadow = [hour for _, hour in tables.table(SHADOW_TABLE).scan()]
     accounts = [account for _, account in tables.table(ACCOUNT_TABLE).scan()]
+    buckets = [bucket for _, bucket in tables.table(BUCKET_TABLE).scan()]
+    all_held, all_pending = total(held), total(pending)
+    live_bytes = sum(bucket.used_bytes for bucket in buckets)
+    claimed_bytes = sum(account.claimed_bytes for account in accounts)
+    freed_bytes = sum(account.freed_bytes for account in accounts)
     return ShardBacklog(
         txn=state.txn,
-        held_bytes=held_bytes,
-        held_versions=held_versions,
-        pending_bytes=pending_bytes,
-        pending_versions=pending_versions,
-        claimed_bytes=sum(account.claimed_bytes for account in accounts),
+        held_bytes=all_held.bytes,
+        held_versions=all_held.versions,
+        pending_bytes=all_pending.bytes,
+        pending_versions=all_pending.versions,
+        claimed_bytes=claimed_bytes,
         claimed_versions=sum(account.claimed_versions for account in accounts),
-        freed_bytes=sum(account.freed_bytes for account in accounts),
+        freed_bytes=freed_bytes,
         freed_versions=sum(account.freed_versions for account in accounts),
         refused_rows=state.refused_rows,
         chain_version=state.chain_version,
-        live_bytes=sum(bucket.used_bytes for _, bucket in tables.table(BUCKET_TABLE).scan()),
+        live_bytes=live_bytes,
         cells=cells,
         suspended_bytes=suspended_bytes,
         suspended_versions=suspended_versions,
@@ -399,4 +410,9 @@ def shard_backlog(tables: TablesReader) -> ShardBacklog:
         shadow_versions=sum(hour.versions for hour in shadow),
         collection_states={one: list(own.values()).count(one) for one in CollectionState},
         trips={cause: causes.count(cause) for cause in BreakerCause},
+        live_replicated_bytes=live_bytes + sum(bucket.used_redundancy_bytes for bucket in buckets),
+        held_replicated_bytes=all_held.replicated_bytes,
+        pending_replicated_bytes=all_pending.replicated_bytes,
+        claimed_replicated_bytes=claimed_bytes + sum(account.claimed_redundancy_bytes for account in accounts),
+        freed_replicated_bytes=freed_bytes + sum(account.freed_redundancy_bytes for account in accounts),
     )

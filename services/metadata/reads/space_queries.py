@@ -11,6 +11,8 @@ from services.domain.space_matrix import (
     Holders,
     SpaceCell,
     after_dropping,
+    by_replicated_bytes,
+    freed_by_dropping,
     runs_of,
     total,
 )
@@ -30,23 +32,28 @@ def snapshot_spaces(tables: TablesReader, bucket: BucketRow, start_after: Txn, l
 
     Cost: all cells of the bucket's matrix are read, for every page.
     """
-    rows = live_snapshots(tables, bucket.object_id)
-    found = shares(
-        _all_cells(tables, bucket.object_id), {row.txn: row.referenced_bytes + row.grown_bytes for row in rows}
-    )
+    rows, cells = live_snapshots(tables, bucket.object_id), _all_cells(tables, bucket.object_id)
+    referenced = {row.txn: row.referenced_bytes + row.grown_bytes for row in rows}
+    redundancy = {row.txn: row.referenced_redundancy_bytes + row.grown_redundancy_bytes for row in rows}
+    found = shares(cells, referenced)
+    replicated = found
+    if any(redundancy.values()) or any(cell.redundancy_bytes for cell in cells.values()):
+        replicated = shares(by_replicated_bytes(cells), {txn: one + redundancy[txn] for txn, one in referenced.items()})
     unexpanded = unexpanded_bounds(tables, bucket.object_id)
     following = [*(row.txn for row in rows), 0][1:]
     page = [
-        _snapshot_space(row, share, next_txn, unexpanded)
-        for row, share, next_txn in zip(rows, found, following, strict=True)
+        _snapshot_space(row, share, on_disks, next_txn, unexpanded)
+        for row, share, on_disks, next_txn in zip(rows, found, replicated, following, strict=True)
         if row.txn > start_after
     ]
     state = shard_state(tables)
     return SnapshotSpaces(state.txn, state.chain_version, tuple(page[:limit]))
 
 
-def _snapshot_space(row: SnapshotListRow, share: Share, next_txn: Txn, unexpanded: tuple[Txn, Txn]) -> SnapshotSpace:
-    """Return one snapshot's space, and which of its figures are exact.
+def _snapshot_space(
+    row: SnapshotListRow, share: Share, on_disks: Share, next_txn: Txn, unexpanded: tuple[Txn, Txn]
+) -> SnapshotSpace:
+    """Return one snapshot's space, plain and as it is ``on_disks``, and which of its figures are exact.
 
     The referenced size of a snapshot includes unexpanded directories that died before it. Files below a directory that
     died later are not in any cell yet. The size that two neighbours share is computed from the older one's referenced
@@ -72,6 +79,11 @@ def _snapshot_space(row: SnapshotListRow, share: Share, next_txn: Txn, unexpande
         is_referenced_exact=is_expanded_before(row.txn),
         is_exclusive_exact=newest_unexpanded <= row.txn,
         is_shared_with_next_exact=is_expanded_before(next_txn) if next_txn else not oldest_unexpanded,
+        referenced_replicated_bytes=on_disks.referenced_bytes,
+        held_replicated_bytes=on_disks.held_bytes,
+        exclusive_replicated_bytes=on_disks.exclusive_bytes,
+        shared_with_previous_replicated_bytes=on_disks.shared_with_previous_bytes,
+        shared_with_next_replicated_bytes=on_disks.shared_with_next_bytes,
     )
 
 
@@ -99,6 +111,7 @@ def what_if(tables: TablesReader, bucket: BucketRow, question: WhatIf) -> FreedS
         freed_bytes=freed.bytes,
         freed_versions=freed.versions,
         is_exact=not dropped or newest_unexpanded <= min(dropped),
+        freed_replicated_bytes=freed.replicated_bytes,
     )
 
 
@@ -124,7 +137,9 @@ def plan(tables: TablesReader, bucket: BucketRow, question: PlanSpace) -> SpaceP
     leaving = _known(by_id, question.leaving_snapshot_ids)
     cells, live = after_dropping(_all_cells(tables, bucket_id), leaving, list(by_id.values()))
     protected = _known(by_id, question.protected_snapshot_ids)
-    found = plan_drops(cells, live, question.free_bytes, protected=protected)
+    counted = by_replicated_bytes(cells) if question.is_replicated else cells
+    found = plan_drops(counted, live, question.free_bytes, protected=protected)
+    freed = freed_by_dropping(cells, found.snapshots, live) if question.is_replicated else found.freed
     ids = {txn: snapshot_id for snapshot_id, txn in by_id.items()}
     state = shard_state(tables)
     _, newest_unexpanded = unexpanded_bounds(tables, bucket_id)
@@ -133,11 +148,12 @@ def plan(tables: TablesReader, bucket: BucketRow, question: PlanSpace) -> SpaceP
         txn=state.txn,
         chain_version=state.chain_version,
         snapshot_ids=tuple(ids[txn] for txn in found.snapshots),
-        freed_bytes=found.freed.bytes,
-        freed_versions=found.freed.versions,
+        freed_bytes=freed.bytes,
+        freed_versions=freed.versions,
         is_enough=found.is_enough,
         is_smallest=found.is_smallest,
         is_exact=newest_unexpanded <= oldest,
+        freed_replicated_bytes=freed.replicated_bytes,
     )
 
 

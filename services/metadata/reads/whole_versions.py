@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from schemas.records import BucketRow, DeletedKeyRow
+from services.domain.replication import redundancy_of_all
 from services.domain.table_keys import garbage_key
 from services.metadata.state.tables import DELETED_TABLE, RECLAIM_TABLE
 from services.storage.tables import TablesReader
@@ -12,6 +13,12 @@ def size_of_whole(tables: TablesReader, bucket: BucketRow, first: DeletedKeyRow)
     """Return the size of a deleted version from the row of its first run. Runs that are freed are not counted."""
     parts = [_part(tables, garbage_key(*_place(bucket, first), object_id)) for object_id in first.part_ids]
     return first.key.size_bytes - first.unread_bytes + sum(part.key.size_bytes for part in parts if part is not None)
+
+
+def redundancy_of_whole(tables: TablesReader, bucket: BucketRow, first: DeletedKeyRow) -> int:
+    """Return what the blocks of a deleted version take beyond their bytes. Runs that are freed are not counted."""
+    parts = [_part(tables, garbage_key(*_place(bucket, first), object_id)) for object_id in first.part_ids]
+    return redundancy_of_all([first.key.blocks, *(part.key.blocks for part in parts if part is not None)])
 
 
 def is_claimed_in_part(tables: TablesReader, bucket: BucketRow, first: DeletedKeyRow) -> bool:

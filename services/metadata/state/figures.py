@@ -15,6 +15,7 @@ MAX_BYTES = 2**63 - 1
 exceeds it is refused (INVALID_REQUEST). Sums that only grow, such as freed bytes, stay at this value."""
 _NO_ACCOUNT = AccountRow(0, 0, 0, 0)
 _NOTHING = (0,) * 7
+_NO_REDUNDANCY = (0,) * 6
 
 
 class BucketFigures:
@@ -24,24 +25,42 @@ class BucketFigures:
         self._present = present
         self._used: BatchSums[int] = BatchSums(present)
         self._accounts: BatchSums[int] = BatchSums(present)
+        self._redundancy: BatchSums[int] = BatchSums(present)
+        """Bytes that blocks take beyond one copy of them: live, deleted, of parts, spare, claimed, freed. Most buckets
+        have none.
+        """
         self._stored_bytes = 0
         self._stored_before = (-1, 0)
         """The last txn that changed ``_stored_bytes``, and the value before it."""
 
     def clear(self) -> None:
         """Discard the changes of an aborted batch."""
-        for sums in (self._used, self._accounts):
+        for sums in (self._used, self._accounts, self._redundancy):
             sums.clear()
         self._stored_bytes = 0
         self._stored_before = (-1, 0)
 
     def undo_message(self) -> None:
         """Roll back the changes of the present message, which was not applied."""
-        for sums in (self._used, self._accounts):
+        for sums in (self._used, self._accounts, self._redundancy):
             sums.undo_message()
         txn, before = self._stored_before
         if txn == self._present.txn:
             self._stored_bytes = before
+
+    def add_redundancy(
+        self,
+        bucket_id: int,
+        live: int = 0,
+        deleted: int = 0,
+        *,
+        upload: int = 0,
+        spare: int = 0,
+        claimed: int = 0,
+        freed: int = 0,
+    ) -> None:
+        """Count bytes that blocks take beyond one copy of them, wherever the bytes of the blocks are counted."""
+        self._redundancy.add(bucket_id, (live, deleted, upload, spare, claimed, freed))
 
     def put(self, bucket_id: int, size_bytes: int, names: int) -> None:
         """Count bytes and names that have become live."""
@@ -95,7 +114,8 @@ class BucketFigures:
 
     def repair(self, bucket_id: int, amounts: Amounts) -> None:
         """Add what a recount has found, in the order of ``stated``."""
-        self._used.add(bucket_id, amounts)
+        self._used.add(bucket_id, amounts[:7])
+        self._redundancy.add(bucket_id, (*amounts[7:], 0, 0))
 
     def remove_directory(self, bucket_id: int) -> None:
         """Count a removed row of a deleted directory."""
@@ -122,10 +142,11 @@ class BucketFigures:
         """Return the batch's change of the shard's bytes that are put and not freed."""
         return self._stored_bytes
 
-    def moved_live(self) -> tuple[int, int]:
-        """Return the bytes and names that the present message subtracted from the live figures."""
+    def moved_live(self) -> tuple[int, int, int]:
+        """Return the bytes, names and bytes of redundancy that the present message subtracted from the live figures."""
         moved = [amounts for _, amounts in self._used.message()]
-        return -sum(amounts[0] for amounts in moved), -sum(amounts[1] for amounts in moved)
+        redundancy = -sum(amounts[0] for _, amounts in self._redundancy.message())
+        return -sum(amounts[0] for amounts in moved), -sum(amounts[1] for amounts in moved), redundancy
 
     def live_and_deleted(self, work: Work, bucket_id: int) -> tuple[int, int] | None:
         """Return a bucket's bytes and names, live and deleted together, with the changes of this batch so far.
@@ -140,36 +161,50 @@ class BucketFigures:
 
     def stated(self, bucket: BucketRow) -> Amounts:
         """Return what a bucket's row states, with the changes of this batch so far: live bytes and names, deleted ones,
-        bytes of uploads, spare bytes and rows of blocks.
+        bytes of uploads, spare bytes and rows of blocks; then the redundancy of the four figures of bytes.
         """
         row = (
             *(bucket.used_bytes, bucket.used_namespace, bucket.snapshot_used_bytes, bucket.snapshot_used_namespace),
             *(bucket.upload_bytes, bucket.spare_bytes, bucket.block_rows),
+            *(bucket.used_redundancy_bytes, bucket.snapshot_used_redundancy_bytes),
+            *(bucket.upload_redundancy_bytes, bucket.spare_redundancy_bytes),
         )
-        moved = self._used.of(bucket.object_id) or _NOTHING
+        redundancy = self._redundancy.of(bucket.object_id) or _NO_REDUNDANCY
+        moved = (self._used.of(bucket.object_id) or _NOTHING) + redundancy[:4]
         return tuple([one + more for one, more in zip(row, moved, strict=True)])
 
     def counted_by_quotas(self, bucket: BucketRow) -> tuple[int, int]:
-        """Return the bytes and names of a live bucket that its quotas count, with the changes of this batch so far."""
-        live_bytes, live_names, deleted_bytes, deleted_names, _, spare_bytes, block_rows = self.stated(bucket)
-        return live_bytes + deleted_bytes - spare_bytes, live_names + deleted_names - block_rows
+        """Return the bytes and names of a live bucket that its quotas count, with the changes of this batch so far:
+        all bytes that its blocks take, with redundancy.
+        """
+        stated = self.stated(bucket)
+        live_bytes, live_names, deleted_bytes, deleted_names, _, spare_bytes, block_rows = stated[:7]
+        live, deleted, _, spare = stated[7:]
+        plain_bytes = live_bytes + deleted_bytes - spare_bytes
+        return plain_bytes + live + deleted - spare, live_names + deleted_names - block_rows
 
     def write(self, work: Work) -> None:
         """Write the changed figures, and clear them."""
         for bucket_id, moved in self._used.items():
             self._write_used(work, bucket_id, moved)
+        self._write_accounts(work)
+        for bucket_id, redundancy in self._redundancy.items():
+            _write_redundancy(work, bucket_id, redundancy)
+        self.clear()
+
+    def _write_accounts(self, work: Work) -> None:
         accounts = work.table(ACCOUNT_TABLE)
         for bucket_id, (claimed_bytes, claimed_versions, freed_bytes, freed_versions) in self._accounts.items():
             key = bucket_id_key(bucket_id)
             before = accounts.get(key) or _NO_ACCOUNT
-            after = AccountRow(
-                before.claimed_bytes + claimed_bytes,
-                before.claimed_versions + claimed_versions,
-                min(before.freed_bytes + freed_bytes, MAX_BYTES),  # a sum that only grows stays at the maximum
-                before.freed_versions + freed_versions,
+            after = replace(
+                before,
+                claimed_bytes=before.claimed_bytes + claimed_bytes,
+                claimed_versions=before.claimed_versions + claimed_versions,
+                freed_bytes=min(before.freed_bytes + freed_bytes, MAX_BYTES),  # a sum that only grows stays there
+                freed_versions=before.freed_versions + freed_versions,
             )
             accounts.put(key, after)
-        self.clear()
 
     def _write_used(self, work: Work, bucket_id: int, moved: Amounts) -> None:
         """Update the figures in a bucket's row. A deleted bucket has none."""
@@ -189,6 +224,31 @@ class BucketFigures:
             block_rows=bucket.block_rows + block_rows,
         )
         work.table(BUCKET_TABLE).put(bucket_key(bucket.volume, bucket.bucket), figures)
+
+
+def _write_redundancy(work: Work, bucket_id: int, redundancy: Amounts) -> None:
+    """Update the redundancy in the rows of a bucket and its account. A deleted bucket has an account only."""
+    live, deleted, upload, spare, claimed, freed = redundancy
+    accounts, key = work.table(ACCOUNT_TABLE), bucket_id_key(bucket_id)
+    before = accounts.get(key) or _NO_ACCOUNT
+    if claimed or freed:
+        account = replace(
+            before,
+            claimed_redundancy_bytes=before.claimed_redundancy_bytes + claimed,
+            freed_redundancy_bytes=min(before.freed_redundancy_bytes + freed, MAX_BYTES),
+        )
+        accounts.put(key, account)
+    bucket = live_bucket(work, bucket_id)
+    if bucket is None:
+        return
+    figures = replace(
+        bucket,
+        used_redundancy_bytes=bucket.used_redundancy_bytes + live,
+        snapshot_used_redundancy_bytes=bucket.snapshot_used_redundancy_bytes + deleted,
+        upload_redundancy_bytes=bucket.upload_redundancy_bytes + upload,
+        spare_redundancy_bytes=bucket.spare_redundancy_bytes + spare,
+    )
+    work.table(BUCKET_TABLE).put(bucket_key(bucket.volume, bucket.bucket), figures)
 
 
 def live_bucket(work: Work, bucket_id: int) -> BucketRow | None:

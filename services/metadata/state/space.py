@@ -30,8 +30,8 @@ from services.storage.store import prefix_end
 from services.storage.tables import TablesReader
 
 MAX_CELLS_PER_UPDATE = 10_000
-Counts = tuple[int, int, int, int, int]
-"""Bytes, versions, rows of deletedTable, deletedDirectoryTable and snapshotRenamedTable."""
+Counts = tuple[int, int, int, int, int, int]
+"""Bytes, versions, rows of deletedTable, deletedDirectoryTable and snapshotRenamedTable, and bytes of redundancy."""
 
 
 def cell_of(value: SpaceCellValue | None) -> SpaceCell:
@@ -40,12 +40,12 @@ def cell_of(value: SpaceCellValue | None) -> SpaceCell:
 
 
 def _counts(cell: SpaceCellValue | SpaceCell) -> Counts:
-    return cell.bytes, cell.versions, cell.key_rows, cell.directory_rows, cell.rename_rows
+    return cell.bytes, cell.versions, cell.key_rows, cell.directory_rows, cell.rename_rows, cell.redundancy_bytes
 
 
 def _sum(one: Counts, other: Sequence[int]) -> Counts:
-    size_bytes, versions, keys, directories, renames = map(add, one, other)
-    return size_bytes, versions, keys, directories, renames
+    size_bytes, versions, keys, directories, renames, redundancy_bytes = map(add, one, other)
+    return size_bytes, versions, keys, directories, renames, redundancy_bytes
 
 
 def _cells_from(work: Work, bucket_id: int, first: int) -> dict[Holders, SpaceCell]:
@@ -159,7 +159,7 @@ class SpaceChanges:
             cells |= {merged_into: cell_of(table.get(cell_key(bucket_id, *merged_into))) for merged_into in targets}
             merged = merged_after_drop(cells, dropped, live_before)
         except SpaceError:
-            self.disagrees(bucket_id, (alone.bytes, alone.versions, 0, 0, 0))
+            self.disagrees(bucket_id, (alone.bytes, alone.versions, 0, 0, 0, 0))
             return max(1, alone.rows)
         for holder, cell in merged.items():
             self._put(work, bucket_id, holder, _counts(cell))
@@ -167,7 +167,9 @@ class SpaceChanges:
 
     def size_changed(self, row: SnapshotListRow) -> None:
         """Note that a snapshot's referenced bytes have changed."""
-        size = SnapshotSize(row.snapshot_id, row.referenced_bytes, row.referenced_namespace)
+        size = SnapshotSize(
+            row.snapshot_id, row.referenced_bytes, row.referenced_namespace, row.referenced_redundancy_bytes
+        )
         self._sizes.setdefault(row.bucket_id, {})[row.snapshot_id] = size
 
     def unexpanded_changed(self, work: Work, bucket_id: int, death: int, difference: int) -> None:
@@ -177,7 +179,7 @@ class SpaceChanges:
         before = table.get(ascending)
         count = (before.count if before else 0) + difference
         if count < 0:
-            self.disagrees(bucket_id, (0, 0, 0, count, 0))
+            self.disagrees(bucket_id, (0, 0, 0, count, 0, 0))
         if count > 0:
             table.put(ascending, CountRow(count))
             if before is None:

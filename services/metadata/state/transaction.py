@@ -6,8 +6,9 @@ from dataclasses import dataclass, fields
 from operator import attrgetter
 
 from schemas.error_codes import ErrorCode
-from schemas.records import BlockRun, ShardState
+from schemas.records import BlockRun, BucketRow, Replication, ShardState
 from services.domain.refusals import CommandError
+from services.domain.replication import container_of
 from services.domain.table_keys import MAX_OBJECTS_PER_COMMAND, object_id
 from services.metadata.state.acl_rows import AclRows
 from services.metadata.state.batch_sums import PresentTxn
@@ -45,6 +46,8 @@ class ShardCounters:
     feature_level: int = 1
     announced_schema_id: int = 0
     reported_local_id: int = 0
+    default_replication: Replication = Replication.RATIS_ONE
+    has_redundancy: bool = False
 
     @classmethod
     def of(cls, state: ShardState | None) -> ShardCounters:
@@ -56,6 +59,7 @@ class ShardCounters:
         return ShardState(*_COUNTERS(self))
 
 
+_ONE_COPY = Replication.RATIS_ONE  # reading a member of an enum takes longer
 _COUNTERS = attrgetter(*(field.name for field in fields(ShardCounters)))
 
 
@@ -163,6 +167,12 @@ class Transaction:
     def shard(self) -> int:
         """The shard that the command is applied to."""
         return self.work.shard
+
+    def container_for(self, bucket: BucketRow) -> int:
+        """Return the id of the container for new blocks of a bucket."""
+        if bucket.replication is _ONE_COPY:
+            return self.counters.container_id
+        return container_of(bucket.replication, self.counters.container_id)
 
     def new_object_id(self) -> int:
         """Return the next objectID of this command. Raise CommandError (INVALID_PATH) when all are used."""

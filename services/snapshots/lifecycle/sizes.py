@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from schemas.records import SnapshotInfo, SpaceUpdate
+from services.domain.space_matrix import counts
 from services.domain.table_keys import bucket_id_key, cell_key
 from services.runtime.loop.service import Work
 from services.snapshots.state.rows import SnapshotRows
@@ -63,7 +64,7 @@ class Sizes:
         table = work.table(SPACE_TABLE)
         for cell in update.cells:
             key = cell_key(update.bucket_id, cell.first_holder, cell.last_holder)
-            if not (cell.bytes or cell.versions or cell.key_rows or cell.directory_rows or cell.rename_rows):
+            if not any(counts(cell)):
                 table.delete(key)
             else:
                 table.put(key, cell)
@@ -102,14 +103,17 @@ def measure(row: SnapshotInfo, tables: Tables) -> SnapshotInfo:
     size = tables.table(SNAPSHOT_SIZE_TABLE).get(row.snapshot_id.encode())
     unexpanded = tables.table(SPACE_PROGRESS_TABLE).get(bucket_id_key(row.bucket_id))
     exclusive_bytes = alone.bytes if alone else 0
-    referenced_bytes = size.referenced_bytes if size else row.referenced_bytes
+    referenced_bytes, replicated_bytes = row.referenced_bytes, row.referenced_replicated_bytes
+    if size is not None:
+        referenced_bytes = size.referenced_bytes
+        replicated_bytes = referenced_bytes + size.referenced_redundancy_bytes
     is_referenced_exact, is_exclusive_exact = _exactness(unexpanded, row.create_txn) if unexpanded else (True, True)
     return replace(
         row,
         exclusive_bytes=exclusive_bytes,
-        exclusive_replicated_bytes=exclusive_bytes,
+        exclusive_replicated_bytes=exclusive_bytes + (alone.redundancy_bytes if alone else 0),
         referenced_bytes=referenced_bytes,
-        referenced_replicated_bytes=referenced_bytes,
+        referenced_replicated_bytes=replicated_bytes,
         is_referenced_exact=is_referenced_exact,
         is_exclusive_exact=is_exclusive_exact,
     )

@@ -170,7 +170,7 @@ class Lifecycle:
             owner=captured.owner,
             ordinal=captured.ordinal,
             referenced_bytes=captured.referenced_bytes,
-            referenced_replicated_bytes=captured.referenced_bytes,
+            referenced_replicated_bytes=captured.referenced_bytes + captured.referenced_redundancy_bytes,
             chain_version_of_reset=captured.chain_version,
         )
         complete = _with_flags(complete, work)
