@@ -16,7 +16,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from schemas.records import ContainerRow, ContainerState
+from schemas.records import ContainerRow, ContainerState, Replication
+from services.domain.replication import container_of, sequence_of
 from services.mock_scm.sequences import scm_state
 from services.mock_scm.tables import CONTAINER_TABLE, number_key
 from services.runtime.loop.service import Work
@@ -32,6 +33,15 @@ def container(container_id: int, tables: Tables) -> ContainerRow:
     return _present(row or ContainerRow(container_id, 0, 0, 0), scm_state(tables).container_id)
 
 
+def open_containers(tables: Tables) -> list[ContainerRow]:
+    """Return the containers into which metadata puts blocks: the newest one, and for each other replication the one
+    with the same number, if it is known.
+    """
+    sequence, table = scm_state(tables).container_id, tables.table(CONTAINER_TABLE)
+    ids = [container_of(replication, sequence) for replication in Replication]
+    return [container(one, tables) for one in ids if one == sequence or table.get(number_key(one)) is not None]
+
+
 def containers(tables: Tables) -> Iterator[ContainerRow]:
     """Yield all containers in the order of their ids, with their present states."""
     newest = scm_state(tables).container_id
@@ -41,7 +51,7 @@ def containers(tables: Tables) -> Iterator[ContainerRow]:
 
 def _present(row: ContainerRow, newest: int) -> ContainerRow:
     """Return a row with the state that it has: a program of release 0.2.0 has written none."""
-    is_old = row.state is ContainerState.OPEN and row.container_id < newest
+    is_old = row.state is ContainerState.OPEN and sequence_of(row.container_id) < newest
     return replace(row, state=ContainerState.CLOSED) if is_old else row
 
 

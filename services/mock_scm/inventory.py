@@ -16,8 +16,9 @@ from schemas.records import (
     InventoryRow,
 )
 from services.domain.errors import InvalidMessageError
+from services.domain.replication import sequence_of
 from services.domain.row_columns import check_lengths, group_columns, group_rows
-from services.mock_scm.containers import MAX_NUMBER, add_blocks, close
+from services.mock_scm.containers import MAX_NUMBER, add_blocks, close, open_containers
 from services.mock_scm.deletion_log import RemovedRun, log_deletion
 from services.mock_scm.sequences import DELETION_TXN, last_id, next_container, put_state, scm_state
 from services.mock_scm.tables import INVENTORY_TABLE, STORED_RUNS_TABLE, inventory_key
@@ -82,9 +83,11 @@ def add_written(
         inventory_blocks=state.inventory_blocks + block_count,
     )
     put_state(state, work)
-    if written.container_id != state.container_id or container.written_bytes < container_size_bytes:
+    is_newest = sequence_of(written.container_id) == state.container_id
+    if not is_newest or container.written_bytes < container_size_bytes:
         return size_bytes, None
-    close(container, work)
+    for one in open_containers(work):
+        close(one, work)
     return size_bytes, next_container(work)
 
 

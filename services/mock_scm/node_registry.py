@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from schemas.block_store import Heartbeat, NodeOrders, ReplicaReport
+from services.domain.replication import sequence_of
 from services.runtime.loop.service import Work
 
 NO_ORDERS = NodeOrders()
@@ -48,7 +49,9 @@ class NodeRegistry:
         self._nodes: dict[str, Node] = {}
         self._alive: frozenset[str] = frozenset()
         self.named_container = 0
-        """Highest container that a client asked for: metadata was granted it."""
+        """Highest number of a container that a client asked for: metadata was granted it."""
+        self.named_ids: frozenset[int] = frozenset()
+        """Containers of that number that clients asked for."""
 
     def receive(self, heartbeat: Heartbeat) -> NodeOrders:
         """Take in a heartbeat. Return the present orders of the datanode.
@@ -59,6 +62,15 @@ class NodeRegistry:
             self._received.append(heartbeat)
             started_ms, orders = self._orders.get(heartbeat.node, (0, NO_ORDERS))
             return orders if started_ms == heartbeat.started_ms else NO_ORDERS
+
+    def name(self, container_id: int) -> None:
+        """Note that a client has asked for a container: it has blocks there, or is about to write some."""
+        sequence = sequence_of(container_id)
+        with self._lock:
+            if sequence > self.named_container:
+                self.named_container, self.named_ids = sequence, frozenset()
+            if sequence == self.named_container:
+                self.named_ids |= {container_id}
 
     def take(self, now_ms: int) -> list[Heartbeat]:
         """Return the heartbeats since the last call, without those that an earlier one has overtaken."""

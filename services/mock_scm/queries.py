@@ -10,6 +10,7 @@ from typing import Any
 from schemas.answers import ScmTotals
 from schemas.block_store import BlockStoreStatus, ContainerPlace, ListedTransaction, NodeStatus, ReplicaState
 from schemas.records import BlockRun, ContainerState
+from services.domain.replication import sequence_of
 from services.domain.table_keys import local_id_txn
 from services.mock_scm.containers import container, containers
 from services.mock_scm.deletion_log import PARKED, waits_for
@@ -59,8 +60,8 @@ MAX_CONTAINERS_AHEAD = 1_000
 
 def place_of(tables: TablesReader, registry: NodeRegistry, container_id: int) -> ContainerPlace:
     """Return where a client reads and writes the blocks of a container."""
-    if container_id <= scm_state(tables).container_id + MAX_CONTAINERS_AHEAD:
-        registry.named_container = max(registry.named_container, container_id)
+    if sequence_of(container_id) <= scm_state(tables).container_id + MAX_CONTAINERS_AHEAD:
+        registry.name(container_id)
     row, alive = container(container_id, tables), registry.alive()
     having = [one.node for one in row.replicas if _is_complete(alive.get(one.node), container_id)]
     is_writable = row.state is ContainerState.OPEN and bool(having) and len(having) == len(row.replicas)

@@ -12,8 +12,10 @@ from dataclasses import dataclass, field, replace
 
 from schemas.block_store import DeletionOrder, NodeOrders, RemoveOrder, RepairOrder, ReplicaState
 from schemas.records import ContainerReplica, ContainerRow, ContainerState, PipelineRow
+from schemas.records import Replication as Scheme
 from services.domain.block_placement import Facts, LiveCopy, choose_nodes, is_surplus, reviewed
-from services.mock_scm.containers import container, containers, put_container
+from services.domain.replication import COPIES, replication_of, sequence_of
+from services.mock_scm.containers import container, containers, open_containers, put_container
 from services.mock_scm.deletion_log import DeletionLog
 from services.mock_scm.metrics import MockScmMetrics
 from services.mock_scm.node_registry import Node, NodeRegistry
@@ -99,7 +101,7 @@ class Replication:
             if not (row.replicas or seen.nodes_with(row.container_id)):
                 continue
             facts = seen.facts(row, log)
-            after = reviewed(row, facts, self._settings.replication)
+            after = reviewed(row, facts, self._copies(row.container_id))
             if after != row:
                 put_container(after, work)
             if [one.node for one in after.replicas] != [one.node for one in row.replicas]:
@@ -118,28 +120,45 @@ class Replication:
         self._metrics.damaged_blocks.labels(shard).set(seen.damaged_blocks())
         return self._open_container(seen, work)
 
+    def _copies(self, container_id: int) -> int:
+        """Return on how many datanodes a container is to be; 0 for an erasure-coded one, whose bytes none keeps."""
+        replication = replication_of(container_id)
+        if replication is Scheme.RATIS_ONE:
+            return self._settings.replication
+        return COPIES.get(replication, 0) if replication else 0
+
     def _open_container(self, seen: _Seen, work: Work) -> int | None:
-        """Put the newest container on datanodes, if it is on none; follow a closed one by the next.
+        """Put the newest container on datanodes, if it is on none, and those of other replications with the same number
+        that clients use. Follow them by the next when one of them is closed.
 
         A database that was made again from the log does not know on which datanodes its containers are: it waits for
         the reports of all. If no block was ever written, there are none to wait for.
         """
         granted = None
-        state = scm_state(work)
-        row = container(state.container_id, work)
-        if row.state is not ContainerState.OPEN or last_id(CONTAINER_ID, work) > row.container_id:
-            if row.state is ContainerState.OPEN:
-                state_after = ContainerState.CLOSING if row.replicas else ContainerState.CLOSED
-                put_container(replace(row, state=state_after), work)
+        state, rows = scm_state(work), open_containers(work)
+        is_closed = any(row.state is not ContainerState.OPEN for row in rows)
+        if is_closed or last_id(CONTAINER_ID, work) > state.container_id:
+            for row in rows:
+                if row.state is ContainerState.OPEN:
+                    state_after = ContainerState.CLOSING if row.replicas else ContainerState.CLOSED
+                    put_container(replace(row, state=state_after), work)
             granted = next_container(work)
-            row = container(granted, work)
-        is_first = work.is_caught_up and not (state.mark_local_id or seen.nodes_with(row.container_id))
-        may_place = seen.is_sure or is_first
-        nodes = choose_nodes(seen.load, self._settings.replication)
-        if may_place and nodes and not row.replicas:
+            rows = open_containers(work)
+        known = {row.container_id for row in rows}
+        named = [one for one in self._registry.named_ids if sequence_of(one) == scm_state(work).container_id]
+        rows += [container(one, work) for one in sorted(named) if one not in known]
+        for row in rows:
+            self._place(row, seen, work, has_blocks=bool(state.mark_local_id))
+        return granted
+
+    def _place(self, row: ContainerRow, seen: _Seen, work: Work, *, has_blocks: bool) -> None:
+        """Put an open container on datanodes, if it is on none."""
+        is_first = work.is_caught_up and not (has_blocks or seen.nodes_with(row.container_id))
+        copies = self._copies(row.container_id)
+        nodes = choose_nodes(seen.load, copies)
+        if (seen.is_sure or is_first) and nodes and copies and not row.replicas:
             replicas = tuple([ContainerReplica(node, is_complete=False) for node in nodes])
             put_container(replace(row, replicas=replicas, pipeline_id=_pipeline_of(nodes, seen.load, work)), work)
-        return granted
 
     def _give_orders(self, seen: _Seen, log: DeletionLog, written: TablesReader) -> None:
         orders: dict[str, _Orders] = defaultdict(_Orders)
@@ -219,7 +238,7 @@ def _order(row: ContainerRow, node: str, facts: Facts, seen: _Seen, orders: _Ord
 def _adopt_unknown(seen: _Seen, named_container: int, work: Work) -> None:
     """Make rows of containers that datanodes know and this database does not: it was restored from an older copy."""
     reported = seen.container_ids()
-    raise_to(CONTAINER_ID, max(reported | {named_container}), work)
+    raise_to(CONTAINER_ID, max({*map(sequence_of, reported), named_container}), work)
     for container_id in sorted(reported):
         if work.table(CONTAINER_TABLE).get(number_key(container_id)) is None:
             put_container(replace(container(container_id, work), state=ContainerState.CLOSED), work)

@@ -23,7 +23,9 @@ class MockScmSettings:
     max_deletion_retries: int = 4_096
     """Tries after which a transaction is parked until an operator retries it (deepclean blocks retry)."""
     replication: int = 0
-    """Datanodes that have a copy of each container: 1 or 3. 0 without datanodes: blocks are an inventory only."""
+    """Datanodes that have a copy of each container of replication RATIS_ONE; those of RATIS_THREE are on three. 0
+    without datanodes: blocks are an inventory only.
+    """
     dead_after_ms: int = 30_000
     """Time without a heartbeat after which a datanode counts as dead, and its containers are copied to others."""
     max_deletions_per_tick: int = 100

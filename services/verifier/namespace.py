@@ -75,7 +75,7 @@ class Namespace:
         self._require_new(body)
         present, is_tree = self._present, body.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED
         bucket_id, volume_id = present.new_object_id(), present.volumes[body.volume]
-        bucket = Bucket(bucket_id, volume_id, body.volume, body.bucket, is_tree)
+        bucket = Bucket(bucket_id, volume_id, body.volume, body.bucket, is_tree, replication=present.replication)
         present.buckets[body.volume, body.bucket] = present.by_id[bucket_id] = bucket
 
     def _create_link(self, body: records.CreateBucketLink) -> None:
@@ -117,7 +117,7 @@ class Namespace:
         bucket.versioning = body.versioning
 
     def _set_replication(self, body: records.SetBucketReplication) -> None:
-        self._present.bucket(body)
+        self._present.bucket(body).replication = body.replication
 
     # Keys
 
@@ -131,7 +131,7 @@ class Namespace:
         present = self._present
         bucket = present.bucket(body)
         check_length("a tag", body.tag, MAX_KEY_TAG_LENGTH)
-        blocks = present.new_blocks(body.size_bytes, body.block_size_bytes)
+        blocks = present.new_blocks(bucket, body.size_bytes, body.block_size_bytes)
         parent_id, missing, name, there = present.place_for_file(bucket, body.key)
         require(len(missing) + (there is None) <= MAX_OBJECTS)
         require_generation(there, expected_generation)

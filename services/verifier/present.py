@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from schemas.records import BlockRun, BucketVersioning
+from schemas.records import BlockRun, BucketVersioning, Replication
 from services.domain.names import check_key_path
 from services.domain.table_keys import local_id, object_id
 from services.verifier.history import Entry, History, Moment
@@ -15,6 +15,9 @@ MAX_BYTES = 2**63 - 1
 MAX_BLOCKS = 65_535
 MAX_OBJECTS = 255
 MAX_LINKS = 32
+REPLICATIONS = tuple(Replication)
+CONTAINER_BITS = 56
+"""Bits of a container's id below its replication."""
 
 NO_CONDITION = 0
 MUST_BE_ABSENT = -1
@@ -33,6 +36,7 @@ class Bucket:
     is_deleted: bool = False
     has_quota: bool = False
     versioning: BucketVersioning = BucketVersioning.UNVERSIONED
+    replication: Replication = Replication.RATIS_ONE
     offsets: list[int] = field(default_factory=list)
     txns: list[int] = field(default_factory=list)
     ids: list[str] = field(default_factory=list)
@@ -47,6 +51,8 @@ class Present:
         self.now = Moment(0, 0)
         self.time_ms = 0
         self.container_id = 0
+        self.replication = Replication.RATIS_ONE
+        """That of new buckets."""
         self.stored_bytes = 0
         """Bytes of blocks that were allocated and are not freed."""
         self.volumes: dict[str, int] = {}
@@ -68,15 +74,16 @@ class Present:
         self._objects += 1
         return object_id(self._epoch, self.now.txn, self._objects)
 
-    def new_blocks(self, size_bytes: int, block_size_bytes: int) -> BlockRun | None:
-        """Return the blocks that the command gets for some bytes; None for no bytes."""
+    def new_blocks(self, bucket: Bucket, size_bytes: int, block_size_bytes: int) -> BlockRun | None:
+        """Return the blocks that the command gets in a bucket for some bytes; None for no bytes."""
         require(size_bytes >= 0 and block_size_bytes > 0)
         if not size_bytes:
             return None
         count = -(-size_bytes // block_size_bytes)
         require(count <= MAX_BLOCKS)
         first = local_id(self.shard, self.now.txn, 0)
-        return BlockRun(self.container_id, first, count, block_size_bytes, size_bytes)
+        container_id = (REPLICATIONS.index(bucket.replication) << CONTAINER_BITS) + self.container_id
+        return BlockRun(container_id, first, count, block_size_bytes, size_bytes)
 
     def store(self, size_bytes: int) -> None:
         """Count bytes as stored. Refuse more than a shard can count."""

@@ -285,6 +285,8 @@ class LogReplay:
             self.txn = self._present.now.txn
         elif isinstance(body, records.AnnounceSchema):
             self._announced_schema_id = max(self._announced_schema_id, body.schema_id)
+        elif isinstance(body, records.SetDefaultReplication):
+            self._present.replication = body.replication
         elif isinstance(body, records.SetFeatureLevel):
             if body.confirmation == f"feature level {body.level} is final":
                 self._feature_level = max(self._feature_level, body.level)

@@ -61,7 +61,7 @@ class Writing:
         require_generation(there, body.expected_generation)
         require(len(missing) + (body.size_bytes > 0) <= MAX_OBJECTS)
         synced = self._appended_to(parent_id, name, there) if body.is_append else None
-        blocks = self._whole_blocks(body.size_bytes, body.block_size_bytes)
+        blocks = self._whole_blocks(bucket, body.size_bytes, body.block_size_bytes)
         parent_id = present.add_directories(bucket, parent_id, missing)
         runs = self._as_runs(blocks)
         table, key = self._key(bucket, parent_id, name)
@@ -106,9 +106,9 @@ class Writing:
             return TREE_TABLE, open_key(tree_key(bucket.volume_id, bucket.bucket_id, parent_id, name), session)
         return FLAT_TABLE, open_key(flat_key(bucket.volume, bucket.name, name), session)
 
-    def _whole_blocks(self, size_bytes: int, block_size_bytes: int) -> BlockRun | None:
+    def _whole_blocks(self, bucket: Bucket, size_bytes: int, block_size_bytes: int) -> BlockRun | None:
         """Return blocks for some bytes: whole ones, which are stored from now on."""
-        blocks = self._present.new_blocks(size_bytes, block_size_bytes)
+        blocks = self._present.new_blocks(bucket, size_bytes, block_size_bytes)
         if blocks is None:
             return None
         whole = replace(blocks, size_bytes=blocks.block_count * block_size_bytes)
@@ -125,10 +125,10 @@ class Writing:
         return bucket, opened
 
     def _allocate(self, body: records.AllocateBlocks) -> None:
-        _, opened = self._opened(body)
+        bucket, opened = self._opened(body)
         require(not opened.is_recovered)
         require(len(opened.runs) + (body.size_bytes > 0) <= MAX_RUNS)
-        runs = (*opened.runs, *self._as_runs(self._whole_blocks(body.size_bytes, opened.block_size_bytes)))
+        runs = (*opened.runs, *self._as_runs(self._whole_blocks(bucket, body.size_bytes, opened.block_size_bytes)))
         self._writes.put_key(replace(opened, runs=runs, updated_ms=self._present.time_ms))
 
     # Making visible

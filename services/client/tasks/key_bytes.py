@@ -28,6 +28,7 @@ from schemas.records import (
 )
 from services.client.errors import PlaneError, UnreachableError
 from services.client.plane import BlockStore, NamespaceCommand, Plane, accepted
+from services.domain.replication import COPIES, replication_of
 
 PLACE_SECONDS = 60.0
 PLACE_POLL_SECONDS = 0.25
@@ -109,8 +110,8 @@ class _Writer:
         size_bytes = self._block_size_bytes if first else 0
         opened = self._ask(OpenKey(*self._place.names, size_bytes, self._tag, self._block_size_bytes))
         self._session = opened.session
-        self._allocated(opened)
         try:
+            self._allocated(opened)
             size_bytes = self._write_blocks(first)
         except BaseException:
             _answer(self._plane, self._place.shard, AbandonKey(*self._place.names, self._session))
@@ -125,6 +126,12 @@ class _Writer:
         return committed
 
     def _allocated(self, committed: Committed) -> None:
+        if any(replication_of(run.container_id) not in COPIES for run in committed.runs):
+            raise PlaneError(
+                "NOT_SUPPORTED_OPERATION",
+                "datanodes keep whole copies, and blocks of this bucket are erasure-coded: write to a bucket with the "
+                "replication RATIS_ONE or RATIS_THREE (deepclean bucket set-replication)",
+            )
         self._free += [
             _Block(run.container_id, run.first_local_id + n) for run in committed.runs for n in range(run.block_count)
         ]

@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from schemas.credentials import KafkaCredentials
+from schemas.records import Replication
 from schemas.topics import CHANGELOGS, DEAD_LETTERS, METADATA_COMMANDS, SCHEMAS, TOPICS
 from services.domain.errors import DeepcleanError
 from services.log.clock import SystemClock
@@ -42,23 +43,32 @@ SCHEMAS_SETTINGS = {**TOPIC_SETTINGS, "cleanup.policy": "compact"}
 
 
 def create_plane_topics(
-    bootstrap_servers: str, shards: int, credentials: KafkaCredentials | None = None, signer: Signer | None = None
+    bootstrap_servers: str,
+    shards: int,
+    credentials: KafkaCredentials | None = None,
+    signer: Signer | None = None,
+    replication: Replication = Replication.RATIS_ONE,
 ) -> None:
     """Create the topics of a plane that are missing, and publish the schemas of this program.
 
-    ``signer`` is the administrator, for a plane that requires signatures.
+    ``signer`` is the administrator, for a plane that requires signatures. ``replication`` is that of new buckets, if
+    the plane is new.
 
     Raises:
         StackError: the broker did not do it.
     """
     create_topics(bootstrap_servers, PLANE_TOPICS, shards, credentials)
     create_topics(bootstrap_servers, {SCHEMAS: SCHEMAS_SETTINGS}, 1, credentials)
-    _begin_empty_logs(bootstrap_servers, shards, credentials, signer)
+    _begin_empty_logs(bootstrap_servers, shards, credentials, signer, replication)
     publish_schemas(bootstrap_servers, shards, credentials, signer)
 
 
 def _begin_empty_logs(
-    bootstrap_servers: str, shards: int, credentials: KafkaCredentials | None, signer: Signer | None
+    bootstrap_servers: str,
+    shards: int,
+    credentials: KafkaCredentials | None,
+    signer: Signer | None,
+    replication: Replication,
 ) -> None:
     """Send the first commands to each shard without a history, also if an earlier call has created its topics."""
     log, now_ms = KafkaLog(bootstrap_servers, "deepclean.schemas", credentials=credentials), SystemClock().now_ms()
@@ -66,7 +76,7 @@ def _begin_empty_logs(
         with closing(log.open_sink()) as sink:
             empty = [shard for shard in range(shards) if not log.end_offset(METADATA_COMMANDS.name, shard)]
             for shard in empty:
-                for message in first_commands(shard, signer, now_ms):
+                for message in first_commands(shard, signer, now_ms, replication):
                     sink.send(METADATA_COMMANDS.name, shard, message)
             sink.flush()
     except DeepcleanError as error:

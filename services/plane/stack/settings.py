@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from schemas.credentials import FILE_VARIABLE
+from schemas.records import Replication
 from services.domain.authorization import SERVICES as SIGNERS
 from services.plane.broker.security import BrokerSecurity
 from services.plane.machine.home import jars_directory
@@ -61,7 +62,7 @@ def child_environment(name: str, plane: PlaneSettings, port: int) -> dict[str, s
         "DEEPCLEAN_HTTP_PORT": str(port),
     }
     if name == "mock_scm" and plane.datanodes:
-        environment["DEEPCLEAN_MOCK_SCM_REPLICATION"] = str(replication(plane.datanodes))
+        environment["DEEPCLEAN_MOCK_SCM_REPLICATION"] = "1"
     if name.startswith(DATANODE):
         environment |= {"DEEPCLEAN_DATANODE_NAME": name, "DEEPCLEAN_DATANODE_SCM_URL": plane.scm_url}
     if name == METADATA:
@@ -76,9 +77,9 @@ def datanode_names(count: int) -> tuple[str, ...]:
     return tuple([f"{DATANODE}-{number}" for number in range(count)])
 
 
-def replication(datanodes: int) -> int:
-    """Return the number of copies of each block on a plane, unless a setting says another."""
-    return 3 if datanodes >= 3 else 1
+def default_replication(datanodes: int) -> Replication:
+    """Return the replication of the buckets of a new plane."""
+    return Replication.RATIS_THREE if datanodes >= 3 else Replication.RATIS_ONE
 
 
 def _secret_files(name: str, security: BrokerSecurity | None) -> dict[str, str]:

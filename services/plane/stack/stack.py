@@ -48,6 +48,7 @@ from services.plane.stack.settings import (
     child_command,
     child_environment,
     datanode_names,
+    default_replication,
 )
 
 WATCH_SECONDS = 0.5
@@ -173,7 +174,8 @@ class Stack:
         self._broker.start()
         self._write(PlaneState.STARTING)
         address, administrator = self._broker.bootstrap_servers, administrator_of(self._security)
-        create_plane_topics(address, self.shards, administrator, person(self.home))
+        first = default_replication(len(self.datanodes))
+        create_plane_topics(address, self.shards, administrator, person(self.home), first)
         if self._security is not None:
             with quiet_admin(address, administrator) as admin:
                 self._security.admit(admin)
