@@ -296,6 +296,8 @@ class RetentionPreview:
     """False while a deleted directory is not expanded yet, so that the figures may still change."""
     dropped_consumers: tuple[str, ...]
     dropped_tags: tuple[str, ...]
+    freed_replicated_bytes: int = 0
+    """What the blocks of the freed bytes take on disks, with all copies and parity."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,9 +86,16 @@ def bytes_text(size_bytes: float) -> str:
     raise AssertionError  # the loop always returns at the last unit
 
 
-def size_text(size_bytes: int, *, is_exact: bool) -> str:
+def on_disks(size_bytes: float, replicated_bytes: float) -> str:
+    """Return what blocks take on disks, with all copies and parity, as text behind their size; nothing if it is that,
+    or not known.
+    """
+    return f" ({bytes_text(replicated_bytes)} on disks)" if replicated_bytes not in (0, size_bytes) else ""
+
+
+def size_text(size_bytes: int, replicated_bytes: int = 0, *, is_exact: bool) -> str:
     """Return a size; with ``~`` while a deleted directory is not yet expanded and the figure may still change."""
-    return f"{'' if is_exact else '~'}{bytes_text(size_bytes)}"
+    return f"{'' if is_exact else '~'}{bytes_text(size_bytes)}{on_disks(size_bytes, replicated_bytes)}"
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
@@ -96,9 +103,9 @@ def counted(number: int, noun: str, plural: str = "") -> str:
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
-def amount_in_words(size_bytes: float, versions: int) -> str:
+def amount_in_words(size_bytes: float, versions: int, replicated_bytes: float = 0) -> str:
     """Return a number of versions and their bytes as text."""
-    return f"{bytes_text(size_bytes)} in {counted(versions, 'version')}"
+    return f"{bytes_text(size_bytes)}{on_disks(size_bytes, replicated_bytes)} in {counted(versions, 'version')}"
 
 
 def time_text(time_ms: int) -> str:

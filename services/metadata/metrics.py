@@ -76,6 +76,12 @@ _GAUGES_BY: tuple[tuple[str, str, dict[str, _Figure], str], ...] = (
         "Bytes of all versions by state; at rest the sum equals the bytes in the block store.",
     ),
     (
+        "deepclean_metadata_space_replicated_bytes",
+        "state",
+        {state: attrgetter(f"{state}_replicated_bytes") for state in ("live", "held", "pending", "claimed")},
+        "Bytes that the blocks of all versions take on disks, with all copies and parity, by state.",
+    ),
+    (
         "deepclean_metadata_collection_states",
         "state",
         {state.value.lower(): partial(_collection_states, state) for state in CollectionState},

@@ -10,12 +10,13 @@ import typer
 from schemas.answers import RetentionReason
 from schemas.space_answers import ExplainedVersion, PathExplanation, VersionStage
 from services.cli.collection.retention import reasons_text
-from services.cli.collection.space import accounted_bytes, print_bucket, suspended_in, view_of
+from services.cli.collection.space import accounted_bytes, print_bucket, sizes_of, suspended_in, view_of
 from services.cli.collection_lines import suspended_words
 from services.cli.output import (
     amount_in_words,
     bytes_text,
     counted,
+    on_disks,
     print_fields,
     print_json,
     print_table,
@@ -93,12 +94,13 @@ def _path(view: BucketView, path: str, *, as_json: bool) -> None:
             ("path", f"{view.volume}/{view.bucket}/{path}"),
             ("as of", f"txn {found.txn}, chain version {found.chain_version} of shard {view.shard}"),
             ("held by", _names(names) or "no snapshot"),
-            ("bytes", size_text(held.bytes, is_exact=found.is_exact)),
+            ("bytes", size_text(held.bytes, held.replicated_bytes, is_exact=found.is_exact)),
         ]
     )
     _print_directories(snapshots, found)
     if found.below_versions:
-        say(f"below it: {amount_in_words(found.below_bytes, found.below_versions)}, live or held")
+        below = amount_in_words(found.below_bytes, found.below_versions, found.below_replicated_bytes)
+        say(f"below it: {below}, live or held")
     if not found.versions and not found.directories:
         say("Nothing of it is left: it was freed, or never there. What is claimed has no name; ask for its block.")
     if found.versions:
@@ -122,7 +124,7 @@ def _version_cells(snapshots: NamedSnapshots, version: ExplainedVersion, suspend
     names = [info.name for info in snapshots.active if is_held_by(info, version)]
     return (
         time_text(version.modification_time_ms),
-        bytes_text(version.size_bytes),
+        bytes_text(version.size_bytes) + on_disks(version.size_bytes, version.replicated_bytes),
         f"txn {version.birth}",
         f"txn {version.death}" if version.death else "",
         version.stage.lower(),
@@ -180,17 +182,18 @@ def _snapshot(view: BucketView, name: str, *, as_json: bool) -> None:
         print_json({**shown, **asdict(space)})
         return
     is_held_exact = space.is_referenced_exact and space.is_exclusive_exact
-    before = size_text(space.shared_with_previous_bytes, is_exact=space.is_referenced_exact)
-    after = size_text(space.shared_with_next_bytes, is_exact=space.is_shared_with_next_exact)
-    exclusive = size_text(space.exclusive_bytes, is_exact=space.is_exclusive_exact)
+    referenced, exclusive, before, after = (size_text(*sizes, is_exact=is_exact) for sizes, is_exact in sizes_of(space))
     exclusive = f"{exclusive} in {counted(space.exclusive_versions, 'version')}"
     print_fields(
         [
             ("snapshot", f"{name} of {view.volume}/{view.bucket}"),
             ("as of", f"txn {spaces.txn}, chain version {spaces.chain_version} of shard {view.shard}"),
             ("created", f"{time_text(space.creation_time_ms)}, at txn {space.txn}"),
-            ("shows", size_text(space.referenced_bytes, is_exact=space.is_referenced_exact)),
-            ("of that not live any more", size_text(space.held_bytes, is_exact=is_held_exact)),
+            ("shows", referenced),
+            (
+                "of that not live any more",
+                size_text(space.held_bytes, space.held_replicated_bytes, is_exact=is_held_exact),
+            ),
             ("held by it alone", f"{exclusive}: freed when it is deleted"),
             ("shown by the previous too", before),
             ("shown by the next too", after),
@@ -257,7 +260,7 @@ def _block(session: Session, local_id: int, bucket: str, *, as_json: bool) -> No
         shown += [
             ("bucket", f"{found.volume}/{found.bucket}"),
             ("path", found.path or f"…/{version.name}"),
-            ("bytes of the version", bytes_text(version.size_bytes)),
+            ("bytes of the version", size_text(version.size_bytes, version.replicated_bytes, is_exact=True)),
             ("stage", version.stage.lower()),
             ("held by", _names(holders) or "no snapshot"),
             ("goes when", goes_when(version.stage, holders, suspended)),

@@ -231,7 +231,7 @@ def _print_preview(plan: RetentionPreview) -> None:
     about = "" if plan.is_exact else "about "
     say(
         f"{_verb(len(plan.expired), 'expire')}, {_verb(len(plan.kept), 'stay')}; "
-        f"that frees {about}{amount_in_words(plan.freed_bytes, plan.freed_versions)}"
+        f"that frees {about}{amount_in_words(plan.freed_bytes, plan.freed_versions, plan.freed_replicated_bytes)}"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -9,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from schemas.answers import BucketSpace
-from schemas.space_answers import SnapshotSpaces
+from schemas.space_answers import SnapshotSpace, SnapshotSpaces
 from services.cli.amounts import parse_size
 from services.cli.collection_lines import suspended_words
 from services.cli.output import bytes_text, counted, print_fields, print_json, print_table, size_text, time_text
@@ -74,12 +75,19 @@ def accounted_bytes(space: BucketSpace) -> int:
     return space.live_bytes + space.held_bytes + space.pending_bytes + space.claimed_bytes
 
 
+def accounted_replicated_bytes(space: BucketSpace) -> int:
+    """Return what these bytes take on disks."""
+    of_garbage = space.held_replicated_bytes + space.pending_replicated_bytes + space.claimed_replicated_bytes
+    return space.live_replicated_bytes + of_garbage
+
+
 def _show_json(space: BucketSpace, spaces: SnapshotSpaces, snapshots: NamedSnapshots) -> dict[str, Any]:
     names = {info.snapshot_id: info.name for info in snapshots.active}
     figures = {name: value for name, value in asdict(space).items() if name != "cells"}
     return {
         **figures,
         "accounted_bytes": accounted_bytes(space),
+        "accounted_replicated_bytes": accounted_replicated_bytes(space),
         "snapshots_txn": spaces.txn,
         "snapshots": [{"name": names.get(one.snapshot_id, ""), **asdict(one)} for one in spaces.snapshots],
     }
@@ -102,17 +110,27 @@ def print_bucket(view: BucketView, space: BucketSpace, suspended: str) -> None:
     say("")
     pending = "a person lets it go (deepclean gc status)" if suspended else "it is judged and claimed"
     print_table(
-        ["WHERE", "BYTES", "VERSIONS", "GOES WHEN"],
+        ["WHERE", "BYTES", "ON DISKS", "VERSIONS", "GOES WHEN"],
         [
-            ("live", bytes_text(space.live_bytes), "", "it is deleted and no snapshot holds it"),
-            ("held", bytes_text(space.held_bytes), space.held_versions, "the snapshots that hold it are deleted"),
-            ("pending", bytes_text(space.pending_bytes), space.pending_versions, pending),
-            ("claimed", bytes_text(space.claimed_bytes), space.claimed_versions, "the block store has confirmed it"),
-            ("in the store", bytes_text(accounted_bytes(space)), "", "the four together"),
-            ("freed", bytes_text(space.freed_bytes), space.freed_versions, "it has gone"),
+            (where, bytes_text(size_bytes), bytes_text(replicated_bytes), versions, goes)
+            for where, size_bytes, replicated_bytes, versions, goes in _states(space, pending)
         ],
-        numbers=["BYTES", "VERSIONS"],
+        numbers=["BYTES", "ON DISKS", "VERSIONS"],
     )
+
+
+def _states(space: BucketSpace, pending: str) -> Iterator[tuple[str, int, int, int | str, str]]:
+    """Yield for each state its bytes, what they take on disks, the versions, and when it ends."""
+    yield "live", space.live_bytes, space.live_replicated_bytes, "", "it is deleted and no snapshot holds it"
+    for state, goes in (
+        ("held", "the snapshots that hold it are deleted"),
+        ("pending", pending),
+        ("claimed", "the block store has confirmed it"),
+    ):
+        figures = [getattr(space, f"{state}_{unit}") for unit in ("bytes", "replicated_bytes", "versions")]
+        yield state, figures[0], figures[1], figures[2], goes
+    yield "in the store", accounted_bytes(space), accounted_replicated_bytes(space), "", "the four together"
+    yield "freed", space.freed_bytes, space.freed_replicated_bytes, space.freed_versions, "it has gone"
 
 
 def _print_snapshots(spaces: SnapshotSpaces, snapshots: NamedSnapshots) -> None:
@@ -123,15 +141,20 @@ def _print_snapshots(spaces: SnapshotSpaces, snapshots: NamedSnapshots) -> None:
             (
                 names.get(one.snapshot_id, "(being deleted)"),
                 time_text(one.creation_time_ms),
-                size_text(one.referenced_bytes, is_exact=one.is_referenced_exact),
-                size_text(one.exclusive_bytes, is_exact=one.is_exclusive_exact),
-                size_text(one.shared_with_previous_bytes, is_exact=one.is_referenced_exact),
-                size_text(one.shared_with_next_bytes, is_exact=one.is_shared_with_next_exact),
+                *(size_text(*sizes, is_exact=is_exact) for sizes, is_exact in sizes_of(one)),
             )
             for one in spaces.snapshots
         ),
         numbers=["REFERENCED", "EXCLUSIVE", "SHARED WITH PREVIOUS", "SHARED WITH NEXT"],
     )
+
+
+def sizes_of(one: SnapshotSpace) -> Iterator[tuple[tuple[int, int], bool]]:
+    """Yield sizes of a snapshot with what they take on disks, and whether they are exact."""
+    yield (one.referenced_bytes, one.referenced_replicated_bytes), one.is_referenced_exact
+    yield (one.exclusive_bytes, one.exclusive_replicated_bytes), one.is_exclusive_exact
+    yield (one.shared_with_previous_bytes, one.shared_with_previous_replicated_bytes), one.is_referenced_exact
+    yield (one.shared_with_next_bytes, one.shared_with_next_replicated_bytes), one.is_shared_with_next_exact
 
 
 @app.command("what-if")
@@ -148,7 +171,7 @@ def what_if(
     if as_json:
         print_json({"snapshots": names, **asdict(freed)})
         return
-    size = size_text(freed.freed_bytes, is_exact=freed.is_exact)
+    size = size_text(freed.freed_bytes, freed.freed_replicated_bytes, is_exact=freed.is_exact)
     say(f"deleting {', '.join(names)} would free {size}, {counted(freed.freed_versions, 'version')} (txn {freed.txn})")
 
 
@@ -160,6 +183,9 @@ def plan(
     keep: Annotated[
         list[str] | None, typer.Option(metavar="SNAPSHOT", help="Do not delete this snapshot; may be repeated.")
     ] = None,
+    is_replicated: Annotated[
+        bool, typer.Option("--on-disks", help="SIZE is what the blocks take on disks, with all copies and parity.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show the smallest set of snapshots, older ones first, whose deletion frees at least SIZE. Nothing is deleted."""
@@ -167,14 +193,14 @@ def plan(
     with session_of(context) as session:
         view = view_of(session, bucket)
         snapshots = view.snapshots()
-        found = view.plan(snapshots, wanted_bytes, keep or ())
+        found = view.plan(snapshots, wanted_bytes, keep or (), is_replicated=is_replicated)
     names = snapshots.names_of(found.snapshot_ids)
     if as_json:
         print_json({"snapshots": names, "wanted_bytes": wanted_bytes, **asdict(found)})
         return
     for name in names:
         say(name)
-    size = size_text(found.freed_bytes, is_exact=found.is_exact)
+    size = size_text(found.freed_bytes, found.freed_replicated_bytes, is_exact=found.is_exact)
     what = "this snapshot" if len(names) == 1 else f"these {counted(len(names), 'snapshot')}"
     say(f"deleting {what} would free {size}, {counted(found.freed_versions, 'version')} (txn {found.txn})")
     if not found.is_enough:

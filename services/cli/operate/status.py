@@ -27,6 +27,7 @@ from services.plane.upkeep.audits import FinishedAudit, last_audits
 from services.plane.upkeep.backups import backups_directory, list_backups
 from services.plane.upkeep.status import (
     OPEN_DEAD_LETTERS,
+    Backlog,
     LastAudit,
     PlaneStatus,
     ProcessStatus,
@@ -136,8 +137,8 @@ def _print(plane: PlaneStatus) -> None:
         ],
         "backlog": [
             ("oldest message not applied", f"{waiting.oldest_seconds:.1f} s"),
-            ("not held, not claimed", amount_in_words(waiting.pending_bytes, waiting.pending_versions)),
-            ("claimed, not confirmed", amount_in_words(waiting.claimed_bytes, waiting.claimed_versions)),
+            ("not held, not claimed", _amount(waiting, "pending")),
+            ("claimed, not confirmed", _amount(waiting, "claimed")),
             ("deleted directories in progress", f"{waiting.directories_in_progress:,}"),
             ("garbage ranges to sweep", f"{waiting.garbage_ranges_to_sweep:,}"),
             ("purge requests in their undo window", f"{waiting.purges_in_undo_window:,}"),
@@ -145,8 +146,8 @@ def _print(plane: PlaneStatus) -> None:
         ],
         "collection": collection_fields(plane.suspended_collections),
         "deleted so far": [
-            ("held by snapshots", amount_in_words(waiting.held_bytes, waiting.held_versions)),
-            ("freed", amount_in_words(waiting.freed_bytes, waiting.freed_versions)),
+            ("held by snapshots", _amount(waiting, "held")),
+            ("freed", _amount(waiting, "freed")),
         ],
         "disk": [
             ("log", bytes_text(disk.log_bytes)),
@@ -161,6 +162,13 @@ def _print(plane: PlaneStatus) -> None:
     }.items():
         say("", title)
         print_fields((f"  {name}", value) for name, value in fields)
+
+
+def _amount(waiting: Backlog, state: str) -> str:
+    size_bytes, versions, replicated_bytes = (
+        getattr(waiting, f"{state}_{unit}") for unit in ("bytes", "versions", "replicated_bytes")
+    )
+    return amount_in_words(size_bytes, versions, replicated_bytes)
 
 
 def collection_fields(lines: tuple[SuspendedCollection, ...] | None) -> list[tuple[str, str]]:

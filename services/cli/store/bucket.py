@@ -16,6 +16,8 @@ from schemas.records import (
     CreateBucket,
     CreateBucketLink,
     DeleteBucket,
+    Replication,
+    SetBucketReplication,
     SetBucketVersioning,
     SetOwner,
     SetQuota,
@@ -58,12 +60,17 @@ def create(
     context: typer.Context,
     bucket: BucketArgument,
     layout: Annotated[LayoutName, typer.Option(help="A tree of directories, or flat keys.")] = LayoutName.FSO,
+    replication: Annotated[
+        Replication | None, typer.Option(help="How blocks are kept, if not as the plane's default says.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Create a bucket."""
     volume_name, bucket_name = bucket_path(bucket)
     chosen = _LAYOUTS[layout]
     reply = execute(context, volume_name, CreateBucket(volume_name, bucket_name, chosen))
+    if replication is not None:
+        reply = execute(context, volume_name, SetBucketReplication(volume_name, bucket_name, replication))
     made = {"volume": volume_name, "bucket": bucket_name, "layout": chosen, "txn": reply.txn}
     print_result(made, f"bucket {volume_name}/{bucket_name} created ({chosen})", as_json=as_json)
 
@@ -120,6 +127,22 @@ def versioning(
     reply = execute(context, volume_name, SetBucketVersioning(volume_name, bucket_name, chosen))
     made = {"volume": volume_name, "bucket": bucket_name, "versioning": chosen, "txn": reply.txn}
     print_result(made, f"versioning of {volume_name}/{bucket_name} is {state.value}", as_json=as_json)
+
+
+@app.command("set-replication")
+def set_replication(
+    context: typer.Context,
+    bucket: BucketArgument,
+    replication: Annotated[
+        Replication, typer.Argument(metavar="REPLICATION", help=f"One of {', '.join(Replication)}.")
+    ],
+    as_json: JsonOption = False,
+) -> None:
+    """Set how blocks are kept that are allocated from now on. Older ones stay as they are."""
+    volume_name, bucket_name = bucket_path(bucket)
+    reply = execute(context, volume_name, SetBucketReplication(volume_name, bucket_name, replication))
+    made = {"volume": volume_name, "bucket": bucket_name, "replication": replication, "txn": reply.txn}
+    print_result(made, f"replication of {volume_name}/{bucket_name} is {replication}", as_json=as_json)
 
 
 @app.command()
@@ -199,6 +222,7 @@ def _print_info(row: BucketRow, space: BucketSpace) -> None:
             ("bucket", f"{row.volume}/{row.bucket}"),
             ("layout", row.layout),
             ("versioning", row.versioning.lower()),
+            ("replication", row.replication),
             ("created", time_text(row.creation_time_ms)),
             ("quota", f"{bytes_quota_text(row.quota_bytes)}, {names_quota_text(row.quota_namespace)} for names"),
             ("as of txn", space.txn),
@@ -208,16 +232,22 @@ def _print_info(row: BucketRow, space: BucketSpace) -> None:
     )
     say("")
     print_table(
-        ["WHERE", "BYTES", "VERSIONS", "MEANING"],
+        ["WHERE", "BYTES", "ON DISKS", "VERSIONS", "MEANING"],
         [
-            (state, bytes_text(size_bytes), versions, meaning)
-            for state, size_bytes, versions, meaning in (
-                ("live", space.live_bytes, space.live_namespace, "in the active namespace, including directories"),
-                ("held", space.held_bytes, space.held_versions, "deleted, and held by a snapshot"),
-                ("pending", space.pending_bytes, space.pending_versions, "not held, not yet claimed"),
-                ("claimed", space.claimed_bytes, space.claimed_versions, "sent to the block store for deletion"),
-                ("freed", space.freed_bytes, space.freed_versions, "confirmed by the block store, in total"),
+            (
+                state,
+                bytes_text(getattr(space, f"{state}_bytes")),
+                bytes_text(getattr(space, f"{state}_replicated_bytes")),
+                space.live_namespace if state == "live" else getattr(space, f"{state}_versions"),
+                meaning,
+            )
+            for state, meaning in (
+                ("live", "in the active namespace, including directories"),
+                ("held", "deleted, and held by a snapshot"),
+                ("pending", "not held, not yet claimed"),
+                ("claimed", "sent to the block store for deletion"),
+                ("freed", "confirmed by the block store, in total"),
             )
         ],
-        numbers=["BYTES", "VERSIONS"],
+        numbers=["BYTES", "ON DISKS", "VERSIONS"],
     )

@@ -100,7 +100,7 @@ def list_snapshots(
                 row.name,
                 _status(row),
                 time_text(row.creation_time_ms),
-                size_text(row.referenced_bytes, is_exact=row.is_referenced_exact),
+                _referenced(row),
                 _exclusive(row),
                 _clean(row),
                 ", ".join(tags.get(row.snapshot_id, ())),
@@ -134,7 +134,7 @@ def info(context: typer.Context, bucket: BucketArgument, name: NameArgument, as_
             ("captured at", f"txn {row.create_txn}"),
             ("previous in bucket", row.path_previous_snapshot_id or "none"),
             ("previous in shard", row.global_previous_snapshot_id or "none"),
-            ("referenced", size_text(row.referenced_bytes, is_exact=row.is_referenced_exact)),
+            ("referenced", _referenced(row)),
             ("exclusive", f"{_exclusive(row)} (freed when it is deleted)"),
             ("clean", _clean(row)),
             ("tags", ", ".join(tags.get(row.snapshot_id, ())) or "none"),
@@ -154,8 +154,13 @@ def _status(row: SnapshotInfo) -> str:
     return row.status.removeprefix("SNAPSHOT_").lower()
 
 
+def _referenced(row: SnapshotInfo) -> str:
+    return size_text(row.referenced_bytes, row.referenced_replicated_bytes, is_exact=row.is_referenced_exact)
+
+
 def _exclusive(row: SnapshotInfo) -> str:
-    return size_text(row.exclusive_bytes + row.exclusive_delta_bytes, is_exact=row.is_exclusive_exact)
+    replicated_bytes = row.exclusive_replicated_bytes + row.exclusive_delta_replicated_bytes
+    return size_text(row.exclusive_bytes + row.exclusive_delta_bytes, replicated_bytes, is_exact=row.is_exclusive_exact)
 
 
 def _clean(row: SnapshotInfo) -> str:

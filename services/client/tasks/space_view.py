@@ -68,6 +68,8 @@ class Held:
     holders: tuple[SnapshotInfo, ...]
     """In chain order."""
     bytes: int
+    replicated_bytes: int
+    """What the blocks of these bytes take on disks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,13 +126,16 @@ class BucketView:
         question = WhatIf(snapshots.ids_of(names), snapshots.leaving_ids)
         return self.plane.space(self.shard).what_if(self.volume, self.bucket, question)
 
-    def plan(self, snapshots: NamedSnapshots, free_bytes: int, kept: Iterable[str] = ()) -> SpacePlan:
+    def plan(
+        self, snapshots: NamedSnapshots, free_bytes: int, kept: Iterable[str] = (), *, is_replicated: bool = False
+    ) -> SpacePlan:
         """Return the smallest set of snapshots whose deletion frees at least the bytes; ties prefer older snapshots.
 
-        Protected snapshots and those named in ``kept`` are left out.
+        Protected snapshots and those named in ``kept`` are left out. ``is_replicated``: the bytes are those that the
+        blocks take on disks.
         """
         protected = (*self.protected_ids(), *snapshots.ids_of(kept))
-        question = PlanSpace(free_bytes, protected, snapshots.leaving_ids)
+        question = PlanSpace(free_bytes, protected, snapshots.leaving_ids, is_replicated)
         return self.plane.space(self.shard).plan(self.volume, self.bucket, question)
 
     def path(self, path: str) -> PathExplanation:
@@ -157,7 +162,11 @@ def held_by_path(snapshots: NamedSnapshots, explanation: PathExplanation) -> Hel
     found: list[ExplainedVersion | ExplainedDirectory] = [*explanation.versions, *explanation.directories]
     holders = [info for info in snapshots.active if any(is_held_by(info, one) for one in found)]
     needed = [version for version in explanation.versions if _is_needed(snapshots, version)]
-    return Held(tuple(holders), sum(version.size_bytes for version in needed) + explanation.below_bytes)
+    return Held(
+        tuple(holders),
+        sum(version.size_bytes for version in needed) + explanation.below_bytes,
+        sum(version.replicated_bytes for version in needed) + explanation.below_replicated_bytes,
+    )
 
 
 def held_by_snapshot(snapshots: NamedSnapshots, spaces: SnapshotSpaces, snapshot_id: str) -> Held:
@@ -168,7 +177,8 @@ def held_by_snapshot(snapshots: NamedSnapshots, spaces: SnapshotSpaces, snapshot
     """
     for space in spaces.snapshots:
         if space.snapshot_id == snapshot_id:
-            return Held(tuple(snapshots.between(space.oldest_sharer, space.newest_sharer)), space.referenced_bytes)
+            sharers = tuple(snapshots.between(space.oldest_sharer, space.newest_sharer))
+            return Held(sharers, space.referenced_bytes, space.referenced_replicated_bytes)
     raise PlaneError("FILE_NOT_FOUND", f"the snapshot {snapshot_id} was dropped a moment ago")
 
 

@@ -41,6 +41,7 @@ class PlanSpaceBody:
     free_bytes: Annotated[int, Field(ge=0)]
     protected_snapshot_ids: _Ids = ()
     leaving_snapshot_ids: _Ids = ()
+    is_replicated: bool = False
 
 
 def routes(stores: Stores) -> list[Route]:
@@ -72,7 +73,8 @@ def what_if(asked: Asked, volume: str, bucket: str, body: WhatIfBody) -> FreedSp
 def plan(asked: Asked, volume: str, bucket: str, body: PlanSpaceBody) -> SpacePlan:
     """Snapshots whose drops free a number of bytes."""
     with asked.rows() as tables:
-        wanted = PlanSpace(body.free_bytes, body.protected_snapshot_ids, body.leaving_snapshot_ids)
+        kept = body.protected_snapshot_ids
+        wanted = PlanSpace(body.free_bytes, kept, body.leaving_snapshot_ids, body.is_replicated)
         return space_queries.plan(tables, get_bucket(tables, volume, bucket), wanted)
 
 

@@ -111,6 +111,11 @@ class Backlog:
     freed_versions: int
     directories_in_progress: int
     garbage_ranges_to_sweep: int
+    pending_replicated_bytes: int = 0
+    """What the blocks of these bytes take on disks. So for the following."""
+    claimed_replicated_bytes: int = 0
+    held_replicated_bytes: int = 0
+    freed_replicated_bytes: int = 0
     purges_in_undo_window: int = 0
     """Purge requests at key_deletion whose rows are in the undo window."""
     purges_throttled: int = 0
@@ -226,7 +231,7 @@ def backlog(reported: Mapping[str, Reported], metadata_url: str, shards: int, to
     """Return the backlog of the plane; sums are 0 if metadata does not answer."""
     of_shards = _of_each_shard(metadata_url, shards, token, "/backlog", ShardBacklog) or []
     stages = ("pending", "claimed", "held", "freed")
-    amounts = [f"{stage}_{amount}" for stage in stages for amount in ("bytes", "versions")]
+    amounts = [f"{stage}_{amount}" for stage in stages for amount in ("bytes", "versions", "replicated_bytes")]
     key_deletion = reported.get("key_deletion", _SILENT)
     return Backlog(
         **{name: sum(getattr(one, name) for one in of_shards) for name in amounts},

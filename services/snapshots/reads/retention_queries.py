@@ -119,4 +119,5 @@ def preview(
         is_exact,
         decision.dropped_consumers,
         decision.dropped_tags,
+        freed.replicated_bytes,
     )
