@@ -50,8 +50,8 @@ from tests.simulation.plane import SimulatedPlane
 
 _AGAIN = (TreeState.WAITING, TreeState.EXPANDING)
 """Steps in which a directory may be that is expanded already, and was sent once more."""
-Cell = tuple[int, int, int, int, int]
-_EMPTY: Cell = (0, 0, 0, 0, 0)
+Cell = tuple[int, int, int, int, int, int]
+_EMPTY: Cell = (0, 0, 0, 0, 0, 0)
 
 
 def rows(tables: TablesReader, table: TableDefinition[Any]) -> list[Any]:
@@ -285,6 +285,10 @@ class QuietCheck:
                 row.used_namespace,
                 row.snapshot_used_bytes,
                 row.snapshot_used_namespace,
+                row.used_redundancy_bytes,
+                row.snapshot_used_redundancy_bytes,
+                row.upload_redundancy_bytes,
+                row.spare_redundancy_bytes,
             )
             for row in buckets
         }
@@ -292,12 +296,17 @@ class QuietCheck:
         for incarnation in self._live():
             view = incarnation.bucket.view()
             held = [n for n in self.model.dead_numbers(incarnation) if self.model.holders(incarnation, n)]
-            in_parts = self.model.pieces.bytes_of(self.model.writes.in_parts_of(incarnation))
+            pieces, active = self.model.pieces, self.model.active_numbers(incarnation)
+            parts = self.model.writes.in_parts_of(incarnation)
             expected[incarnation.bucket_id] = (
-                self.model.pieces.bytes_of(self.model.active_numbers(incarnation)) + in_parts,
+                pieces.bytes_of(active) + pieces.bytes_of(parts),
                 len(view.keys) + len(view.directories),
-                self.model.pieces.bytes_of(set(held)),
+                pieces.bytes_of(set(held)),
                 len(held) + len(self.model.left_directories(incarnation)),
+                pieces.redundancy_of(active) + pieces.redundancy_of(parts),
+                pieces.redundancy_of(set(held)),
+                pieces.redundancy_of(parts),
+                0,  # spare blocks are freed by now
             )
         if found != expected:
             raise AccountError(f"shard {self._shard}: used figures {found}, expected {expected}")
@@ -315,16 +324,18 @@ class QuietCheck:
                 before[2] + cell[2],
                 before[3] + cell[3],
                 before[4] + cell[4],
+                before[5] + cell[5],
             )
 
         for number in self.model.dead_numbers(incarnation):
             holders = self.model.holders(incarnation, number)
             if holders:
-                add(holders, (self.model.pieces.by_number[number].size_bytes, 1, 1, 0, 0))
+                pieces = self.model.pieces
+                add(holders, (pieces.by_number[number].size_bytes, 1, 1, 0, 0, pieces.redundancy_of({number})))
         for holders in self.model.left_directories(incarnation):
-            add(holders, (0, 0, 0, 1, 0))
+            add(holders, (0, 0, 0, 1, 0, 0))
         for holders in self.model.left_renames(incarnation):
-            add(holders, (0, 0, 0, 0, 1))
+            add(holders, (0, 0, 0, 0, 1, 0))
         return cells
 
     def check_space(self) -> None:
@@ -339,6 +350,7 @@ class QuietCheck:
                 cell.key_rows,
                 cell.directory_rows,
                 cell.rename_rows,
+                cell.redundancy_bytes,
             )
         expected = {i.bucket_id: cells for i in self._all() if (cells := self.expected_cells(i))}
         if found != expected:
@@ -359,6 +371,13 @@ class QuietCheck:
         written = self.model.seen_bytes
         if written != inventory + freed:
             raise AccountError(f"shard {self._shard}: written {written}, there {inventory}, freed {freed}")
+        left = sum(row.used_redundancy_bytes for row in rows(metadata, BUCKET_TABLE))
+        gone = (one for one in self._all() if one.is_deleted)
+        left += sum(self.model.pieces.redundancy_of(self.model.writes.in_parts_of(one)) for one in gone)
+        left += sum(cell[5] for cells in found.values() for cell in cells.values())
+        left += sum(account.claimed_redundancy_bytes + account.freed_redundancy_bytes for account in accounts)
+        if left != (made := self.model.seen_redundancy):
+            raise AccountError(f"shard {self._shard}: {left} bytes of redundancy are accounted for, not {made}")
 
     def check_snapshots(self) -> None:
         """SnapshotInfo of every live snapshot: names, chains, sizes, flags; and no other rows."""
@@ -394,9 +413,11 @@ class QuietCheck:
             has_deep_cleaned_keys=True,
             has_deep_cleaned_directories=True,
             referenced_bytes=view.referenced_bytes,
-            referenced_replicated_bytes=view.referenced_bytes,
+            referenced_replicated_bytes=view.referenced_replicated_bytes,
             exclusive_bytes=exclusive_bytes,
-            exclusive_replicated_bytes=exclusive_bytes,
+            exclusive_replicated_bytes=self.model.pieces.replicated_bytes_of(
+                self.model.exclusive_numbers(incarnation, view)
+            ),
             create_txn=view.txn,
             last_txn=info.last_txn,
             bucket_id=incarnation.bucket_id,

@@ -13,7 +13,7 @@ from typing import Any
 
 from schemas import records
 from schemas.codec import DecodeError, codec
-from schemas.records import BlockRun, BucketVersioning, MetadataCommand, MetadataReply, RowName
+from schemas.records import BlockRun, BucketVersioning, MetadataCommand, MetadataReply, Replication, RowName
 from schemas.topics import METADATA_COMMANDS
 from services.domain.reclaimability import Txn
 from services.domain.row_columns import row_names
@@ -76,6 +76,8 @@ class CapturedView:
     """Numbers of all pieces that it shows."""
     referenced_bytes: int
     """Bytes of these pieces when it was captured; their last blocks may have grown since."""
+    referenced_replicated_bytes: int
+    """What they took on disks then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +122,7 @@ class Incarnation:
     rolled_back_txn: int = 0
     """When the last rollback was done."""
     versioning: BucketVersioning = BucketVersioning.UNVERSIONED
+    replication: Replication = Replication.RATIS_ONE
     noncurrent: dict[Thing, list[int]] = field(default_factory=dict)
     """By file the numbers of the versions that were overwritten and kept; those of a file that has gone count for
     nothing."""
@@ -485,6 +488,9 @@ class ShardModel:
                 self._delete_version(number, body)
             case records.SetBucketVersioning():
                 self._set_versioning(body)
+            case records.SetBucketReplication():
+                self.names._bucket(body.volume, body.bucket)
+                self._current[body.volume, body.bucket].replication = body.replication
             case _:
                 self._remove(number, body)
 
@@ -551,7 +557,9 @@ class ShardModel:
         made = self.number_directories_of(bucket, path[:-1])
         parent, incarnation = self._directory(bucket, path[:-1]), self._current[put.volume, put.bucket]
         version, pieces = self.names.versions[number], list[Piece]()
-        piece = self.pieces.allocate(self.txn + 1, put.size_bytes, put.block_size_bytes, number)
+        piece = self.pieces.allocate(
+            self.txn + 1, put.size_bytes, put.block_size_bytes, number, incarnation.replication
+        )
         if piece is not None:
             piece.size_bytes, piece.birth = put.size_bytes, self.txn + 1
             incarnation.pieces.append(number)
@@ -709,6 +717,7 @@ class ShardModel:
             noncurrent,
             numbers,
             self.pieces.bytes_of(numbers),
+            self.pieces.replicated_bytes_of(numbers),
         )
         incarnation.snapshots[capture.snapshot_id] = self.captured[capture.snapshot_id] = captured
 
@@ -1094,13 +1103,22 @@ class ShardModel:
         """All that anybody could ever see, or that has died unseen."""
         return sum(self.pieces.bytes_of(set(one.pieces)) for one in self.incarnations)
 
+    @property
+    def seen_redundancy(self) -> int:
+        """What these blocks took on disks beyond one copy."""
+        return sum(self.pieces.redundancy_of(set(one.pieces)) for one in self.incarnations)
+
     def exclusive_bytes(self, incarnation: Incarnation, view: CapturedView) -> int:
         """Bytes that one snapshot alone lists: no other one does, and not the active namespace."""
+        return self.pieces.bytes_of(self.exclusive_numbers(incarnation, view))
+
+    def exclusive_numbers(self, incarnation: Incarnation, view: CapturedView) -> frozenset[int]:
+        """Numbers of the pieces of these bytes."""
         others = set() if incarnation.is_deleted else self.active_numbers(incarnation)
         for other in incarnation.snapshots.values():
             if other is not view:
                 others |= other.numbers
-        return self.pieces.bytes_of(view.numbers - others)
+        return view.numbers - others
 
     def left_directories(self, incarnation: Incarnation) -> list[list[CapturedView]]:
         """The holders of each deleted directory whose row must still be there: held, or above one that is.

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from schemas.records import BlockRun
+from schemas.records import BlockRun, Replication
+from tests.replicated_sizes import replicated_run
 
 PENDING = 0
 """In place of a birth: blocks of an open key that nobody has seen yet."""
@@ -21,6 +22,8 @@ class Allocation:
     txn: int
     block_count: int
     block_size_bytes: int
+    replication: Replication = Replication.RATIS_ONE
+    """That of its bucket at the time."""
     base: BlockRun | None = None
     """All of it, as the plane has answered."""
     pieces: dict[int, Piece] = field(default_factory=dict)
@@ -55,6 +58,12 @@ class Piece:
         return self.birth == self.allocation.txn
 
     @property
+    def replicated_bytes(self) -> int:
+        """What its blocks take on disks."""
+        made = self.allocation
+        return replicated_run(made.replication, self.block_count, made.block_size_bytes, self.size_bytes)
+
+    @property
     def room_bytes(self) -> int:
         """What still fits into its last block."""
         return self.block_count * self.allocation.block_size_bytes - self.size_bytes
@@ -70,12 +79,19 @@ class Pieces:
     _blocks: dict[int, tuple[Allocation, int]] = field(default_factory=dict)
     """By local id."""
 
-    def allocate(self, txn: int, size_bytes: int, block_size_bytes: int, number: int | None = None) -> Piece | None:
+    def allocate(
+        self,
+        txn: int,
+        size_bytes: int,
+        block_size_bytes: int,
+        number: int | None = None,
+        replication: Replication = Replication.RATIS_ONE,
+    ) -> Piece | None:
         """Blocks for so many bytes, of which none are written yet; None where there is nothing to write."""
         count = -(-size_bytes // block_size_bytes)
         if not count:
             return None
-        allocation = self._allocations[txn] = Allocation(txn, count, block_size_bytes)
+        allocation = self._allocations[txn] = Allocation(txn, count, block_size_bytes, replication)
         return self._add(allocation, 0, count, number)
 
     def _add(self, allocation: Allocation, first: int, count: int, number: int | None = None) -> Piece:
@@ -100,6 +116,8 @@ class Pieces:
             run.block_size_bytes,
         ):
             return f"txn {txn} was to allocate {allocation}, not {run}"
+        if list(Replication)[run.container_id >> 56] is not allocation.replication:
+            return f"txn {txn} was to allocate {allocation.replication}, not {run}"
         for place in range(run.block_count):
             known = self._blocks.setdefault(run.first_local_id + place, (allocation, place))
             if known != (allocation, place):
@@ -115,3 +133,11 @@ class Pieces:
     def bytes_of(self, numbers: set[int] | frozenset[int]) -> int:
         """The sum of some of them."""
         return sum(self.by_number[number].size_bytes for number in numbers)
+
+    def replicated_bytes_of(self, numbers: set[int] | frozenset[int]) -> int:
+        """What some of them take on disks."""
+        return sum(self.by_number[number].replicated_bytes for number in numbers)
+
+    def redundancy_of(self, numbers: set[int] | frozenset[int]) -> int:
+        """The same without one copy."""
+        return self.replicated_bytes_of(numbers) - self.bytes_of(numbers)

@@ -23,6 +23,7 @@ from tests.simulation.forger import Forger
 from tests.simulation.model import ShardModel
 from tests.simulation.oracles import Oracles
 from tests.simulation.plane import Limits, SimulatedPlane, draw_expiry, draw_limits, draw_units
+from tests.simulation.replication_setter import ReplicationSetter
 from tests.simulation.signing import ROOT, SECRETS, UnauthorizedSender
 from tests.simulation.sweep_watch import SweepWatch
 from tests.simulation.undeletes import deleted_rows, expiry_answer, metadata_replies
@@ -41,6 +42,7 @@ class ShardRun:
     actor: Actor
     writer: Writer
     keeper: VersionKeeper
+    setter: ReplicationSetter
     forger: Forger
     flags: FlagWatch
     sweeps: SweepWatch
@@ -150,6 +152,8 @@ class RunState:
         writer = Writer(actor, writing, writing.choice((0.0, 0.5, 1.0, 2.0, 4.0)))
         keeping = Random(f"versions {self.seed} {shard}")
         keeper = VersionKeeper(actor, keeping, keeping.choice((0.0, 0.1, 0.3, 0.7)))
+        setting = Random(f"replication {self.seed} {shard}")
+        setter = ReplicationSetter(actor, setting, setting.choice((0.0, 0.0, 0.03, 0.15)))
         actor.list_deleted = lambda: deleted_rows(self.plane, shard)
         forger = Forger(shard, Random(random.random()), self.plane)
         if self.mix.is_secured:
@@ -158,7 +162,7 @@ class RunState:
             signed = (METADATA_COMMANDS.name, SNAPSHOTS_COMMANDS.name)
             model.is_unauthorized = lambda topic, offset: topic in signed and (topic, shard, offset) in forger.places
         watches = FlagWatch(self.plane, model), SweepWatch(self.plane, shard)
-        return ShardRun(model, actor, writer, keeper, forger, *watches)
+        return ShardRun(model, actor, writer, keeper, setter, forger, *watches)
 
     def metadata_position(self, shard: ShardRun) -> int:
         """How far metadata has come in its log."""

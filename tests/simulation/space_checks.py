@@ -67,6 +67,10 @@ class BucketSpaceCheck:
         """Their sum."""
         return self._model.pieces.bytes_of(numbers)
 
+    def both(self, numbers: set[int] | frozenset[int]) -> tuple[int, int]:
+        """Their sum, and what they take on disks."""
+        return self.bytes_of(numbers), self._model.pieces.replicated_bytes_of(numbers)
+
     def freed(self, dropped: list[CapturedView]) -> set[int]:
         """Pieces that these snapshots show, and nobody else does."""
         others = set(self._active).union(*(view.numbers for view in self._views if view not in dropped))
@@ -95,15 +99,18 @@ class BucketSpaceCheck:
         after = self._views[index + 1].numbers if index + 1 < len(self._views) else self._active
         mine, expect = view.numbers, self._check.expect
         if self._is_counted(space.is_referenced_exact):
-            expect("referenced", space.referenced_bytes, self.bytes_of(mine))
-            expect("shared with previous", space.shared_with_previous_bytes, self.bytes_of(mine & before))
+            expect("referenced", (space.referenced_bytes, space.referenced_replicated_bytes), self.both(mine))
+            shared = space.shared_with_previous_bytes, space.shared_with_previous_replicated_bytes
+            expect("shared with previous", shared, self.both(mine & before))
         if self._is_counted(space.is_exclusive_exact):
             alone = self.freed([view])
-            expect("exclusive", (space.exclusive_bytes, space.exclusive_versions), (self.bytes_of(alone), len(alone)))
+            figures = space.exclusive_bytes, space.exclusive_replicated_bytes, space.exclusive_versions
+            expect("exclusive", figures, (*self.both(alone), len(alone)))
         if self._is_counted(space.is_shared_with_next_exact):
-            expect("shared with next", space.shared_with_next_bytes, self.bytes_of(mine & after))
+            shared = space.shared_with_next_bytes, space.shared_with_next_replicated_bytes
+            expect("shared with next", shared, self.both(mine & after))
         if self._is_counted(space.is_referenced_exact and space.is_exclusive_exact):
-            expect("held", space.held_bytes, self.bytes_of(mine - self._active))
+            expect("held", (space.held_bytes, space.held_replicated_bytes), self.both(mine - self._active))
         if self._check.is_quiet:
             sharers = [v.txn for v in self._views if v is view or self.bytes_of(v.numbers & mine)]
             expect("the sharers", (space.oldest_sharer, space.newest_sharer), (sharers[0], sharers[-1]))
@@ -114,16 +121,16 @@ class BucketSpaceCheck:
         dropped = [view for view in self._views if self._check.random.random() < 0.5]
         found, expected = self.what_if(dropped), self.freed(dropped)
         if self._is_counted(found.is_exact):
-            figures = (found.freed_bytes, found.freed_versions)
-            self._check.expect("what would be freed", figures, (self.bytes_of(expected), len(expected)))
+            figures = (found.freed_bytes, found.freed_replicated_bytes, found.freed_versions)
+            self._check.expect("what would be freed", figures, (*self.both(expected), len(expected)))
 
     def _check_plan(self) -> None:
         protected = [view for view in self._views if self._check.random.random() < 0.2]
         leaving = [view for view in self._views if view not in protected and self._check.random.random() < 0.1]
         free_bytes = self._check.random.choice((0, 1, 1_000, 5_000, 20_000, 10**9))
-        asked = PlanSpace(
-            free_bytes, tuple(view.snapshot_id for view in protected), tuple(view.snapshot_id for view in leaving)
-        )
+        is_replicated = self._check.random.random() < 0.3
+        kept, going = (tuple(view.snapshot_id for view in views) for views in (protected, leaving))
+        asked = PlanSpace(free_bytes, kept, going, is_replicated)
         found = self._reads.plan(*self._name, asked)
         chosen = [view for view in self._views if view.snapshot_id in found.snapshot_ids]
         self._check.expect("the order", found.snapshot_ids, tuple(view.snapshot_id for view in chosen))
@@ -132,10 +139,11 @@ class BucketSpaceCheck:
         expected = self.freed([*chosen, *leaving]) - self.freed(leaving)
         most = self.freed([view for view in self._views if view not in protected]) - self.freed(leaving)
         if self._is_counted(found.is_exact):
-            figures = (found.freed_bytes, found.freed_versions)
-            self._check.expect("what the plan frees", figures, (self.bytes_of(expected), len(expected)))
-            self._check.expect("is_enough", found.is_enough, self.bytes_of(most) >= free_bytes)
-            self._check.expect("enough", found.freed_bytes >= min(free_bytes, self.bytes_of(most)), True)
+            figures = (found.freed_bytes, found.freed_replicated_bytes, found.freed_versions)
+            self._check.expect("what the plan frees", figures, (*self.both(expected), len(expected)))
+            most_bytes, freed_bytes = self.both(most)[is_replicated], figures[is_replicated]
+            self._check.expect("is_enough", found.is_enough, most_bytes >= free_bytes)
+            self._check.expect("enough", freed_bytes >= min(free_bytes, most_bytes), True)
 
     # ---- paths and blocks
 
@@ -166,6 +174,8 @@ class BucketSpaceCheck:
     def _check_version(self, path: str, number: int, version: ExplainedVersion) -> None:
         made, expect = self._model.names.versions[number], self._check.expect
         expect(f"a size of {path}", version.size_bytes, made.size_bytes)
+        if made.size_bytes:
+            expect(f"a size on disks of {path}", version.replicated_bytes, self.both({number})[1])
         if not made.size_bytes and version.stage is VersionStage.HELD:
             return  # without a row only those are known that show it under this path
         held = [view.txn for view in self._views if number in view.contents]

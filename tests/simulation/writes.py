@@ -161,7 +161,9 @@ class Writes:
             left = self._appended_to(incarnation, existing, parts[-1], live)
         if not body.upload_id:
             parent = self._directories(bucket, parts[:-1])
-        piece = self.model.pieces.allocate(self._txn, body.size_bytes, body.block_size_bytes)
+        piece = self.model.pieces.allocate(
+            self._txn, body.size_bytes, body.block_size_bytes, replication=incarnation.replication
+        )
         pending = [piece] if piece else []
         self.sessions[self._txn] = Session(
             self._txn, incarnation, body.key, parent, parts[-1], body, pending, log_time_ms, left
@@ -229,7 +231,9 @@ class Writes:
             raise OperationRefusedError("KEY_UNDER_LEASE_RECOVERY", body.key)
         if body.size_bytes < 0:
             raise OperationRefusedError("INVALID_REQUEST", str(body.size_bytes))
-        piece = self.model.pieces.allocate(self._txn, body.size_bytes, session.body.block_size_bytes)
+        piece = self.model.pieces.allocate(
+            self._txn, body.size_bytes, session.body.block_size_bytes, replication=session.incarnation.replication
+        )
         session.pending += [piece] if piece else []
         session.updated_ms = log_time_ms
 
