@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from schemas.records import KeyRow, SnapshotInfo, SnapshotStatus
+from schemas.records import BlockRun, KeyRow, Replication, SnapshotInfo, SnapshotStatus
 from services.directory_deletion.tables import TREE_TABLE, TreeState
 from services.domain.refusals import CommandError
 from services.key_deletion.tables import SWEEP_TABLE, TASK_TABLE, WAITING_TABLE
@@ -44,6 +44,7 @@ from services.mock_scm.tables import INVENTORY_TABLE
 from services.plane.in_memory.judge import WAITING_ENTRIES
 from services.snapshots.state.tables import PENDING_TABLE, SNAPSHOT_INFO_TABLE
 from services.storage.tables import TableDefinition, TablesReader
+from tests.replicated_sizes import replicated_run
 from tests.simulation.errors import AccountError, AnswerError, LivenessError, SafetyError
 from tests.simulation.model import CapturedView, Incarnation, ShardModel
 from tests.simulation.plane import SimulatedPlane
@@ -436,12 +437,11 @@ def _differences(found: Any, expected: Any) -> str:
 def check_accounts(plane: SimulatedPlane, model: ShardModel) -> None:
     """At any moment of metadata's log: live + held + pending + claimed + freed is all that was ever written."""
     metadata = plane.tables("metadata", model.shard)
-    live = sum(
-        row.blocks.size_bytes for table in (KEY_TABLE, FILE_TABLE) for row in rows(metadata, table) if row.blocks
-    )
-    live += sum(row.blocks.size_bytes for row in rows(metadata, KEY_PART_TABLE))
-    live += sum(row.blocks.size_bytes for row in rows(metadata, KEY_VERSION_TABLE) if row.blocks)
-    live += sum(run.blocks.size_bytes for row in rows(metadata, PART_TABLE) for run in row.runs)
+    runs = [row.blocks for table in (KEY_TABLE, FILE_TABLE, KEY_VERSION_TABLE) for row in rows(metadata, table)]
+    runs += [row.blocks for row in rows(metadata, KEY_PART_TABLE)]
+    runs += [run.blocks for row in rows(metadata, PART_TABLE) for run in row.runs]
+    live_runs = [run for run in runs if run is not None]
+    live = sum(run.size_bytes for run in live_runs)
     cells = sum(cell.bytes for cell in rows(metadata, SPACE_TABLE))
     accounts = rows(metadata, ACCOUNT_TABLE)
     claimed = sum(account.claimed_bytes for account in accounts)
@@ -453,3 +453,19 @@ def check_accounts(plane: SimulatedPlane, model: ShardModel) -> None:
             f"shard {model.shard}: live {live} + held and pending {cells} + claimed {claimed} (rows {claimed_rows}) "
             f"+ freed {freed} is not {written}, all that was written"
         )
+    redundancy = (
+        sum(map(_redundancy, live_runs)),
+        sum(cell.redundancy_bytes for cell in rows(metadata, SPACE_TABLE)),
+        sum(account.claimed_redundancy_bytes for account in accounts),
+        sum(account.freed_redundancy_bytes for account in accounts),
+    )
+    if sum(redundancy) != model.seen_redundancy:
+        raise AccountError(
+            f"shard {model.shard}: redundancy of live, dead, claimed and freed blocks {redundancy} is not "
+            f"{model.seen_redundancy}, that of all that was written"
+        )
+
+
+def _redundancy(run: BlockRun) -> int:
+    replication = list(Replication)[run.container_id >> 56]
+    return replicated_run(replication, run.block_count, run.block_size_bytes, run.size_bytes) - run.size_bytes

@@ -153,7 +153,7 @@ class RunState:
         keeping = Random(f"versions {self.seed} {shard}")
         keeper = VersionKeeper(actor, keeping, keeping.choice((0.0, 0.1, 0.3, 0.7)))
         setting = Random(f"replication {self.seed} {shard}")
-        setter = ReplicationSetter(actor, setting, setting.choice((0.0, 0.0, 0.03, 0.15)))
+        setter = ReplicationSetter(actor, setting, setting.choice((0.0, 0.0, 0.05, 0.3)))
         actor.list_deleted = lambda: deleted_rows(self.plane, shard)
         forger = Forger(shard, Random(random.random()), self.plane)
         if self.mix.is_secured:
