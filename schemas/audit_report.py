@@ -34,10 +34,13 @@ class Amount:
 
     versions: int = 0
     bytes: int = 0
+    redundancy_bytes: int = 0
+    """Bytes that the blocks take on disks beyond one copy of them."""
 
     def __add__(self, other: Amount) -> Amount:
         """Return the sum."""
-        return Amount(self.versions + other.versions, self.bytes + other.bytes)
+        redundancy_bytes = self.redundancy_bytes + other.redundancy_bytes
+        return Amount(self.versions + other.versions, self.bytes + other.bytes, redundancy_bytes)
 
 
 NOTHING = Amount()
@@ -106,6 +109,10 @@ class UsedFigures:
     upload_bytes: int = 0
     spare_bytes: int = 0
     block_rows: int = 0
+    redundancy_bytes: int = 0
+    snapshot_redundancy_bytes: int = 0
+    upload_redundancy_bytes: int = 0
+    spare_redundancy_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

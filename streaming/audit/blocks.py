@@ -17,11 +17,12 @@ The copies are made in this order: first inventory, metadata, second inventory. 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from schemas.audit_report import NO_ROWS, NOTHING, Amount, FindingKind, Verdicts
+from services.domain.replication import redundancy_bytes
 from services.domain.table_keys import local_id_txn
 from streaming.audit.facts import AFTER, BEFORE, Fact, FactKind
 from streaming.audit.reach import ACTIVE, FIRST_SNAPSHOT, PRESENT, UNEXPANDED, snapshots_of
@@ -31,6 +32,11 @@ MAX_FINDINGS = 10_000
 """Most findings that are kept of each kind and part; further ones are only counted."""
 Run = tuple[int, int, int, int, int]
 Holders = tuple[int, int]
+
+
+def amount_of(run: Run) -> Amount:
+    """Return a run of blocks as an amount of one version."""
+    return Amount(1, run[4], redundancy_bytes(run[0], *run[2:]))
 
 
 @dataclass(slots=True)
@@ -82,14 +88,15 @@ class BucketTally:
     """Rows of live keys, with blocks or without."""
     block_rows: int = 0
     """Garbage rows of blocks, or of noncurrent versions."""
-    upload_bytes: int = 0
-    spare_bytes: int = 0
-    """Bytes of blocks that never belonged to a version."""
+    uploads: Amount = NOTHING
+    """Of the live ones parts of uploads."""
+    spare: Amount = NOTHING
+    """Blocks that never belonged to a version."""
     keys: Verdicts = NO_ROWS
     cells: defaultdict[Holders, Amount] = field(default_factory=lambda: defaultdict(Amount))
-    shown_bytes: Counter[int] = field(default_factory=Counter)
-    """Bytes of the versions, by the set of snapshots that show them."""
-    grown_bytes: Counter[int] = field(default_factory=Counter)
+    shown: defaultdict[int, Amount] = field(default_factory=lambda: defaultdict(Amount))
+    """The versions as they are shown, by the set of snapshots that show them."""
+    grown: defaultdict[int, Amount] = field(default_factory=lambda: defaultdict(Amount))
     """Bytes by which blocks have grown since, by the set of snapshots that show them."""
 
 
@@ -108,7 +115,7 @@ class Tally:
 
     def find(self, kind: FindingKind, version: Version, reason: str) -> None:
         """Count a finding, and keep it unless ``MAX_FINDINGS`` of its kind are kept."""
-        self.findings[kind] += Amount(1, version.run[4])
+        self.findings[kind] += amount_of(version.run)
         if self.findings[kind].versions <= MAX_FINDINGS:
             self.raw.append(RawFinding(kind, reason, version))
 
@@ -119,17 +126,17 @@ class Tally:
         self.too_young += other.too_young
         for bucket_id, theirs in other.buckets.items():
             ours = self.buckets[bucket_id]
-            for name in ("live", "unexpanded", "held", "pending", "claimed", "stray"):
+            for name in ("live", "unexpanded", "held", "pending", "claimed", "stray", "uploads", "spare"):
                 setattr(ours, name, getattr(ours, name) + getattr(theirs, name))
             ours.keys += theirs.keys
             ours.live_keys += theirs.live_keys
             ours.block_rows += theirs.block_rows
-            ours.upload_bytes += theirs.upload_bytes
-            ours.spare_bytes += theirs.spare_bytes
             for holders, amount in theirs.cells.items():
                 ours.cells[holders] += amount
-            ours.shown_bytes.update(theirs.shown_bytes)
-            ours.grown_bytes.update(theirs.grown_bytes)
+            for shown_by, amount in theirs.shown.items():
+                ours.shown[shown_by] += amount
+            for shown_by, amount in theirs.grown.items():
+                ours.grown[shown_by] += amount
         for kind, amount in other.findings.items():
             self.findings[kind] += amount
         self.raw += other.raw
@@ -162,7 +169,7 @@ class _Still:
 
     def __init__(self, shard: AuditedShard) -> None:
         self._counts = {
-            (bucket_id, mask): [0, 0]
+            (bucket_id, mask): [0, 0, 0]
             for bucket_id, bucket in shard.buckets.items()
             for mask in _masks_of_live(len(bucket.snapshot_txns))
         }
@@ -180,6 +187,7 @@ class _Still:
             return False
         counts[0] += 1
         counts[1] += version[5]
+        counts[2] += redundancy_bytes(version[1], *version[3:6])
         return True
 
     def add_to(self, tally: Tally) -> None:
@@ -189,7 +197,7 @@ class _Still:
                 amount = Amount(*counts)
                 sums = tally.buckets[bucket_id]
                 sums.live += amount
-                sums.shown_bytes[snapshots_of(mask)] += amount.bytes
+                sums.shown[snapshots_of(mask)] += amount
                 tally.inventory += amount
                 tally.inventory_after += amount
 
@@ -205,13 +213,13 @@ def _judge_run(facts: Sequence[Fact], shard: AuditedShard, tally: Tally) -> None
     versions = _versions(facts)
     for fact in inventory:
         if fact[9] == BEFORE | AFTER:
-            tally.inventory += Amount(1, fact[5])
+            tally.inventory += amount_of(fact[1:6])
         if fact[9] & AFTER:
-            tally.inventory_after += Amount(1, fact[5])
+            tally.inventory_after += amount_of(fact[1:6])
     if not versions:
         for fact in inventory:
             if fact[9] != BEFORE | AFTER or local_id_txn(fact[2]) > shard.txn:
-                tally.too_young += Amount(1, fact[5])
+                tally.too_young += amount_of(fact[1:6])
             else:
                 unknown = Version(bucket_id=fact[6], object_id=0, birth=0, run=fact[1:6])
                 tally.find(FindingKind.ORPHANED, unknown, "in the block store, and nothing refers to it")
@@ -266,11 +274,14 @@ def _is_late(version: Version) -> bool:
 def _sort(version: Version, shard: AuditedShard, tally: Tally) -> None:
     """Count a version in the sums of its places, and record findings about places that it must not be in."""
     bucket, sums = shard.buckets[version.bucket_id], tally.buckets[version.bucket_id]
-    amount = Amount(1, version.run[4])
+    amount = amount_of(version.run)
     holders = snapshots_of(version.mask)
     for mask, size_bytes in version.shown:
-        sums.shown_bytes[snapshots_of(mask)] += size_bytes
-        sums.grown_bytes[snapshots_of(mask)] += amount.bytes - size_bytes
+        shown = amount_of((*version.run[:4], size_bytes))
+        sums.shown[snapshots_of(mask)] += shown
+        sums.grown[snapshots_of(mask)] += Amount(
+            0, amount.bytes - shown.bytes, amount.redundancy_bytes - shown.redundancy_bytes
+        )
     _count_beside_keys(version, sums)
     is_live, is_unexpanded = bool(version.mask & ACTIVE), bool(version.mask & UNEXPANDED)
     is_stray = bool(version.mask & PRESENT) and not is_live and not is_unexpanded
@@ -301,9 +312,9 @@ def _sort(version: Version, shard: AuditedShard, tally: Tally) -> None:
 def _count_beside_keys(version: Version, sums: BucketTally) -> None:
     """Count blocks that no key has: those of an upload, and those that died at their birth."""
     if not version.birth:
-        sums.upload_bytes += version.run[4]
+        sums.uploads += amount_of(version.run)
     elif max(version.deleted, version.claimed) == version.birth:
-        sums.spare_bytes += version.run[4]
+        sums.spare += amount_of(version.run)
 
 
 def look_up(holders: int, death: int, snapshot_txns: Sequence[int]) -> Verdicts:
@@ -365,7 +376,7 @@ def _look_for(version: Version, inventory: Sequence[Fact], shard: AuditedShard, 
     if is_there or not (version.mask or version.deleted):
         return
     if not _was_reported(version, shard):
-        tally.too_young += Amount(1, version.run[4])
+        tally.too_young += amount_of(version.run)
         return
     if inventory:
         tally.find(FindingKind.DAMAGED, version, "the block store has it with another length or bucket")

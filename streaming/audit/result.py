@@ -99,7 +99,10 @@ def _recounted(
     live_directories = sum(1 for one in directories if one.mask & ACTIVE)
     names, dead_names = sums.live_keys + live_directories, dead.versions + len(deleted)
     return UsedFigures(
-        *(live.bytes, names, dead.bytes, dead_names), *(sums.upload_bytes, sums.spare_bytes, sums.block_rows)
+        *(live.bytes, names, dead.bytes, dead_names),
+        *(sums.uploads.bytes, sums.spare.bytes, sums.block_rows),
+        *(live.redundancy_bytes, dead.redundancy_bytes),
+        *(sums.uploads.redundancy_bytes, sums.spare.redundancy_bytes),
     )
 
 
@@ -111,6 +114,12 @@ def _used(kept: UsedFigures, recounted: UsedFigures) -> Iterator[Figure]:
     yield "bytes of uploads", kept.upload_bytes, recounted.upload_bytes
     yield "bytes that never belonged to a version", kept.spare_bytes, recounted.spare_bytes
     yield "rows of blocks", kept.block_rows, recounted.block_rows
+    yield "redundancy of used bytes", kept.redundancy_bytes, recounted.redundancy_bytes
+    deleted = kept.snapshot_redundancy_bytes, recounted.snapshot_redundancy_bytes
+    yield "redundancy of bytes of deleted versions", *deleted
+    yield "redundancy of bytes of uploads", kept.upload_redundancy_bytes, recounted.upload_redundancy_bytes
+    spare = kept.spare_redundancy_bytes, recounted.spare_redundancy_bytes
+    yield "redundancy of bytes that never belonged to a version", *spare
 
 
 def _bucket_audit(
@@ -148,9 +157,11 @@ def _kept_and_recounted(
         amount = sums.cells[first, last]
         holders = f"held by {first} to {last}" if first else "held by nobody"
         yield f"bytes {holders}", cell.bytes, amount.bytes
+        yield f"redundancy of bytes {holders}", cell.redundancy_bytes, amount.redundancy_bytes
         yield f"versions {holders}", cell.versions, amount.versions
         yield f"deleted directories {holders}", cell.directory_rows, directories.get((first, last), 0)
     yield "claimed bytes", bucket.claimed_bytes, sums.claimed.bytes
+    yield "redundancy of claimed bytes", bucket.claimed_redundancy_bytes, sums.claimed.redundancy_bytes
     yield "claimed versions", bucket.claimed_versions, sums.claimed.versions
 
 
@@ -161,10 +172,17 @@ def _referenced(bucket: AuditedBucket, sums: BucketTally, oldest_waiting: int) -
     """
     for place, (snapshot_id, txn) in enumerate(zip(bucket.snapshot_ids, bucket.snapshot_txns, strict=True)):
         if txn < oldest_waiting:
-            shown = sum(size_bytes for holders, size_bytes in sums.shown_bytes.items() if holders >> place & 1)
-            yield f"bytes that snapshot {snapshot_id} refers to", bucket.referenced_bytes[place], shown
-            grown = sum(size_bytes for holders, size_bytes in sums.grown_bytes.items() if holders >> place & 1)
-            yield f"bytes that have grown since snapshot {snapshot_id}", bucket.grown_bytes[place], grown
+            shown = sum((amount for holders, amount in sums.shown.items() if holders >> place & 1), NOTHING)
+            grown = sum((amount for holders, amount in sums.grown.items() if holders >> place & 1), NOTHING)
+            kept = bucket.snapshots[place]
+            refers, has_grown = (
+                f"that snapshot {snapshot_id} refers to",
+                f"that have grown since snapshot {snapshot_id}",
+            )
+            yield f"bytes {refers}", kept.referenced_bytes, shown.bytes
+            yield f"redundancy of bytes {refers}", kept.referenced_redundancy_bytes, shown.redundancy_bytes
+            yield f"bytes {has_grown}", kept.grown_bytes, grown.bytes
+            yield f"redundancy of bytes {has_grown}", kept.grown_redundancy_bytes, grown.redundancy_bytes
 
 
 def _examples(shard: AuditedShard, trees: Trees, raw: Sequence[RawFinding]) -> Iterator[Finding]:

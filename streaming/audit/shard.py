@@ -86,12 +86,11 @@ class AuditedBucket:
     used: UsedFigures
     claimed_bytes: int
     claimed_versions: int
+    claimed_redundancy_bytes: int
     snapshot_ids: tuple[str, ...]
     snapshot_txns: tuple[int, ...]
-    referenced_bytes: tuple[int, ...]
-    """Metadata's figure for each snapshot."""
-    grown_bytes: tuple[int, ...]
-    """Metadata's figure for each snapshot."""
+    snapshots: tuple[SnapshotListRow, ...]
+    """Metadata's row of each, with its figures."""
     cells: tuple[SpaceCellValue, ...]
 
     @property
@@ -199,6 +198,8 @@ def _used(row: BucketRow) -> UsedFigures:
     return UsedFigures(
         *(row.used_bytes, row.used_namespace, row.snapshot_used_bytes, row.snapshot_used_namespace),
         *(row.upload_bytes, row.spare_bytes, row.block_rows),
+        *(row.used_redundancy_bytes, row.snapshot_used_redundancy_bytes),
+        *(row.upload_redundancy_bytes, row.spare_redundancy_bytes),
     )
 
 
@@ -242,10 +243,10 @@ def _buckets(rows: Rows, wanted: str) -> dict[int, AuditedBucket]:
             used=_used(row) if row else UsedFigures(),
             claimed_bytes=account.claimed_bytes,
             claimed_versions=account.claimed_versions,
+            claimed_redundancy_bytes=account.claimed_redundancy_bytes,
             snapshot_ids=tuple(one.snapshot_id for one in snapshots),
             snapshot_txns=tuple(one.txn for one in snapshots),
-            referenced_bytes=tuple(one.referenced_bytes for one in snapshots),
-            grown_bytes=tuple(one.grown_bytes for one in snapshots),
+            snapshots=tuple(snapshots),
             cells=tuple(cells[identity.bucket_id]),
         )
     return found

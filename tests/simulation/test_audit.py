@@ -8,12 +8,13 @@ from random import Random
 import pytest
 
 from schemas.audit_report import Amount, AuditReport, FindingKind
-from schemas.records import BlockRun, ShardState
+from schemas.records import BlockRun, Replication, ShardState
 from services.domain.table_keys import local_id, local_id_txn
 from services.metadata.state.tables import TRANSACTION_INFO_KEY, TRANSACTION_INFO_TABLE
 from services.mock_scm.sequences import scm_state
 from streaming.audit import facts as audit_facts
 from tests.audited_plane import MemoryAudit, audit_at_once, inventory_of, leak, lose
+from tests.replicated_sizes import replicated_run
 from tests.simulation.faults import FaultMix, draw_mix
 from tests.simulation.scripts import PLAIN, Stage
 from tests.simulation.simulator import Simulation
@@ -52,6 +53,13 @@ class AuditedSimulation(Simulation):
                 raise FalseAlarmError(report.examples, report.differences)
             self._audit = None
             self.audits += 1
+
+
+def _sizes(run: BlockRun) -> tuple[int, int]:
+    """The bytes of a run, and what it takes on disks beyond."""
+    replication = list(Replication)[run.container_id >> 56]
+    taken = replicated_run(replication, run.block_count, run.block_size_bytes, run.size_bytes)
+    return run.size_bytes, taken - run.size_bytes
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -132,7 +140,8 @@ def test_what_is_planted_is_found_and_nothing_else(seed: int, monkeypatch: pytes
         }
         expected = {}
         if lost:
-            expected[FindingKind.DANGLING] = Amount(len(lost), sum(row.blocks.size_bytes for row in lost))
+            size_bytes, redundancy = map(sum, zip(*(_sizes(row.blocks) for row in lost), strict=True))
+            expected[FindingKind.DANGLING] = Amount(len(lost), size_bytes, redundancy)
         if leaked:
             expected[FindingKind.ORPHANED] = Amount(len(leaked), sum(run.size_bytes for run in leaked))
         assert report.findings == expected

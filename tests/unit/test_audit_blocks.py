@@ -32,9 +32,9 @@ def fact(kind: FactKind, seen: int, birth: int = 5, size: int = 100, bucket: int
 
 def shard(*, is_rolling_back: bool = False, reported_local_id: int = 0) -> AuditedShard:
     """A shard with one bucket; nothing reads its copies, names and figures."""
-    snapshots = ("one", "two", "three"), SNAPSHOTS, (0, 0, 0), (0, 0, 0)
+    snapshots = ("one", "two", "three"), SNAPSHOTS
     bucket = AuditedBucket(
-        "vol", "bucket", 1, BUCKET, False, False, is_rolling_back, UsedFigures(), 0, 0, *snapshots, ()
+        "vol", "bucket", 1, BUCKET, False, False, is_rolling_back, UsedFigures(), 0, 0, 0, *snapshots, (), ()
     )
     return AuditedShard(
         AuditedCopies(0, "", "", {}, ""), CheckpointRows, NOW, 0, MARK, reported_local_id, 0, 0, {BUCKET: bucket}
@@ -157,8 +157,9 @@ def test_a_snapshot_may_show_less_of_the_last_block_than_there_is_by_now() -> No
     assert not tally.findings
     sums = tally.buckets[BUCKET]
     assert sums.live == Amount(1, 100)
-    assert sums.shown_bytes == {held(1, 2) >> FIRST_SNAPSHOT: 100, held(0) >> FIRST_SNAPSHOT: 60}
-    assert +sums.grown_bytes == {held(0) >> FIRST_SNAPSHOT: 40}
+    shown = {held(1, 2) >> FIRST_SNAPSHOT: Amount(1, 100), held(0) >> FIRST_SNAPSHOT: Amount(1, 60)}
+    assert sums.shown == shown
+    assert [one for one in sums.grown.items() if one[1].bytes] == [(held(0) >> FIRST_SNAPSHOT, Amount(0, 40))]
 
 
 def test_a_snapshot_that_shows_more_of_a_block_than_there_is_contradicts_it() -> None:
