@@ -27,7 +27,14 @@ from schemas.records import (
     UploadRow,
 )
 from schemas.stored_rows import row_codec
-from services.domain.table_keys import flat_key, identity_of_garbage_key, key_parts_prefix, part_key, tree_key
+from services.domain.table_keys import (
+    flat_key,
+    identity_of_garbage_key,
+    key_of_version,
+    key_parts_prefix,
+    part_key,
+    tree_key,
+)
 from streaming.audit.reach import ACTIVE, PRESENT, UNEXPANDED, DirectoryFact, state_bit
 from streaming.audit.shard import (
     CLAIMED,
@@ -112,6 +119,8 @@ def fact_tasks(shard: AuditedShard, parts: int) -> list[FactTask]:
                 for part in ranges(cuts, *bucket.keys)
                 for states in _groups(1 + len(bucket.snapshot_ids))
             ]
+            if bucket.is_rolling_back:
+                tasks.append(FactTask(KEY_VERSIONS, bucket.rows_of_tree, bucket.bucket_id))
     return tasks
 
 
@@ -137,6 +146,8 @@ def facts_of(shard: AuditedShard, task: FactTask, reach: Mapping[int, Mapping[in
         return _garbage_facts(shard, task)
     if task.family == UPLOADS:
         return _upload_facts(shard, task)
+    if task.family == KEY_VERSIONS:
+        return _moving_version_facts(shard, task)
     return _namespace_facts(shard, task, reach.get(task.bucket_id, {}))
 
 
@@ -217,6 +228,23 @@ def _upload_facts(shard: AuditedShard, task: FactTask) -> Iterator[Fact]:
                         FactKind.NAMESPACE, run.blocks, bucket.bucket_id, run.object_id, 0, ACTIVE | PRESENT,
                         _key_of_upload(bucket, upload),
                     )  # fmt: skip
+
+
+def _moving_version_facts(shard: AuditedShard, task: FactTask) -> Iterator[Fact]:
+    """Yield the runs of all noncurrent versions of a bucket that is rolled back.
+
+    Between the pages of the rollback their key may have died, so that its row does not lead to them.
+    """
+    bucket, decode = shard.buckets[task.bucket_id], row_codec(KeyRow).decode
+    with shard.open(shard.copies.namespace, (KEY_VERSIONS, KEY_PARTS)) as rows:
+        states = [(ACTIVE | PRESENT, rows)]
+        for key, value in rows.scan(KEY_VERSIONS, *task.part):
+            version, (object_id, birth) = decode(value), key_of_version(key)
+            runs = [(version.blocks, object_id, birth)] if version.blocks is not None else []
+            if version.is_composed:
+                runs += [one[:3] for one in _parts(bucket, version.object_id, states)]
+            for run, of_object, born in runs:
+                yield _fact(FactKind.NAMESPACE, run, bucket.bucket_id, of_object, born, ACTIVE | PRESENT, b"")
 
 
 def _key_of_upload(bucket: AuditedBucket, upload: UploadRow) -> bytes:
