@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from schemas.records import BlockRun, Replication
 
-_SEQUENCE_BITS = 56
+_SEQUENCE_BITS = 48
 _MAX_SEQUENCE = (1 << _SEQUENCE_BITS) - 1
 _NUMBERS = {replication: number for number, replication in enumerate(Replication)}
 _REPLICATIONS = tuple(Replication)

@@ -16,7 +16,7 @@ MAX_BLOCKS = 65_535
 MAX_OBJECTS = 255
 MAX_LINKS = 32
 REPLICATIONS = tuple(Replication)
-CONTAINER_BITS = 56
+CONTAINER_BITS = 48
 """Bits of a container's id below its replication."""
 
 NO_CONDITION = 0

@@ -467,5 +467,5 @@ def check_accounts(plane: SimulatedPlane, model: ShardModel) -> None:
 
 
 def _redundancy(run: BlockRun) -> int:
-    replication = list(Replication)[run.container_id >> 56]
+    replication = list(Replication)[run.container_id >> 48]
     return replicated_run(replication, run.block_count, run.block_size_bytes, run.size_bytes) - run.size_bytes

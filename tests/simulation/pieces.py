@@ -116,7 +116,7 @@ class Pieces:
             run.block_size_bytes,
         ):
             return f"txn {txn} was to allocate {allocation}, not {run}"
-        if list(Replication)[run.container_id >> 56] is not allocation.replication:
+        if list(Replication)[run.container_id >> 48] is not allocation.replication:
             return f"txn {txn} was to allocate {allocation.replication}, not {run}"
         for place in range(run.block_count):
             known = self._blocks.setdefault(run.first_local_id + place, (allocation, place))

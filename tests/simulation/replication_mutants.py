@@ -80,7 +80,7 @@ def blocks_are_padded_to_their_size(patch: Patch) -> None:
     """The parity of a block is counted as that of a whole one, however little is in it."""
 
     def padded(run: BlockRun | None) -> int:
-        if run is None or not run.container_id >> 56:
+        if run is None or not run.container_id >> 48:
             return 0
         return run.block_count * run.block_size_bytes
 

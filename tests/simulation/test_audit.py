@@ -57,7 +57,7 @@ class AuditedSimulation(Simulation):
 
 def _sizes(run: BlockRun) -> tuple[int, int]:
     """The bytes of a run, and what it takes on disks beyond."""
-    replication = list(Replication)[run.container_id >> 56]
+    replication = list(Replication)[run.container_id >> 48]
     taken = replicated_run(replication, run.block_count, run.block_size_bytes, run.size_bytes)
     return run.size_bytes, taken - run.size_bytes
 

@@ -29,7 +29,7 @@ def status(context: typer.Context, shard: ShardOption = None, as_json: JsonOptio
         print_json([{"shard": one, "status": status} for one, status in found.items()])
         return
     for number, one in found.items():
-        say(f"shard {number}: {one.replication or 'no'} {'copies' if one.replication != 1 else 'copy'} of each block")
+        say(f"shard {number}: {'bytes are on datanodes' if one.replication else 'no datanodes, an inventory only'}")
         print_table(
             ["DATANODE", "STATE", "DISKS", "CONTAINERS", "BYTES", "DAMAGED", "DELETIONS", "WHERE"],
             (
