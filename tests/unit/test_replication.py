@@ -53,6 +53,13 @@ def test_what_a_block_takes_on_disks(replication: Replication, size_bytes: int, 
     assert replicated_size(replication, size_bytes) == taken_bytes
 
 
+def test_ozone_computes_the_same() -> None:
+    """What ``QuotaUtil.getReplicatedSize`` of Ozone 2.2.0 has computed: replication, size, replicated size."""
+    for line in (Path(__file__).parent / "replicated_sizes.txt").read_text("utf-8").splitlines():
+        replication, size, taken = line.split()
+        assert int(size) + redundancy_of_block(Replication(replication), int(size)) == int(taken), line
+
+
 @given(REPLICATIONS, st.integers(1, 5), st.integers(1, 40 * MIB), st.integers(0, (1 << 48) - 1), st.data())
 def test_a_run_takes_what_its_blocks_take_cell_by_cell(
     replication: Replication, count: int, block_size_bytes: int, sequence: int, data: st.DataObject
