@@ -14,12 +14,13 @@ import typer
 from schemas.access import group_prefix
 from schemas.topics import CLIENTS
 from services.cli.operate.plane_log import log_of
-from services.cli.output import bytes_text, counted, print_fields, print_json, print_table, time_text
+from services.cli.output import bytes_text, counted, on_disks, print_fields, print_json, print_table, time_text
 from services.cli.session import JsonOption, bucket_path, session_of
 from services.cli.terminal import say
 from services.client.kafka_plane import KafkaPlane
 from services.client.tasks.ledger_reads import BEGINNING, LedgerFilter, Place, place_of, read_ledger
 from services.domain.ledger_rows import LedgerRow
+from services.domain.replication import redundancy_bytes
 from services.plane.upkeep.ledger_export import ExportError, export_ledger
 
 app = typer.Typer(no_args_is_help=True, help="Show why and when versions were freed; each record is kept forever.")
@@ -134,7 +135,7 @@ def _place(text: str) -> Place:
 
 def _fields(place: Place, row: LedgerRow) -> dict[str, Any]:
     """Return a row as JSON fields, with the claim's fields at the same level."""
-    fields = asdict(row)
+    fields = {**asdict(row), "replicated_bytes": _replicated_bytes(row)}
     return {"row": str(place), **fields.pop("claim"), **fields}
 
 
@@ -159,5 +160,11 @@ def _story(place: Place, row: LedgerRow) -> Iterator[tuple[str, object]]:
     yield "confirmed by", f"{time_text(row.finish_time_ms)}, txn {row.finish_txn}"
     last = row.first_local_id + row.block_count - 1
     blocks = f"{row.first_local_id} to {last}" if row.block_count > 1 else str(row.first_local_id)
-    yield "blocks", f"{blocks} of container {row.container_id}, {bytes_text(row.size_bytes)}"
+    size = f"{bytes_text(row.size_bytes)}{on_disks(row.size_bytes, _replicated_bytes(row))}"
+    yield "blocks", f"{blocks} of container {row.container_id}, {size}"
     yield "row", place
+
+
+def _replicated_bytes(row: LedgerRow) -> int:
+    blocks = row.container_id, row.block_count, row.block_size_bytes, row.size_bytes
+    return row.size_bytes + redundancy_bytes(*blocks)

@@ -46,10 +46,10 @@ from services.metadata.state.transaction import Transaction
 from services.runtime.loop.service import Work
 
 _TREE = BucketLayout.FILE_SYSTEM_OPTIMIZED  # reading a member of an enum takes longer
-_LAST_FIELDS = ("is_versioned", "version_rows", "is_composed")
 _KEY_ROW = codec(KeyRow)
-_ROW_START = _KEY_ROW.encoder_of(*(one.name for one in fields(KeyRow) if one.name not in _LAST_FIELDS))
-_ROW_END = _KEY_ROW.encoder_of(*_LAST_FIELDS)
+_NAMES = [one.name for one in fields(KeyRow)]
+_LAST = _NAMES.index("is_versioned")
+_ROW_START, _ROW_END = _KEY_ROW.encoder_of(*_NAMES[:_LAST]), _KEY_ROW.encoder_of(*_NAMES[_LAST:])
 
 
 def _row_end(*, is_versioned: bool, version_rows: int) -> bytes:
