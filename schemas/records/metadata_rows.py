@@ -563,8 +563,8 @@ class ShardState:
     accepted.
     """
     stored_bytes: int = 0
-    """Bytes of all committed versions whose blocks SCM has not confirmed as deleted; at most 2^63-1, so that every
-    sum of sizes in the shard fits into 64 bits.
+    """What all blocks take that were allocated and that SCM has not confirmed as deleted, with their redundancy; at
+    most 2^63-1, so that every sum of sizes in the shard fits into 64 bits.
     """
     claims_stopped_ms: int = -1
     """Log time at which StopClaims stopped all claims; -1 while they are not stopped."""

@@ -20,6 +20,7 @@ from services.domain.table_keys import version_object_id
 from services.verifier.history import Entry, Version
 from services.verifier.present import MAX_OBJECTS, NO_CONDITION, Bucket, Present, require_generation
 from services.verifier.refusals import RefusedError, require, required
+from services.verifier.taken_bytes import blocks_of, taken_bytes
 
 MAX_KEYS = 1_000
 MAX_VERSION_ROWS = 10_000
@@ -136,7 +137,7 @@ class Namespace:
         require(len(missing) + (there is None) <= MAX_OBJECTS)
         require_generation(there, expected_generation)
         self.require_replaceable(bucket, there)
-        present.store(body.size_bytes)
+        present.store(taken_bytes(blocks_of(blocks)) if blocks else 0)
         place = (present.add_directories(bucket, parent_id, missing), name)
         self.replace(bucket, place, there, body.size_bytes, blocks)
 

@@ -27,6 +27,7 @@ from services.verifier.present import Bucket, Present
 from services.verifier.refusals import DeadLetteredError, RefusedError, require, required
 from services.verifier.report import Finding, FindingKind
 from services.verifier.rights import RIGHTS_COMMANDS, Rights
+from services.verifier.taken_bytes import Blocks, taken_bytes
 from services.verifier.unauthorized_commands import COLLECTION_COMMANDS, Secrets, Signed
 from services.verifier.uploads import Uploads
 from services.verifier.writing import UPLOAD_TABLE, Writing
@@ -537,7 +538,12 @@ class LogReplay:
                 version = self._dead(*named)
                 if version is not None and version.claim_txn is not None and version.finish_txn is None:
                     self.history.finish(version, self._present.now.txn)
-                    self._present.stored_bytes -= version.size_bytes
+                    self._present.stored_bytes -= _taken_bytes(version)
+
+
+def _taken_bytes(version: Version) -> int:
+    shape = required(version.container_id), required(version.block_count), required(version.block_size_bytes)
+    return taken_bytes(Blocks(*shape, version.size_bytes))
 
 
 def _check_whole(rows: tuple[RowNames, ...]) -> None:

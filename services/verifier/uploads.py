@@ -16,6 +16,7 @@ from services.verifier.namespace import Namespace
 from services.verifier.open_writes import OpenKey, OpenWrites, Part, Run, Upload
 from services.verifier.present import MAX_OBJECTS, Bucket, Present
 from services.verifier.refusals import require, required
+from services.verifier.taken_bytes import blocks_of, taken_bytes
 
 MAX_RUNS = 10_000
 
@@ -54,7 +55,7 @@ class Uploads:
         runs, unused, _ = with_content(opened.runs, size_bytes, self._present.new_object_id)
         replaced_runs = self._writes.run_count(upload, opened.part_number)
         require(self._writes.run_count(upload) + len(runs) - replaced_runs <= MAX_RUNS)
-        self._present.stored_bytes += size_bytes - whole_bytes(runs)
+        self._present.stored_bytes += filled_bytes(runs) - whole_bytes(runs)
         replaced = self._writes.put_part(upload, Part(opened.part_number, size_bytes, tuple(runs)))
         free(self._present, bucket.bucket_id, replaced)
         return unused
@@ -107,8 +108,14 @@ def free(present: Present, bucket_id: int, runs: Sequence[Run]) -> None:
 
 
 def whole_bytes(runs: Sequence[Run]) -> int:
-    """Return the size of all blocks of some runs, filled or not."""
-    return sum(run.blocks.block_count * run.blocks.block_size_bytes for run in runs)
+    """Return what all blocks of some runs take when they are filled."""
+    wholes = [(run.blocks, run.blocks.block_count * run.blocks.block_size_bytes) for run in runs]
+    return sum(taken_bytes(blocks_of(blocks)._replace(size_bytes=size_bytes)) for blocks, size_bytes in wholes)
+
+
+def filled_bytes(runs: Sequence[Run]) -> int:
+    """Return what the blocks of some runs take."""
+    return sum(taken_bytes(blocks_of(run.blocks)) for run in runs)
 
 
 def with_content(

@@ -21,7 +21,8 @@ from services.verifier.namespace import Namespace
 from services.verifier.open_writes import Known, OpenKey, OpenWrites, Run, Synced, Upload
 from services.verifier.present import MAX_OBJECTS, Bucket, Present, require_generation
 from services.verifier.refusals import require, required
-from services.verifier.uploads import MAX_RUNS, Uploads, free, whole_bytes, with_content
+from services.verifier.taken_bytes import Blocks, blocks_of, taken_bytes
+from services.verifier.uploads import MAX_RUNS, Uploads, filled_bytes, free, whole_bytes, with_content
 
 FLAT_TABLE, TREE_TABLE, UPLOAD_TABLE = range(3)
 """What ``ExpireWrites.table`` names."""
@@ -112,7 +113,7 @@ class Writing:
         if blocks is None:
             return None
         whole = replace(blocks, size_bytes=blocks.block_count * block_size_bytes)
-        self._present.store(whole.size_bytes)
+        self._present.store(taken_bytes(blocks_of(whole)))
         return whole
 
     def _as_runs(self, blocks: BlockRun | None) -> tuple[Run, ...]:
@@ -165,7 +166,7 @@ class Writing:
         old_room = opened.synced.room_bytes if opened.synced else 0
         into_last = min(added, old_room)
         runs, unused, room = with_content(opened.runs, added - into_last, present.new_object_id)
-        present.store(added - whole_bytes(runs))
+        present.store(filled_bytes(runs) - whole_bytes(runs) + self._grown_bytes(there, into_last))
         if opened.synced is None or there is None:
             entry = self._namespace.replace(bucket, place, there, length, runs[0].blocks if runs else None)
             further: Sequence[Run] = runs[1:]
@@ -175,6 +176,15 @@ class Writing:
             name = (entry.object_id, entry.birth)
             self._history.add_run(name, bucket.bucket_id, run.object_id, run.blocks, present.now)
         return Synced(self._known_as(entry), room if runs else old_room - into_last), tuple(unused)
+
+    def _grown_bytes(self, there: Entry | None, into_last: int) -> int:
+        """Return what the last block of a version takes more with further bytes."""
+        last = self._history.last_run(there.object_id, there.birth) if there and into_last else None
+        if last is None:
+            return 0
+        shape = required(last.container_id), required(last.block_count), required(last.block_size_bytes)
+        before = Blocks(*shape, last.size_bytes)
+        return taken_bytes(before._replace(size_bytes=last.size_bytes + into_last)) - taken_bytes(before)
 
     def _grow(
         self, bucket: Bucket, place: tuple[int, str], there: Entry, length: int, into_last: int, runs: Sequence[Run]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 from schemas.records import (
@@ -33,7 +34,7 @@ from schemas.topics import METADATA_COMMANDS
 from services.domain.space_matrix import holders
 from services.domain.table_keys import key_of_version, version_object_id
 from services.log.first_commands import first_commands
-from services.metadata.namespace.key_parts import parts_of, stored_bytes
+from services.metadata.namespace.key_parts import parts_of, runs_of, stored_bytes
 from services.metadata.reads import queries
 from services.metadata.recovery.digest import digest_shard
 from services.metadata.state.tables import (
@@ -49,6 +50,7 @@ from services.metadata.state.tables import (
     UPLOAD_TABLE,
 )
 from services.storage.tables import TablesReader
+from services.verifier.taken_bytes import blocks_of, taken_bytes
 from tests.shard_copies import rebuilt_digest
 from tests.unit.test_metadata import SENDERS, Shard
 
@@ -76,6 +78,11 @@ def checked_versions(tables: TablesReader, ids: tuple[int, int], keys: list[KeyR
         found.append(version)
     assert {key.object_id: key.version_rows for key in keys if key.version_rows} == counted
     return found
+
+
+def _redundancy(runs: Iterable[BlockRun | None]) -> int:
+    """What blocks take beyond one copy of them, as the verification counts it."""
+    return sum(taken_bytes(blocks_of(run)) - run.size_bytes for run in runs if run is not None)
 
 
 class WritingShard(Shard):
@@ -204,7 +211,7 @@ class WritingShard(Shard):
             stored += self._check_bucket(bucket)
         for table in (OPEN_KEY_TABLE, OPEN_FILE_TABLE):
             for _, row in self.tables.table(table).scan():
-                stored += sum(run.blocks.block_count * run.blocks.block_size_bytes for run in row.runs)
+                stored += sum(taken_bytes(blocks_of(run.blocks)) for run in row.runs)
         assert queries.shard_state(self.tables).stored_bytes == stored
         digest = digest_shard(self.store)
         for batch in (1, 2_000):
@@ -236,5 +243,14 @@ class WritingShard(Shard):
             cells[held_by] += row.key.size_bytes
         shown = queries.bucket_space(tables, bucket).cells
         assert {(one.first_holder, one.last_holder): one.bytes for one in shown if one.bytes} == dict(cells)
+        runs = [run for key in keys for run in runs_of(key, parts_of(tables, ids, key))]
+        redundancy = (
+            _redundancy([*runs, *(run.blocks for part in parts for run in part.runs)]),
+            _redundancy(row.key.blocks for row in [*dead, *claimed]),
+            _redundancy(run.blocks for part in parts for run in part.runs),
+            _redundancy(row.key.blocks for row in [*dead, *claimed] if row.key.birth == row.death),
+        )
+        counted = bucket.used_redundancy_bytes, bucket.snapshot_used_redundancy_bytes
+        assert (*counted, bucket.upload_redundancy_bytes, bucket.spare_redundancy_bytes) == redundancy
         stored = sum(stored_bytes(key, parts_of(tables, ids, key)) for key in keys)
-        return stored + part_bytes + bucket.snapshot_used_bytes
+        return stored + part_bytes + bucket.snapshot_used_bytes + sum(redundancy[:2])

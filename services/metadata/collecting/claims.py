@@ -277,7 +277,7 @@ class _FinishedRows:
         )
         if freed := self.redundancy:
             spare = -self.spare_redundancy
-            figures.add_redundancy(bucket_id, 0, -freed, spare=spare, claimed=-freed, freed=freed)
+            figures.add_redundancy(bucket_id, 0, -freed, spare=spare, claimed=-freed, freed=freed, stored=-freed)
 
 
 def finish_rows(transaction: Transaction, command: FinishRows) -> RowsFinished:

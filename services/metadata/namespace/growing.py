@@ -69,8 +69,3 @@ def written(
 def parts_born(runs: Sequence[OpenRun], birth: int) -> list[KeyPartRow]:
     """Return the rows of further runs that become part of a version at a txn."""
     return [KeyPartRow(run.object_id, birth, run.blocks) for run in runs]
-
-
-def reserved_bytes(runs: Sequence[OpenRun]) -> int:
-    """Return the bytes of whole blocks that were counted as stored when the blocks were allocated."""
-    return sum(run.blocks.block_count * run.blocks.block_size_bytes for run in runs)

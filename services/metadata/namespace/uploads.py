@@ -32,8 +32,8 @@ from services.metadata.namespace import tree
 from services.metadata.namespace.buckets import find_bucket
 from services.metadata.namespace.first_runs import begin_version
 from services.metadata.namespace.garbage import BlocksOf, free_runs
-from services.metadata.namespace.growing import reserved_bytes, written
-from services.metadata.namespace.quotas import check_room
+from services.metadata.namespace.growing import written
+from services.metadata.namespace.quotas import check_room, room_bytes
 from services.metadata.namespace.tree import Place
 from services.metadata.state.tables import KEY_TABLE, PART_TABLE, UPLOAD_TABLE
 from services.metadata.state.transaction import Transaction
@@ -99,10 +99,10 @@ def commit_part(
     redundancy = redundancy_of_all(run.blocks for run in found.runs)
     check_room(transaction, bucket, size_bytes + redundancy, 0)
     table.put(key, part)
-    transaction.figures.allocate(-reserved_bytes(found.runs))
+    transaction.figures.allocate(-room_bytes(run.blocks for run in found.runs))
     transaction.figures.put_part(bucket.object_id, size_bytes)
     if redundancy:
-        transaction.figures.add_redundancy(bucket.object_id, redundancy, upload=redundancy)
+        transaction.figures.add_redundancy(bucket.object_id, redundancy, upload=redundancy, stored=redundancy)
     for run in found.runs:
         transaction.report_late(bucket.object_id, run.blocks)
     return (found.runs[0].object_id if found.runs else 0), found.unused

@@ -43,7 +43,7 @@ from services.metadata.namespace.buckets import find_bucket
 from services.metadata.namespace.conditions import NO_CONDITION, check_generation
 from services.metadata.namespace.first_runs import begin_version
 from services.metadata.namespace.garbage import BlocksOf, free_runs
-from services.metadata.namespace.growing import Written, parts_born, reserved_bytes, written
+from services.metadata.namespace.growing import Written, parts_born, written
 from services.metadata.namespace.key_parts import Ids, part_at, parts_of, put_parts, run_at, runs_of
 from services.metadata.namespace.quotas import check_room, room_bytes
 from services.metadata.namespace.shown_bytes import run_has_grown
@@ -183,9 +183,10 @@ def _allocated(
         return ()
     first = local_id(transaction.shard, transaction.txn, 0)
     blocks = BlockRun(transaction.container_for(bucket), first, count, block_size_bytes, count * block_size_bytes)
-    check_room(transaction, bucket, unseen_bytes + room_bytes([blocks]), 0)
-    transaction.check_stored(blocks.size_bytes)
-    transaction.figures.allocate(blocks.size_bytes)
+    needed_bytes = room_bytes([blocks])
+    check_room(transaction, bucket, unseen_bytes + needed_bytes, 0)
+    transaction.check_stored(needed_bytes)
+    transaction.figures.allocate(needed_bytes)
     return (OpenRun(transaction.new_object_id(), blocks),)
 
 
@@ -316,8 +317,8 @@ def _make_visible(
         redundancy += redundancy_of(found.last_run) - redundancy_of(last_run)
     check_room(transaction, opened.bucket, grown_bytes + redundancy, 0 if row.synced or live else 1)
     if redundancy:
-        transaction.figures.add_redundancy(opened.bucket.object_id, redundancy)
-    transaction.figures.allocate(-reserved_bytes(found.runs))
+        transaction.figures.add_redundancy(opened.bucket.object_id, redundancy, stored=redundancy)
+    transaction.figures.allocate(-room_bytes(run.blocks for run in found.runs))
     transaction.check_stored(grown_bytes)
     if growing is None:
         key = _first_version(transaction, opened, found)

@@ -58,9 +58,14 @@ class BucketFigures:
         spare: int = 0,
         claimed: int = 0,
         freed: int = 0,
+        stored: int = 0,
     ) -> None:
-        """Count bytes that blocks take beyond one copy of them, wherever the bytes of the blocks are counted."""
+        """Count bytes that blocks take beyond one copy of them, wherever the bytes of the blocks are counted.
+
+        ``stored``: those that were not stored before, or negative, that are not stored any more.
+        """
         self._redundancy.add(bucket_id, (live, deleted, upload, spare, claimed, freed))
+        self._store(stored)
 
     def put(self, bucket_id: int, size_bytes: int, names: int) -> None:
         """Count bytes and names that have become live."""
@@ -94,7 +99,7 @@ class BucketFigures:
         self._used.add(bucket_id, (-upload_bytes, 0, size_bytes, rows, -upload_bytes, size_bytes, rows))
 
     def allocate(self, size_bytes: int) -> None:
-        """Count the bytes of allocated blocks, which are stored until SCM has confirmed that they are deleted.
+        """Count what allocated blocks take, which are stored until SCM has confirmed that they are deleted.
 
         Negative when blocks become part of a version, which counts its own bytes.
         """
@@ -139,7 +144,7 @@ class BucketFigures:
         self._stored_bytes += size_bytes
 
     def moved_stored(self) -> int:
-        """Return the batch's change of the shard's bytes that are put and not freed."""
+        """Return the batch's change of the shard's bytes that are put and not freed, with their redundancy."""
         return self._stored_bytes
 
     def moved_live(self) -> tuple[int, int, int]:
