@@ -8,6 +8,7 @@ from tests.simulation.historical_mutants import HISTORICAL
 from tests.simulation.mutant import Mutant
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.operator_mutants import OPERATOR_MUTANTS
+from tests.simulation.quota_mutants import QUOTA_MUTANTS
 from tests.simulation.signing_mutants import SIGNING_MUTANTS
 from tests.simulation.silent_mutants import SILENT
 from tests.simulation.sweeps_mutants import SWEEPS_MUTANTS
@@ -19,6 +20,7 @@ ALL_MUTANTS: Mapping[str, Mutant] = {
     **MUTANTS,
     **HISTORICAL,
     **OPERATOR_MUTANTS,
+    **QUOTA_MUTANTS,
     **SIGNING_MUTANTS,
     **SILENT,
     **SWEEPS_MUTANTS,

@@ -23,10 +23,10 @@ from services.workloads import workload
 from services.workloads.judge.model_bucket import Bucket as _Bucket
 from services.workloads.judge.model_bucket import Directory as _Directory
 from services.workloads.judge.model_bucket import OperationRefusedError, Version
-from services.workloads.judge.namespace_model import NamespaceModel
 from tests.simulation.claim_moments import ClaimMoment, Thing
 from tests.simulation.errors import AnswerError, SafetyError
 from tests.simulation.pieces import Piece, Pieces
+from tests.simulation.quotas import Names, Quotas
 from tests.simulation.writes import Writes, check_place
 
 HOUR_MS = 3_600_000
@@ -145,7 +145,7 @@ class ShardModel:
     """What one shard must show."""
 
     shard: int
-    names: NamespaceModel = field(default_factory=NamespaceModel)
+    names: Names = field(default_factory=Names)
     position: int = 0
     """Commands of metadata's log that are applied here."""
     txn: int = 0
@@ -163,6 +163,9 @@ class ShardModel:
     generations: dict[int, Txn] = field(default_factory=dict)
     """By number of a version the txn that has changed it last."""
     writes: Writes = field(init=False)
+    quotas: Quotas = field(init=False)
+    present: MetadataCommand = field(init=False)
+    """The client's command that is being applied."""
     expiry_answer: Callable[[Txn], records.WritesExpired | None] = lambda _txn: None
     """What metadata has answered to an expiry."""
     _volume_ids: dict[str, int] = field(default_factory=dict)
@@ -237,6 +240,7 @@ class ShardModel:
 
     def __post_init__(self) -> None:
         self.writes = Writes(self)
+        self.quotas = Quotas(self)
 
     @property
     def runs(self) -> dict[int, BlockRun]:
@@ -275,6 +279,7 @@ class ShardModel:
                 later.value == record.value for later in log[self.position : until]
             )
             self._apply(record, command)
+            self.quotas.after_command(is_turned_back=isinstance(command.body, records.RollbackPage))
             if self.txn > txn:
                 self._times[self.txn] = self._log_time_ms
 
@@ -374,7 +379,7 @@ class ShardModel:
         before = self._clients.get(command.client_id)
         if before is not None and command.number <= before.number:
             return
-        error = ""
+        error, self.present = "", command
         try:
             if command.shard != self.shard:
                 raise OperationRefusedError("WRONG_SHARD", str(command.shard))
@@ -382,6 +387,8 @@ class ShardModel:
                 self._set_collection(command.body)
             elif isinstance(command.body, records.SetSecret):
                 self.txn += 1
+            elif isinstance(command.body, records.SetQuota | records.RepairQuota):
+                self._change_quotas(command.body)
             elif isinstance(command.body, records.SetBreaker | records.ResetBreaker):
                 self.txn += 1
                 if isinstance(command.body, records.ResetBreaker):
@@ -454,6 +461,13 @@ class ShardModel:
         if not isinstance(body, records.RenameKey | records.RenameDirectory):  # these have taken their txn
             self.txn += 1
 
+    def _change_quotas(self, body: records.SetQuota | records.RepairQuota) -> None:
+        if isinstance(body, records.SetQuota):
+            self.quotas.set(body)
+        else:
+            self.quotas.repair(body)
+        self.txn += 1
+
     def _change_buckets(self, number: int, body: Any) -> None:
         match body:
             case records.DeleteVolume():
@@ -508,6 +522,7 @@ class ShardModel:
             others.remove(named)
         elif others:
             newest = max(others, key=self.version_births.__getitem__)
+            self.quotas.gives_its_name(bucket, live.number)
             others.remove(newest)
             self._directory(bucket, parts[:-1]).children[parts[-1]] = self.names.versions[newest]
             self.generations[newest] = self.txn + 1
@@ -546,7 +561,12 @@ class ShardModel:
     def _put(self, number: int, put: records.PutKey) -> None:
         bucket = self.names._bucket(put.volume, put.bucket)
         path = _parts(bucket, put.key)
-        before = bucket.find(path)
+        before = check_place(bucket, path)
+        self.quotas.check_room(
+            self._current[put.volume, put.bucket],
+            -(-put.size_bytes // put.block_size_bytes) * put.block_size_bytes,
+            1 + bucket.missing_directories(path[:-1]),
+        )
         self.names.apply(number, _operation(put))
         made = self.number_directories_of(bucket, path[:-1])
         parent, incarnation = self._directory(bucket, path[:-1]), self._current[put.volume, put.bucket]
@@ -589,6 +609,7 @@ class ShardModel:
         self.put_numbers[txn] = number
         self.version_births[number] = self.generations[number] = txn
         self.contents[number] = tuple(piece.number for piece in pieces)
+        self.quotas.belonged.update(self.contents[number])
         self._made_things[txn] = ("file", self._objects[number])
 
     def grows(self, version: Version, parent: _Directory, name: str, pieces: list[Piece]) -> None:
@@ -597,6 +618,7 @@ class ShardModel:
         self.names._versions[number] = parent.children[name] = version
         self.generations[number] = self.txn + 1
         self.contents[number] += tuple(piece.number for piece in pieces)
+        self.quotas.belonged.update(self.contents[number])
         self._made_things[self.txn + 1] = ("file", self._objects[number])
 
     def joins(self, pieces: list[Piece]) -> None:
@@ -618,6 +640,10 @@ class ShardModel:
         is_kept = isinstance(body, records.DeleteDirectory) and not body.is_recursive
         if is_kept and bucket.has_directories and isinstance(before, _Directory) and before.children:
             raise OperationRefusedError("DIRECTORY_NOT_EMPTY", path)
+        if isinstance(body, records.MakeDirectory) and bucket.has_directories:
+            bucket.require_directories(_parts(bucket, path), code="FILE_ALREADY_EXISTS")
+            missing = bucket.missing_directories(_parts(bucket, path))
+            self.quotas.check_room(self._current[body.volume, body.bucket], 0, missing)
         self.names.apply(number, _operation(body))
         if isinstance(body, records.MakeDirectory):
             self.number_directories_of(bucket, _parts(bucket, path))
@@ -641,6 +667,8 @@ class ShardModel:
         new = [thing for thing in above if thing not in self._made_directories]
         self._made_directories |= {thing: (self.txn + 1, index) for index, thing in enumerate(new, 1)}
         self.objects |= {(self.txn + 1, index): thing for index, thing in enumerate(new, 1)}
+        made = ((self.txn + 1 << 8 | index, self._directories[thing[1]]) for index, thing in enumerate(new, 1))
+        self.quotas.directories_made(bucket, made)
         return len(new)
 
     def _remove_many(self, number: int, body: records.DeleteKeys) -> None:
@@ -1066,6 +1094,10 @@ class ShardModel:
     def active_numbers(self, incarnation: Incarnation) -> set[int]:
         """Numbers of the pieces that are live in a bucket."""
         return {piece for number in self.active_versions(incarnation) for piece in self.contents[number]}
+
+    def found(self, volume: str, bucket: str) -> Incarnation:
+        """The bucket that a name leads to."""
+        return self._current[self.names._lead_to(volume, bucket)]
 
     def live_buckets(self) -> list[Incarnation]:
         """Buckets that are there."""

@@ -23,8 +23,10 @@ from tests.simulation.forger import Forger
 from tests.simulation.model import ShardModel
 from tests.simulation.oracles import Oracles
 from tests.simulation.plane import Limits, SimulatedPlane, draw_expiry, draw_limits, draw_units
+from tests.simulation.quota_keeper import QuotaKeeper
 from tests.simulation.signing import ROOT, SECRETS, UnauthorizedSender
 from tests.simulation.sweep_watch import SweepWatch
+from tests.simulation.told import Told
 from tests.simulation.undeletes import deleted_rows, expiry_answer, metadata_replies
 from tests.simulation.version_keeper import VersionKeeper
 from tests.simulation.writer import Writer
@@ -41,6 +43,7 @@ class ShardRun:
     actor: Actor
     writer: Writer
     keeper: VersionKeeper
+    quotas: QuotaKeeper
     forger: Forger
     flags: FlagWatch
     sweeps: SweepWatch
@@ -143,6 +146,7 @@ class RunState:
             ]
 
         model.answers_to = answers_to
+        model.quotas.told = Told(self.plane, shard)
         model.expiry_answer = lambda txn: expiry_answer(self.plane, shard, txn)
         signer = ROOT if self.mix.is_secured else None
         writing = Random(f"writing {self.seed} {shard}")
@@ -150,6 +154,8 @@ class RunState:
         writer = Writer(actor, writing, writing.choice((0.0, 0.5, 1.0, 2.0, 4.0)))
         keeping = Random(f"versions {self.seed} {shard}")
         keeper = VersionKeeper(actor, keeping, keeping.choice((0.0, 0.1, 0.3, 0.7)))
+        limiting = Random(f"quotas {self.seed} {shard}")
+        quotas = QuotaKeeper(actor, limiting, limiting.choice((0.0, 0.05, 0.2, 0.4)))
         actor.list_deleted = lambda: deleted_rows(self.plane, shard)
         forger = Forger(shard, Random(random.random()), self.plane)
         if self.mix.is_secured:
@@ -158,7 +164,7 @@ class RunState:
             signed = (METADATA_COMMANDS.name, SNAPSHOTS_COMMANDS.name)
             model.is_unauthorized = lambda topic, offset: topic in signed and (topic, shard, offset) in forger.places
         watches = FlagWatch(self.plane, model), SweepWatch(self.plane, shard)
-        return ShardRun(model, actor, writer, keeper, forger, *watches)
+        return ShardRun(model, actor, writer, keeper, quotas, forger, *watches)
 
     def metadata_position(self, shard: ShardRun) -> int:
         """How far metadata has come in its log."""

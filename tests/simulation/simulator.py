@@ -99,6 +99,7 @@ class Simulation:
             state.trace.append(shard.actor.act())
             shard.writer.may_act()
             shard.keeper.may_act()
+            shard.quotas.may_act()
             self.operator.may_act(shard)
             self.trims.may_act(shard)
             for _ in range(state.random.randrange(state.most_moves + 1)):

@@ -156,6 +156,9 @@ class Writes:
         self.model.check_generation(live, body.expected_generation)
         if body.size_bytes < 0 or body.block_size_bytes <= 0:
             raise OperationRefusedError("INVALID_REQUEST", str(body.size_bytes))
+        self.model.quotas.check_room(incarnation, _whole(body.size_bytes, body), 0)
+        missing = 0 if body.upload_id else bucket.missing_directories(parts[:-1])
+        self.model.quotas.check_room(incarnation, 0, 1 + missing)
         left = None
         if body.is_append:
             left = self._appended_to(incarnation, existing, parts[-1], live)
@@ -229,6 +232,9 @@ class Writes:
             raise OperationRefusedError("KEY_UNDER_LEASE_RECOVERY", body.key)
         if body.size_bytes < 0:
             raise OperationRefusedError("INVALID_REQUEST", str(body.size_bytes))
+        unseen_bytes = sum(piece.size_bytes for piece in session.pending)
+        more_bytes = _whole(body.size_bytes, session.body)
+        self.model.quotas.check_room(session.incarnation, unseen_bytes + more_bytes if more_bytes else 0, 0)
         piece = self.model.pieces.allocate(self._txn, body.size_bytes, session.body.block_size_bytes)
         session.pending += [piece] if piece else []
         session.updated_ms = log_time_ms
@@ -259,7 +265,13 @@ class Writes:
         upload = self._upload(session.incarnation, session.path, body.upload_id)
         if size_bytes < 0:
             raise OperationRefusedError("INVALID_REQUEST", str(size_bytes))
-        pieces = self._written(session, None, size_bytes)
+        replaced = upload.parts.pop(body.part_number, None)  # it counts no more
+        try:
+            pieces = self._written(session, None, size_bytes)
+        except OperationRefusedError:
+            if replaced is not None:
+                upload.parts[body.part_number] = replaced
+            raise
         upload.parts[body.part_number] = Part(size_bytes, tuple(piece.number for piece in pieces))
 
     def _show(self, number: int, session: Session, bucket: Bucket, size_bytes: int) -> None:
@@ -277,7 +289,7 @@ class Writes:
         if grown_bytes < 0:
             raise OperationRefusedError("INVALID_REQUEST", f"{grown_bytes}")
         if left is None:
-            pieces = self._written(session, None, grown_bytes)
+            pieces = self._written(session, None, grown_bytes, names=0 if live else 1)
             version = self._version(number, session.incarnation, session.path, session.body.tag, size_bytes)
             self.model.becomes_live(version, session.incarnation, session.parent, session.name, pieces)
         else:
@@ -297,11 +309,12 @@ class Writes:
     def _version(self, number: int, incarnation: Incarnation, path: str, tag: str, size_bytes: int) -> Version:
         return Version(number, incarnation.volume, incarnation.name, path, tag, size_bytes)
 
-    def _written(self, session: Session, last: Piece | None, size_bytes: int) -> list[Piece]:
+    def _written(self, session: Session, last: Piece | None, size_bytes: int, *, names: int = 0) -> list[Piece]:
         """Fill the last block and then as many others as it takes; says which pieces are new to whoever sees them."""
         room_bytes = last.room_bytes if last else 0
         if size_bytes > room_bytes + sum(piece.size_bytes for piece in session.pending):
             raise OperationRefusedError("INVALID_REQUEST", f"{size_bytes} bytes have no blocks")
+        self.model.quotas.check_room(session.incarnation, size_bytes, names)
         filled = min(size_bytes, room_bytes)
         if last is not None:
             last.size_bytes += filled
@@ -349,6 +362,7 @@ class Writes:
         incarnation, bucket = self._bucket(body)
         parts = bucket.parts(body.key)
         check_place(bucket, parts)
+        self.model.quotas.check_room(incarnation, 0, bucket.missing_directories(parts[:-1]))
         parent = self._directories(bucket, parts[:-1])
         upload_id = f"{self.model.shard}-{self._txn}"
         self.uploads[upload_id] = Upload(upload_id, incarnation, body.key, parent, log_time_ms)
@@ -368,6 +382,7 @@ class Writes:
             raise OperationRefusedError("INVALID_PART", body.key)
         parts = bucket.parts(body.key)
         check_place(bucket, parts)
+        self.model.quotas.check_room(incarnation, 0, 1 + bucket.missing_directories(parts[:-1]))
         parent = self._directories(bucket, parts[:-1])
         joined = [upload.parts[one] for one in numbers]
         pieces = [self.model.pieces.by_number[one] for part in joined for one in part.pieces]
@@ -440,6 +455,11 @@ def check_place(bucket: Bucket, parts: list[str]) -> Version | None:
     if isinstance(found, Directory):
         raise OperationRefusedError("NOT_A_FILE", "/".join(parts))
     return found
+
+
+def _whole(size_bytes: int, body: records.OpenKey) -> int:
+    """The bytes of the blocks that so many bytes need."""
+    return -(-size_bytes // body.block_size_bytes) * body.block_size_bytes
 
 
 def _pieces_of(upload: Upload) -> list[int]:
