@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tests.simulation.historical_mutants import HISTORICAL
+from tests.simulation.link_mutants import LINK_MUTANTS
 from tests.simulation.mutant import Mutant
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.operator_mutants import OPERATOR_MUTANTS
@@ -17,6 +18,7 @@ from tests.simulation.versions_mutants import VERSIONS_MUTANTS
 from tests.simulation.writing_mutants import WRITING_MUTANTS
 
 ALL_MUTANTS: Mapping[str, Mutant] = {
+    **LINK_MUTANTS,
     **MUTANTS,
     **HISTORICAL,
     **OPERATOR_MUTANTS,

@@ -45,6 +45,7 @@ from services.plane.in_memory.judge import WAITING_ENTRIES
 from services.snapshots.state.tables import PENDING_TABLE, SNAPSHOT_INFO_TABLE
 from services.storage.tables import TableDefinition, TablesReader
 from tests.simulation.errors import AccountError, AnswerError, LivenessError, SafetyError
+from tests.simulation.link_checks import check_links
 from tests.simulation.model import CapturedView, Incarnation, ShardModel
 from tests.simulation.plane import SimulatedPlane
 
@@ -77,6 +78,7 @@ class QuietCheck:
             ("at_rest", self.check_nothing_is_on_its_way),
             ("at_rest", self.check_garbage),
             ("listings", self.check_listings),
+            ("listings", lambda: check_links(self._tables("metadata"), self.model)),
             ("diffs", self.check_diffs),
             ("figures", self.check_figures),
             ("accounts", self.check_space),
@@ -278,7 +280,7 @@ class QuietCheck:
 
     def check_figures(self) -> None:
         """The used figures of every bucket equal a recount."""
-        buckets = rows(self._tables("metadata"), BUCKET_TABLE)
+        buckets = [row for row in rows(self._tables("metadata"), BUCKET_TABLE) if not row.source_bucket]
         found = {
             row.object_id: (
                 row.used_bytes,

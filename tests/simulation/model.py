@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from schemas import records
@@ -45,6 +45,7 @@ _SENDERS: Mapping[type[Any], str] = {
     records.ExpandDirectory: "directory_deletion",
     records.RemoveDirectories: "directory_deletion",
 }
+_MAKING = (records.CreateVolume, records.DeleteVolume, records.CreateBucket, records.CreateBucketLink)
 _CONTROL = (
     records.Barrier,
     records.GrantContainer,
@@ -447,7 +448,9 @@ class ShardModel:
 
     def _change_namespace(self, number: int, command: MetadataCommand, log_time_ms: int) -> None:
         body: Any = command.body
-        is_making = isinstance(body, (records.CreateVolume, records.DeleteVolume, records.CreateBucket))
+        is_making = isinstance(body, _MAKING)
+        if not is_making and not isinstance(body, records.DeleteBucket):
+            body = self._led(body)
         if not is_making and self.is_fenced(body.volume, body.bucket):
             raise OperationRefusedError("BUCKET_BUSY", body.bucket)
         if (write := self.writes.handler(body)) is not None:
@@ -460,6 +463,11 @@ class ShardModel:
             self._change_keys(number, body)
         if not isinstance(body, records.RenameKey | records.RenameDirectory):  # these have taken their txn
             self.txn += 1
+
+    def _led(self, body: Any) -> Any:
+        """A command as one about the bucket that its name leads to."""
+        volume, bucket = self.names._lead_to(body.volume, body.bucket)
+        return replace(body, volume=volume, bucket=bucket)
 
     def _change_quotas(self, body: records.SetQuota | records.RepairQuota) -> None:
         if isinstance(body, records.SetQuota):
@@ -474,6 +482,8 @@ class ShardModel:
                 self._delete_volume(body.volume)
             case records.DeleteBucket():
                 self._delete_bucket(body.volume, body.bucket)
+            case records.CreateBucketLink():
+                self.names.apply(number, _operation(body))
             case records.CreateVolume():
                 self.names.apply(number, _operation(body))
                 self._volume_ids[body.volume] = _first_object_of(self.txn + 1)
@@ -532,11 +542,13 @@ class ShardModel:
     def _delete_volume(self, volume: str) -> None:
         if volume not in self.names._volumes.volumes:
             raise OperationRefusedError("VOLUME_NOT_FOUND", volume)
-        if any(pair[0] == volume for pair in self.names._buckets):
+        if self.names._names_in(volume):
             raise OperationRefusedError("VOLUME_NOT_EMPTY", volume)
         del self.names._volumes.volumes[volume]
 
     def _delete_bucket(self, volume: str, name: str) -> None:
+        if self.names._links.pop((volume, name), None) is not None:
+            return
         bucket = self.names._bucket(volume, name)
         if bucket.root.children:
             raise OperationRefusedError("BUCKET_NOT_EMPTY", name)
@@ -768,6 +780,7 @@ class ShardModel:
 
     def _come_back(self, number: int, body: records.Undelete, answered_id: int) -> None:
         """What was deleted is back, as the plane says."""
+        body = self._led(body)
         incarnation = self._current.get((body.volume, body.bucket))
         if incarnation is None or incarnation.rollback is not None:
             raise AnswerError(f"shard {self.shard}: {body} into a bucket that is not there, or fenced")
@@ -1099,6 +1112,11 @@ class ShardModel:
         """The bucket that a name leads to."""
         return self._current[self.names._lead_to(volume, bucket)]
 
+    @property
+    def links(self) -> set[tuple[str, str]]:
+        """Volume and name of each link."""
+        return set(self.names._links)
+
     def live_buckets(self) -> list[Incarnation]:
         """Buckets that are there."""
         return list(self._current.values())
@@ -1189,6 +1207,7 @@ def _entries(directory: _Directory) -> Iterator[Version | _Directory]:
 _OPERATIONS: Mapping[type[Any], tuple[type[Any], tuple[str, ...]]] = {
     records.CreateVolume: (workload.CreateVolume, ("volume",)),
     records.CreateBucket: (workload.CreateBucket, ("volume", "bucket", "layout")),
+    records.CreateBucketLink: (workload.CreateLink, ("volume", "bucket", "source_volume", "source_bucket")),
     records.PutKey: (workload.PutKey, ("volume", "bucket", "key", "size_bytes", "tag")),
     records.DeleteKey: (workload.DeleteKey, ("volume", "bucket", "key")),
     records.RenameKey: (workload.RenameKey, ("volume", "bucket", "source", "target")),

@@ -20,6 +20,7 @@ from tests.simulation.errors import DefectError
 from tests.simulation.faults import Address, FaultMix, Faults, SimulatedCrash, draw_mix
 from tests.simulation.flag_watch import FlagWatch
 from tests.simulation.forger import Forger
+from tests.simulation.linker import Linker
 from tests.simulation.model import ShardModel
 from tests.simulation.oracles import Oracles
 from tests.simulation.plane import Limits, SimulatedPlane, draw_expiry, draw_limits, draw_units
@@ -44,6 +45,7 @@ class ShardRun:
     writer: Writer
     keeper: VersionKeeper
     quotas: QuotaKeeper
+    linker: Linker
     forger: Forger
     flags: FlagWatch
     sweeps: SweepWatch
@@ -156,6 +158,8 @@ class RunState:
         keeper = VersionKeeper(actor, keeping, keeping.choice((0.0, 0.1, 0.3, 0.7)))
         limiting = Random(f"quotas {self.seed} {shard}")
         quotas = QuotaKeeper(actor, limiting, limiting.choice((0.0, 0.05, 0.2, 0.4)))
+        linking = Random(f"links {self.seed} {shard}")
+        linker = Linker(actor, linking, linking.choice((0.0, 0.0, 0.1, 0.4)))
         actor.list_deleted = lambda: deleted_rows(self.plane, shard)
         forger = Forger(shard, Random(random.random()), self.plane)
         if self.mix.is_secured:
@@ -164,7 +168,7 @@ class RunState:
             signed = (METADATA_COMMANDS.name, SNAPSHOTS_COMMANDS.name)
             model.is_unauthorized = lambda topic, offset: topic in signed and (topic, shard, offset) in forger.places
         watches = FlagWatch(self.plane, model), SweepWatch(self.plane, shard)
-        return ShardRun(model, actor, writer, keeper, quotas, forger, *watches)
+        return ShardRun(model, actor, writer, keeper, quotas, linker, forger, *watches)
 
     def metadata_position(self, shard: ShardRun) -> int:
         """How far metadata has come in its log."""
