@@ -10,6 +10,7 @@ from tests.simulation.mutant import Mutant
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.operator_mutants import OPERATOR_MUTANTS
 from tests.simulation.quota_mutants import QUOTA_MUTANTS
+from tests.simulation.rights_mutants import RIGHTS_MUTANTS
 from tests.simulation.signing_mutants import SIGNING_MUTANTS
 from tests.simulation.silent_mutants import SILENT
 from tests.simulation.sweeps_mutants import SWEEPS_MUTANTS
@@ -23,6 +24,7 @@ ALL_MUTANTS: Mapping[str, Mutant] = {
     **HISTORICAL,
     **OPERATOR_MUTANTS,
     **QUOTA_MUTANTS,
+    **RIGHTS_MUTANTS,
     **SIGNING_MUTANTS,
     **SILENT,
     **SWEEPS_MUTANTS,

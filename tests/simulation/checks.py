@@ -48,6 +48,7 @@ from tests.simulation.errors import AccountError, AnswerError, LivenessError, Sa
 from tests.simulation.link_checks import check_links
 from tests.simulation.model import CapturedView, Incarnation, ShardModel
 from tests.simulation.plane import SimulatedPlane
+from tests.simulation.rights_checks import check_rights
 
 _AGAIN = (TreeState.WAITING, TreeState.EXPANDING)
 """Steps in which a directory may be that is expanded already, and was sent once more."""
@@ -79,6 +80,7 @@ class QuietCheck:
             ("at_rest", self.check_garbage),
             ("listings", self.check_listings),
             ("listings", lambda: check_links(self._tables("metadata"), self.model)),
+            ("listings", lambda: check_rights(self._tables("metadata"), self.model)),
             ("diffs", self.check_diffs),
             ("figures", self.check_figures),
             ("accounts", self.check_space),
@@ -404,6 +406,7 @@ class QuietCheck:
             bucket_id=incarnation.bucket_id,
             ordinal=view.ordinal,
             chain_version_of_reset=info.chain_version_of_reset,
+            owner=view.owner,
         )
         if info != expected:
             raise AccountError(f"shard {self._shard}: {_differences(info, expected)} in {info}")

@@ -27,6 +27,8 @@ from tests.simulation.claim_moments import ClaimMoment, Thing
 from tests.simulation.errors import AnswerError, SafetyError
 from tests.simulation.pieces import Piece, Pieces
 from tests.simulation.quotas import Names, Quotas
+from tests.simulation.rights import COMMANDS as COMMANDS_OF_RIGHTS
+from tests.simulation.rights import Rights
 from tests.simulation.writes import Writes, check_place
 
 HOUR_MS = 3_600_000
@@ -77,6 +79,8 @@ class CapturedView:
     """Numbers of all pieces that it shows."""
     referenced_bytes: int
     """Bytes of these pieces when it was captured; their last blocks may have grown since."""
+    owner: str = ""
+    """Who owned the bucket then, or else its volume."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +169,7 @@ class ShardModel:
     """By number of a version the txn that has changed it last."""
     writes: Writes = field(init=False)
     quotas: Quotas = field(init=False)
+    rights: Rights = field(init=False)
     present: MetadataCommand = field(init=False)
     """The client's command that is being applied."""
     expiry_answer: Callable[[Txn], records.WritesExpired | None] = lambda _txn: None
@@ -242,6 +247,7 @@ class ShardModel:
     def __post_init__(self) -> None:
         self.writes = Writes(self)
         self.quotas = Quotas(self)
+        self.rights = Rights(self)
 
     @property
     def runs(self) -> dict[int, BlockRun]:
@@ -303,6 +309,8 @@ class ShardModel:
         elif self._is_denied(record, command):
             answers = self.expected.setdefault((command.client_id, command.number), [])
             answers.append((0, "PERMISSION_DENIED"))  # and the client is heard as if it had sent nothing
+        elif self._asks_for_rights and (code := self.rights.refusal(command, log_time_ms)):
+            self.expected.setdefault((command.client_id, command.number), []).append((0, code))
         elif isinstance(body, records.RequeueOrphans):
             # Nothing but lies asks for this: somebody refers to the blocks, or the bucket is busy.
             refusals = [(0, "INVALID_REQUEST"), (0, "BUCKET_BUSY")]
@@ -310,6 +318,7 @@ class ShardModel:
         else:
             self._apply_client_command(record.offset, command, log_time_ms)
         if log_time_ms // HOUR_MS != self._log_time_ms // HOUR_MS:
+            self.rights.tokens.forget_expired(log_time_ms)
             self._clients = {
                 name: client for name, client in self._clients.items() if client.log_time_ms >= log_time_ms - HOUR_MS
             }
@@ -384,27 +393,30 @@ class ShardModel:
         try:
             if command.shard != self.shard:
                 raise OperationRefusedError("WRONG_SHARD", str(command.shard))
-            if isinstance(command.body, records.SetCollection):
-                self._set_collection(command.body)
-            elif isinstance(command.body, records.SetSecret):
-                self.txn += 1
-            elif isinstance(command.body, records.SetQuota | records.RepairQuota):
-                self._change_quotas(command.body)
-            elif isinstance(command.body, records.SetBreaker | records.ResetBreaker):
-                self.txn += 1
-                if isinstance(command.body, records.ResetBreaker):
-                    self._resets = (*self._resets, (self.txn, log_time_ms if self._is_limited else -1))
-                else:
-                    self._is_limited = command.body.limits is not None
-            elif isinstance(command.body, records.Undelete):
-                self._undelete(number, command, command.body)
-            else:
-                self._change_namespace(number, command, log_time_ms)
+            self._carry_out(number, command, log_time_ms)
         except OperationRefusedError as refusal:
             error = refusal.code
         answers = self.expected.setdefault((command.client_id, command.number), [])
         answers.append((0 if error else self.txn, error))
         self._clients[command.client_id] = _Client(command.number, log_time_ms)
+
+    def _carry_out(self, number: int, command: MetadataCommand, log_time_ms: int) -> None:
+        body: Any = command.body
+        match body:
+            case records.SetCollection():
+                self._set_collection(body)
+            case records.SetBreaker() | records.ResetBreaker():
+                self._set_breaker(body, log_time_ms)
+            case records.SetSecret():
+                self._set_secret(body)
+            case records.SetQuota() | records.RepairQuota():
+                self._change_quotas(body)
+            case records.Undelete():
+                self._undelete(number, command, body)
+            case _ if isinstance(body, COMMANDS_OF_RIGHTS):
+                self.rights.change(command, log_time_ms)
+            case _:
+                self._change_namespace(number, command, log_time_ms)
 
     # ---- the collector
 
@@ -433,6 +445,13 @@ class ShardModel:
         else:
             self._paused |= places
         self.txn += 1
+
+    def _set_breaker(self, body: records.SetBreaker | records.ResetBreaker, log_time_ms: int) -> None:
+        self.txn += 1
+        if isinstance(body, records.ResetBreaker):
+            self._resets = (*self._resets, (self.txn, log_time_ms if self._is_limited else -1))
+        else:
+            self._is_limited = body.limits is not None
 
     def _places(self, volume: str, name: str) -> set[int]:
         """The bucket of a name, and those of that name that were deleted while they were paused."""
@@ -464,6 +483,16 @@ class ShardModel:
         if not isinstance(body, records.RenameKey | records.RenameDirectory):  # these have taken their txn
             self.txn += 1
 
+    @property
+    def _asks_for_rights(self) -> bool:
+        """Whether there is an administrator."""
+        return "root" in self.rights.people
+
+    def _set_secret(self, body: records.SetSecret) -> None:
+        if body.role is not records.SecretRole.SERVICE:
+            self.rights.people.add(body.name)
+        self.txn += 1
+
     def _led(self, body: Any) -> Any:
         """A command as one about the bucket that its name leads to."""
         volume, bucket = self.names._lead_to(body.volume, body.bucket)
@@ -484,9 +513,11 @@ class ShardModel:
                 self._delete_bucket(body.volume, body.bucket)
             case records.CreateBucketLink():
                 self.names.apply(number, _operation(body))
+                self.rights.bucket_made(body.volume, body.bucket)
             case records.CreateVolume():
                 self.names.apply(number, _operation(body))
                 self._volume_ids[body.volume] = _first_object_of(self.txn + 1)
+                self.rights.owners[body.volume] = body.owner
             case records.CreateBucket():
                 self.names.apply(number, _operation(body))
                 made = Incarnation(body.volume, body.bucket, self.names._buckets[body.volume, body.bucket])
@@ -494,6 +525,7 @@ class ShardModel:
                 self.incarnations.append(made)
                 self._current[body.volume, body.bucket] = made
                 self.made_buckets[self.txn + 1] = made
+                self.rights.bucket_made(body.volume, body.bucket)
 
     def _change_keys(self, number: int, body: Any) -> None:
         match body:
@@ -545,9 +577,12 @@ class ShardModel:
         if self.names._names_in(volume):
             raise OperationRefusedError("VOLUME_NOT_EMPTY", volume)
         del self.names._volumes.volumes[volume]
+        self.rights.volume_gone(volume)
 
     def _delete_bucket(self, volume: str, name: str) -> None:
+        named = self.rights.name_of(volume, name)
         if self.names._links.pop((volume, name), None) is not None:
+            self.rights.bucket_gone(named)
             return
         bucket = self.names._bucket(volume, name)
         if bucket.root.children:
@@ -556,6 +591,7 @@ class ShardModel:
             raise OperationRefusedError("CONTAINS_SNAPSHOT", name)
         del self.names._buckets[volume, name]
         self._current.pop((volume, name)).is_deleted = True
+        self.rights.bucket_gone(named)
 
     def _put_if(self, number: int, put: records.PutKeyIf) -> None:
         bucket = self.names._bucket(put.volume, put.bucket)
@@ -623,6 +659,8 @@ class ShardModel:
         self.contents[number] = tuple(piece.number for piece in pieces)
         self.quotas.belonged.update(self.contents[number])
         self._made_things[txn] = ("file", self._objects[number])
+        if before is None:
+            self.rights.key_made(incarnation, parent, version.key, self.thing_of(version))
 
     def grows(self, version: Version, parent: _Directory, name: str, pieces: list[Piece]) -> None:
         """The present command has added blocks to a version, or bytes to its last block."""
@@ -663,6 +701,7 @@ class ShardModel:
             key = before.number if isinstance(before, Version) else self.thing_of(before)
             *above, name = _parts(bucket, path)
             self._dead_places[key] = (self._directory(bucket, above), name)
+            self.rights.lists.drop(self.thing_of(before))
             if isinstance(before, Version):
                 self._current[body.volume, body.bucket].noncurrent.pop(self.thing_of(before), None)
         if isinstance(before, _Directory) and not isinstance(body, records.MakeDirectory):
@@ -679,6 +718,10 @@ class ShardModel:
         new = [thing for thing in above if thing not in self._made_directories]
         self._made_directories |= {thing: (self.txn + 1, index) for index, thing in enumerate(new, 1)}
         self.objects |= {(self.txn + 1, index): thing for index, thing in enumerate(new, 1)}
+        incarnation = next(one for one in self._current.values() if one.bucket is bucket)
+        for depth in range(1, len(path) + 1):
+            if above[depth - 1] in new:
+                self.rights.directory_made(incarnation, self._directory(bucket, path[: depth - 1]), above[depth - 1])
         made = ((self.txn + 1 << 8 | index, self._directories[thing[1]]) for index, thing in enumerate(new, 1))
         self.quotas.directories_made(bucket, made)
         return len(new)
@@ -749,6 +792,7 @@ class ShardModel:
             noncurrent,
             numbers,
             self.pieces.bytes_of(numbers),
+            self.rights.owner_of(incarnation),
         )
         incarnation.snapshots[capture.snapshot_id] = self.captured[capture.snapshot_id] = captured
 
@@ -810,6 +854,10 @@ class ShardModel:
         if is_itself and (before is None or before[0] is not parent or before[1] != name):
             self._note_rename(incarnation, self.thing_of(entry))
         parent.children[name] = entry
+        if isinstance(entry, Version):
+            self.rights.key_made(incarnation, parent, body.path, self.thing_of(entry))
+        else:
+            self.rights.directory_made(incarnation, parent, self.thing_of(entry))
 
     def _is_version_of(self, body: records.Undelete, live: Version) -> bool:
         """Whether what may come back is another version of a live file. Its name has the index 0."""
@@ -972,6 +1020,7 @@ class ShardModel:
 
     def _become(self, incarnation: Incarnation, view: CapturedView) -> None:
         """The bucket is what it was: the same files and directories, at the same places, renamed as often as then."""
+        self.rights.lists.forget(view.things - self.things_in(incarnation))
         root = incarnation.bucket.root  # that it stays the same, open keys in it can tell
         root.children = {}
         for directory in view.directories.values():
@@ -1116,6 +1165,10 @@ class ShardModel:
     def links(self) -> set[tuple[str, str]]:
         """Volume and name of each link."""
         return set(self.names._links)
+
+    def things_in(self, incarnation: Incarnation) -> set[Thing]:
+        """All files and directories that a bucket lists."""
+        return {self.thing_of(entry) for entry in _entries(incarnation.bucket.root)}
 
     def live_buckets(self) -> list[Incarnation]:
         """Buckets that are there."""

@@ -23,6 +23,7 @@ from tests.simulation.forger import Forger
 from tests.simulation.linker import Linker
 from tests.simulation.model import ShardModel
 from tests.simulation.oracles import Oracles
+from tests.simulation.people import People
 from tests.simulation.plane import Limits, SimulatedPlane, draw_expiry, draw_limits, draw_units
 from tests.simulation.quota_keeper import QuotaKeeper
 from tests.simulation.signing import ROOT, SECRETS, UnauthorizedSender
@@ -46,6 +47,7 @@ class ShardRun:
     keeper: VersionKeeper
     quotas: QuotaKeeper
     linker: Linker
+    people: People
     forger: Forger
     flags: FlagWatch
     sweeps: SweepWatch
@@ -160,6 +162,8 @@ class RunState:
         quotas = QuotaKeeper(actor, limiting, limiting.choice((0.0, 0.05, 0.2, 0.4)))
         linking = Random(f"links {self.seed} {shard}")
         linker = Linker(actor, linking, linking.choice((0.0, 0.0, 0.1, 0.4)))
+        living = Random(f"people {self.seed} {shard}")
+        people = People(actor, living, living.choice((0.0, 0.2, 0.5, 1.0)) if self.mix.is_secured else 0.0)
         actor.list_deleted = lambda: deleted_rows(self.plane, shard)
         forger = Forger(shard, Random(random.random()), self.plane)
         if self.mix.is_secured:
@@ -168,7 +172,7 @@ class RunState:
             signed = (METADATA_COMMANDS.name, SNAPSHOTS_COMMANDS.name)
             model.is_unauthorized = lambda topic, offset: topic in signed and (topic, shard, offset) in forger.places
         watches = FlagWatch(self.plane, model), SweepWatch(self.plane, shard)
-        return ShardRun(model, actor, writer, keeper, quotas, linker, forger, *watches)
+        return ShardRun(model, actor, writer, keeper, quotas, linker, people, forger, *watches)
 
     def metadata_position(self, shard: ShardRun) -> int:
         """How far metadata has come in its log."""
