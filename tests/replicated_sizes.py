@@ -34,3 +34,9 @@ def replicated_run(replication: Replication, block_count: int, block_size_bytes:
     """The bytes of a run of blocks, of which the last one may be shorter than the others."""
     sizes = [min(block_size_bytes, size_bytes - place * block_size_bytes) for place in range(block_count)]
     return sum(replicated_size(replication, size) for size in sizes)
+
+
+def whole_blocks(replication: Replication, size_bytes: int, block_size_bytes: int) -> int:
+    """The bytes on disks of the blocks that so many bytes need, each of them full."""
+    count = -(-size_bytes // block_size_bytes)
+    return count * replicated_size(replication, block_size_bytes)

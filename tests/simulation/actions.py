@@ -97,11 +97,11 @@ class Actor:
 
     # ---- sending
 
-    def submit(self, body: Any, *, shard: int | None = None) -> None:
-        """Append a command to metadata's log."""
+    def submit(self, body: Any, *, shard: int | None = None, sender: str = "") -> None:
+        """Append a command to metadata's log; ``sender`` says for whom a person sends it."""
         client_id = self._client()
         number = self._next("metadata", client_id)
-        command = MetadataCommand(self.shard if shard is None else shard, client_id, number, body)
+        command = MetadataCommand(self.shard if shard is None else shard, client_id, number, body, sender)
         self._sent[client_id] = self._encoded(METADATA_COMMANDS, command)
         self._append(METADATA_COMMANDS, self._sent[client_id])
 

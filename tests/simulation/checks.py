@@ -46,8 +46,10 @@ from services.snapshots.state.tables import PENDING_TABLE, SNAPSHOT_INFO_TABLE
 from services.storage.tables import TableDefinition, TablesReader
 from tests.replicated_sizes import replicated_run
 from tests.simulation.errors import AccountError, AnswerError, LivenessError, SafetyError
+from tests.simulation.link_checks import check_links
 from tests.simulation.model import CapturedView, Incarnation, ShardModel
 from tests.simulation.plane import SimulatedPlane
+from tests.simulation.rights_checks import check_rights
 
 _AGAIN = (TreeState.WAITING, TreeState.EXPANDING)
 """Steps in which a directory may be that is expanded already, and was sent once more."""
@@ -78,6 +80,8 @@ class QuietCheck:
             ("at_rest", self.check_nothing_is_on_its_way),
             ("at_rest", self.check_garbage),
             ("listings", self.check_listings),
+            ("listings", lambda: check_links(self._tables("metadata"), self.model)),
+            ("listings", lambda: check_rights(self._tables("metadata"), self.model)),
             ("diffs", self.check_diffs),
             ("figures", self.check_figures),
             ("accounts", self.check_space),
@@ -279,7 +283,7 @@ class QuietCheck:
 
     def check_figures(self) -> None:
         """The used figures of every bucket equal a recount."""
-        buckets = rows(self._tables("metadata"), BUCKET_TABLE)
+        buckets = [row for row in rows(self._tables("metadata"), BUCKET_TABLE) if not row.source_bucket]
         found = {
             row.object_id: (
                 row.used_bytes,
@@ -424,6 +428,7 @@ class QuietCheck:
             bucket_id=incarnation.bucket_id,
             ordinal=view.ordinal,
             chain_version_of_reset=info.chain_version_of_reset,
+            owner=view.owner,
         )
         if info != expected:
             raise AccountError(f"shard {self._shard}: {_differences(info, expected)} in {info}")

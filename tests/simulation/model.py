@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from schemas import records
@@ -23,10 +23,13 @@ from services.workloads import workload
 from services.workloads.judge.model_bucket import Bucket as _Bucket
 from services.workloads.judge.model_bucket import Directory as _Directory
 from services.workloads.judge.model_bucket import OperationRefusedError, Version
-from services.workloads.judge.namespace_model import NamespaceModel
+from tests.replicated_sizes import whole_blocks
 from tests.simulation.claim_moments import ClaimMoment, Thing
 from tests.simulation.errors import AnswerError, SafetyError
 from tests.simulation.pieces import Piece, Pieces
+from tests.simulation.quotas import Names, Quotas
+from tests.simulation.rights import COMMANDS as COMMANDS_OF_RIGHTS
+from tests.simulation.rights import Rights
 from tests.simulation.writes import Writes, check_place
 
 HOUR_MS = 3_600_000
@@ -45,6 +48,7 @@ _SENDERS: Mapping[type[Any], str] = {
     records.ExpandDirectory: "directory_deletion",
     records.RemoveDirectories: "directory_deletion",
 }
+_MAKING = (records.CreateVolume, records.DeleteVolume, records.CreateBucket, records.CreateBucketLink)
 _CONTROL = (
     records.Barrier,
     records.GrantContainer,
@@ -78,6 +82,8 @@ class CapturedView:
     """Bytes of these pieces when it was captured; their last blocks may have grown since."""
     referenced_replicated_bytes: int
     """What they took on disks then."""
+    owner: str = ""
+    """Who owned the bucket then, or else its volume."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +154,7 @@ class ShardModel:
     """What one shard must show."""
 
     shard: int
-    names: NamespaceModel = field(default_factory=NamespaceModel)
+    names: Names = field(default_factory=Names)
     position: int = 0
     """Commands of metadata's log that are applied here."""
     txn: int = 0
@@ -166,6 +172,10 @@ class ShardModel:
     generations: dict[int, Txn] = field(default_factory=dict)
     """By number of a version the txn that has changed it last."""
     writes: Writes = field(init=False)
+    quotas: Quotas = field(init=False)
+    rights: Rights = field(init=False)
+    present: MetadataCommand = field(init=False)
+    """The client's command that is being applied."""
     expiry_answer: Callable[[Txn], records.WritesExpired | None] = lambda _txn: None
     """What metadata has answered to an expiry."""
     _volume_ids: dict[str, int] = field(default_factory=dict)
@@ -240,6 +250,8 @@ class ShardModel:
 
     def __post_init__(self) -> None:
         self.writes = Writes(self)
+        self.quotas = Quotas(self)
+        self.rights = Rights(self)
 
     @property
     def runs(self) -> dict[int, BlockRun]:
@@ -278,6 +290,7 @@ class ShardModel:
                 later.value == record.value for later in log[self.position : until]
             )
             self._apply(record, command)
+            self.quotas.after_command(is_turned_back=isinstance(command.body, records.RollbackPage))
             if self.txn > txn:
                 self._times[self.txn] = self._log_time_ms
 
@@ -300,6 +313,8 @@ class ShardModel:
         elif self._is_denied(record, command):
             answers = self.expected.setdefault((command.client_id, command.number), [])
             answers.append((0, "PERMISSION_DENIED"))  # and the client is heard as if it had sent nothing
+        elif self._asks_for_rights and (code := self.rights.refusal(command, log_time_ms)):
+            self.expected.setdefault((command.client_id, command.number), []).append((0, code))
         elif isinstance(body, records.RequeueOrphans):
             # Nothing but lies asks for this: somebody refers to the blocks, or the bucket is busy.
             refusals = [(0, "INVALID_REQUEST"), (0, "BUCKET_BUSY")]
@@ -307,6 +322,7 @@ class ShardModel:
         else:
             self._apply_client_command(record.offset, command, log_time_ms)
         if log_time_ms // HOUR_MS != self._log_time_ms // HOUR_MS:
+            self.rights.tokens.forget_expired(log_time_ms)
             self._clients = {
                 name: client for name, client in self._clients.items() if client.log_time_ms >= log_time_ms - HOUR_MS
             }
@@ -377,29 +393,34 @@ class ShardModel:
         before = self._clients.get(command.client_id)
         if before is not None and command.number <= before.number:
             return
-        error = ""
+        error, self.present = "", command
         try:
             if command.shard != self.shard:
                 raise OperationRefusedError("WRONG_SHARD", str(command.shard))
-            if isinstance(command.body, records.SetCollection):
-                self._set_collection(command.body)
-            elif isinstance(command.body, records.SetSecret):
-                self.txn += 1
-            elif isinstance(command.body, records.SetBreaker | records.ResetBreaker):
-                self.txn += 1
-                if isinstance(command.body, records.ResetBreaker):
-                    self._resets = (*self._resets, (self.txn, log_time_ms if self._is_limited else -1))
-                else:
-                    self._is_limited = command.body.limits is not None
-            elif isinstance(command.body, records.Undelete):
-                self._undelete(number, command, command.body)
-            else:
-                self._change_namespace(number, command, log_time_ms)
+            self._carry_out(number, command, log_time_ms)
         except OperationRefusedError as refusal:
             error = refusal.code
         answers = self.expected.setdefault((command.client_id, command.number), [])
         answers.append((0 if error else self.txn, error))
         self._clients[command.client_id] = _Client(command.number, log_time_ms)
+
+    def _carry_out(self, number: int, command: MetadataCommand, log_time_ms: int) -> None:
+        body: Any = command.body
+        match body:
+            case records.SetCollection():
+                self._set_collection(body)
+            case records.SetBreaker() | records.ResetBreaker():
+                self._set_breaker(body, log_time_ms)
+            case records.SetSecret():
+                self._set_secret(body)
+            case records.SetQuota() | records.RepairQuota():
+                self._change_quotas(body)
+            case records.Undelete():
+                self._undelete(number, command, body)
+            case _ if isinstance(body, COMMANDS_OF_RIGHTS):
+                self.rights.change(command, log_time_ms)
+            case _:
+                self._change_namespace(number, command, log_time_ms)
 
     # ---- the collector
 
@@ -429,6 +450,13 @@ class ShardModel:
             self._paused |= places
         self.txn += 1
 
+    def _set_breaker(self, body: records.SetBreaker | records.ResetBreaker, log_time_ms: int) -> None:
+        self.txn += 1
+        if isinstance(body, records.ResetBreaker):
+            self._resets = (*self._resets, (self.txn, log_time_ms if self._is_limited else -1))
+        else:
+            self._is_limited = body.limits is not None
+
     def _places(self, volume: str, name: str) -> set[int]:
         """The bucket of a name, and those of that name that were deleted while they were paused."""
         current = self._current.get((volume, name))
@@ -443,7 +471,9 @@ class ShardModel:
 
     def _change_namespace(self, number: int, command: MetadataCommand, log_time_ms: int) -> None:
         body: Any = command.body
-        is_making = isinstance(body, (records.CreateVolume, records.DeleteVolume, records.CreateBucket))
+        is_making = isinstance(body, _MAKING)
+        if not is_making and not isinstance(body, records.DeleteBucket):
+            body = self._led(body)
         if not is_making and self.is_fenced(body.volume, body.bucket):
             raise OperationRefusedError("BUCKET_BUSY", body.bucket)
         if (write := self.writes.handler(body)) is not None:
@@ -457,15 +487,41 @@ class ShardModel:
         if not isinstance(body, records.RenameKey | records.RenameDirectory):  # these have taken their txn
             self.txn += 1
 
+    @property
+    def _asks_for_rights(self) -> bool:
+        """Whether there is an administrator."""
+        return "root" in self.rights.people
+
+    def _set_secret(self, body: records.SetSecret) -> None:
+        if body.role is not records.SecretRole.SERVICE:
+            self.rights.people.add(body.name)
+        self.txn += 1
+
+    def _led(self, body: Any) -> Any:
+        """A command as one about the bucket that its name leads to."""
+        volume, bucket = self.names._lead_to(body.volume, body.bucket)
+        return replace(body, volume=volume, bucket=bucket)
+
+    def _change_quotas(self, body: records.SetQuota | records.RepairQuota) -> None:
+        if isinstance(body, records.SetQuota):
+            self.quotas.set(body)
+        else:
+            self.quotas.repair(body)
+        self.txn += 1
+
     def _change_buckets(self, number: int, body: Any) -> None:
         match body:
             case records.DeleteVolume():
                 self._delete_volume(body.volume)
             case records.DeleteBucket():
                 self._delete_bucket(body.volume, body.bucket)
+            case records.CreateBucketLink():
+                self.names.apply(number, _operation(body))
+                self.rights.bucket_made(body.volume, body.bucket)
             case records.CreateVolume():
                 self.names.apply(number, _operation(body))
                 self._volume_ids[body.volume] = _first_object_of(self.txn + 1)
+                self.rights.owners[body.volume] = body.owner
             case records.CreateBucket():
                 self.names.apply(number, _operation(body))
                 made = Incarnation(body.volume, body.bucket, self.names._buckets[body.volume, body.bucket])
@@ -473,6 +529,7 @@ class ShardModel:
                 self.incarnations.append(made)
                 self._current[body.volume, body.bucket] = made
                 self.made_buckets[self.txn + 1] = made
+                self.rights.bucket_made(body.volume, body.bucket)
 
     def _change_keys(self, number: int, body: Any) -> None:
         match body:
@@ -514,6 +571,7 @@ class ShardModel:
             others.remove(named)
         elif others:
             newest = max(others, key=self.version_births.__getitem__)
+            self.quotas.gives_its_name(bucket, live.number)
             others.remove(newest)
             self._directory(bucket, parts[:-1]).children[parts[-1]] = self.names.versions[newest]
             self.generations[newest] = self.txn + 1
@@ -523,11 +581,16 @@ class ShardModel:
     def _delete_volume(self, volume: str) -> None:
         if volume not in self.names._volumes.volumes:
             raise OperationRefusedError("VOLUME_NOT_FOUND", volume)
-        if any(pair[0] == volume for pair in self.names._buckets):
+        if self.names._names_in(volume):
             raise OperationRefusedError("VOLUME_NOT_EMPTY", volume)
         del self.names._volumes.volumes[volume]
+        self.rights.volume_gone(volume)
 
     def _delete_bucket(self, volume: str, name: str) -> None:
+        named = self.rights.name_of(volume, name)
+        if self.names._links.pop((volume, name), None) is not None:
+            self.rights.bucket_gone(named)
+            return
         bucket = self.names._bucket(volume, name)
         if bucket.root.children:
             raise OperationRefusedError("BUCKET_NOT_EMPTY", name)
@@ -535,6 +598,7 @@ class ShardModel:
             raise OperationRefusedError("CONTAINS_SNAPSHOT", name)
         del self.names._buckets[volume, name]
         self._current.pop((volume, name)).is_deleted = True
+        self.rights.bucket_gone(named)
 
     def _put_if(self, number: int, put: records.PutKeyIf) -> None:
         bucket = self.names._bucket(put.volume, put.bucket)
@@ -552,7 +616,10 @@ class ShardModel:
     def _put(self, number: int, put: records.PutKey) -> None:
         bucket = self.names._bucket(put.volume, put.bucket)
         path = _parts(bucket, put.key)
-        before = bucket.find(path)
+        before = check_place(bucket, path)
+        found = self._current[put.volume, put.bucket]
+        room_bytes = whole_blocks(found.replication, put.size_bytes, put.block_size_bytes)
+        self.quotas.check_room(found, room_bytes, 1 + bucket.missing_directories(path[:-1]))
         self.names.apply(number, _operation(put))
         made = self.number_directories_of(bucket, path[:-1])
         parent, incarnation = self._directory(bucket, path[:-1]), self._current[put.volume, put.bucket]
@@ -597,7 +664,10 @@ class ShardModel:
         self.put_numbers[txn] = number
         self.version_births[number] = self.generations[number] = txn
         self.contents[number] = tuple(piece.number for piece in pieces)
+        self.quotas.belonged.update(self.contents[number])
         self._made_things[txn] = ("file", self._objects[number])
+        if before is None:
+            self.rights.key_made(incarnation, parent, version.key, self.thing_of(version))
 
     def grows(self, version: Version, parent: _Directory, name: str, pieces: list[Piece]) -> None:
         """The present command has added blocks to a version, or bytes to its last block."""
@@ -605,6 +675,7 @@ class ShardModel:
         self.names._versions[number] = parent.children[name] = version
         self.generations[number] = self.txn + 1
         self.contents[number] += tuple(piece.number for piece in pieces)
+        self.quotas.belonged.update(self.contents[number])
         self._made_things[self.txn + 1] = ("file", self._objects[number])
 
     def joins(self, pieces: list[Piece]) -> None:
@@ -626,6 +697,10 @@ class ShardModel:
         is_kept = isinstance(body, records.DeleteDirectory) and not body.is_recursive
         if is_kept and bucket.has_directories and isinstance(before, _Directory) and before.children:
             raise OperationRefusedError("DIRECTORY_NOT_EMPTY", path)
+        if isinstance(body, records.MakeDirectory) and bucket.has_directories:
+            bucket.require_directories(_parts(bucket, path), code="FILE_ALREADY_EXISTS")
+            missing = bucket.missing_directories(_parts(bucket, path))
+            self.quotas.check_room(self._current[body.volume, body.bucket], 0, missing)
         self.names.apply(number, _operation(body))
         if isinstance(body, records.MakeDirectory):
             self.number_directories_of(bucket, _parts(bucket, path))
@@ -633,6 +708,7 @@ class ShardModel:
             key = before.number if isinstance(before, Version) else self.thing_of(before)
             *above, name = _parts(bucket, path)
             self._dead_places[key] = (self._directory(bucket, above), name)
+            self.rights.lists.drop(self.thing_of(before))
             if isinstance(before, Version):
                 self._current[body.volume, body.bucket].noncurrent.pop(self.thing_of(before), None)
         if isinstance(before, _Directory) and not isinstance(body, records.MakeDirectory):
@@ -649,6 +725,12 @@ class ShardModel:
         new = [thing for thing in above if thing not in self._made_directories]
         self._made_directories |= {thing: (self.txn + 1, index) for index, thing in enumerate(new, 1)}
         self.objects |= {(self.txn + 1, index): thing for index, thing in enumerate(new, 1)}
+        incarnation = next(one for one in self._current.values() if one.bucket is bucket)
+        for depth in range(1, len(path) + 1):
+            if above[depth - 1] in new:
+                self.rights.directory_made(incarnation, self._directory(bucket, path[: depth - 1]), above[depth - 1])
+        made = ((self.txn + 1 << 8 | index, self._directories[thing[1]]) for index, thing in enumerate(new, 1))
+        self.quotas.directories_made(bucket, made)
         return len(new)
 
     def _remove_many(self, number: int, body: records.DeleteKeys) -> None:
@@ -718,6 +800,7 @@ class ShardModel:
             numbers,
             self.pieces.bytes_of(numbers),
             self.pieces.replicated_bytes_of(numbers),
+            self.rights.owner_of(incarnation),
         )
         incarnation.snapshots[capture.snapshot_id] = self.captured[capture.snapshot_id] = captured
 
@@ -749,6 +832,7 @@ class ShardModel:
 
     def _come_back(self, number: int, body: records.Undelete, answered_id: int) -> None:
         """What was deleted is back, as the plane says."""
+        body = self._led(body)
         incarnation = self._current.get((body.volume, body.bucket))
         if incarnation is None or incarnation.rollback is not None:
             raise AnswerError(f"shard {self.shard}: {body} into a bucket that is not there, or fenced")
@@ -778,6 +862,10 @@ class ShardModel:
         if is_itself and (before is None or before[0] is not parent or before[1] != name):
             self._note_rename(incarnation, self.thing_of(entry))
         parent.children[name] = entry
+        if isinstance(entry, Version):
+            self.rights.key_made(incarnation, parent, body.path, self.thing_of(entry))
+        else:
+            self.rights.directory_made(incarnation, parent, self.thing_of(entry))
 
     def _is_version_of(self, body: records.Undelete, live: Version) -> bool:
         """Whether what may come back is another version of a live file. Its name has the index 0."""
@@ -940,6 +1028,7 @@ class ShardModel:
 
     def _become(self, incarnation: Incarnation, view: CapturedView) -> None:
         """The bucket is what it was: the same files and directories, at the same places, renamed as often as then."""
+        self.rights.lists.forget(view.things - self.things_in(incarnation))
         root = incarnation.bucket.root  # that it stays the same, open keys in it can tell
         root.children = {}
         for directory in view.directories.values():
@@ -1076,6 +1165,19 @@ class ShardModel:
         """Numbers of the pieces that are live in a bucket."""
         return {piece for number in self.active_versions(incarnation) for piece in self.contents[number]}
 
+    def found(self, volume: str, bucket: str) -> Incarnation:
+        """The bucket that a name leads to."""
+        return self._current[self.names._lead_to(volume, bucket)]
+
+    @property
+    def links(self) -> set[tuple[str, str]]:
+        """Volume and name of each link."""
+        return set(self.names._links)
+
+    def things_in(self, incarnation: Incarnation) -> set[Thing]:
+        """All files and directories that a bucket lists."""
+        return {self.thing_of(entry) for entry in _entries(incarnation.bucket.root)}
+
     def live_buckets(self) -> list[Incarnation]:
         """Buckets that are there."""
         return list(self._current.values())
@@ -1175,6 +1277,7 @@ def _entries(directory: _Directory) -> Iterator[Version | _Directory]:
 _OPERATIONS: Mapping[type[Any], tuple[type[Any], tuple[str, ...]]] = {
     records.CreateVolume: (workload.CreateVolume, ("volume",)),
     records.CreateBucket: (workload.CreateBucket, ("volume", "bucket", "layout")),
+    records.CreateBucketLink: (workload.CreateLink, ("volume", "bucket", "source_volume", "source_bucket")),
     records.PutKey: (workload.PutKey, ("volume", "bucket", "key", "size_bytes", "tag")),
     records.DeleteKey: (workload.DeleteKey, ("volume", "bucket", "key")),
     records.RenameKey: (workload.RenameKey, ("volume", "bucket", "source", "target")),

@@ -31,6 +31,7 @@ ORACLES: Mapping[str, str] = {
     "answers": "every answer is the model's",
     "protections": "what a tag or a consumer holds stays, and what expires is what the rules say",
     "accounts": "at any moment all that was written is live, held, pending, claimed or freed",
+    "quotas": "at any moment what quotas count is what is written and not forgotten",
     "space": "what is said about space is what a recount gives",
     "liveness": "within a bound everything that nobody holds goes by itself, and everybody knows it",
     "flags": "a clean flag is true of what its store held at the flag's version of the chain",

@@ -1,6 +1,6 @@
 """Histories after which Ozone 2.2.0 has lost, leaked or miscounted something, as scripts of the simulator.
 
-Their numbers are those of ``docs/ozone-defects.md``. Those about quotas are not here: the simulator has none.
+Their numbers are those of ``docs/ozone-defects.md``.
 """
 
 from __future__ import annotations
@@ -149,6 +149,25 @@ def _refused_completion(client: Client) -> None:
     client.do(records.CompleteUpload, _KEY, upload, (1, 2), "joined")
 
 
+def _names_of_deleted_directories(client: Client) -> None:
+    client.do(records.SetQuota, -1, 4)
+    client.put("d/k", "other")
+    client.do(records.DeleteKey, "d/k")
+    client.do(records.DeleteDirectory, "d")
+    client.put("one", "two")
+    client.run()
+    client.put("two")
+
+
+def _synced_blocks_counted_once(client: Client) -> None:
+    client.do(records.SetQuota, 500, -1)
+    session = client.open(_KEY, 200)
+    client.do(records.SyncKey, _KEY, session, 200)
+    for size_bytes in (300, 100):
+        client.do(records.AllocateBlocks, _KEY, session, size_bytes)
+    client.do(records.CommitKey, _KEY, session, 500)
+
+
 def _deleted_twice(client: Client) -> None:
     client.put(_KEY)
     session = client.open(_KEY, 100)
@@ -176,6 +195,8 @@ OZONE_HISTORIES: Mapping[int, tuple[Callable[[Client], None], int]] = {
     9: (_renamed_and_expired, 250),
     10: (_deleted_and_expired, 100),
     11: (_refused_completion, 100),
+    12: (_names_of_deleted_directories, 300),
+    13: (_synced_blocks_counted_once, 500),
     14: (_deleted_twice, 0),
     15: (_moved_and_expired, 250),
 }

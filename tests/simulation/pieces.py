@@ -60,8 +60,13 @@ class Piece:
     @property
     def replicated_bytes(self) -> int:
         """What its blocks take on disks."""
+        return self.replicated_bytes_with(0)
+
+    def replicated_bytes_with(self, more_bytes: int) -> int:
+        """What its blocks take on disks with more bytes in the last one."""
         made = self.allocation
-        return replicated_run(made.replication, self.block_count, made.block_size_bytes, self.size_bytes)
+        size_bytes = self.size_bytes + more_bytes
+        return replicated_run(made.replication, self.block_count, made.block_size_bytes, size_bytes)
 
     @property
     def room_bytes(self) -> int:

@@ -20,12 +20,16 @@ from tests.simulation.errors import DefectError
 from tests.simulation.faults import Address, FaultMix, Faults, SimulatedCrash, draw_mix
 from tests.simulation.flag_watch import FlagWatch
 from tests.simulation.forger import Forger
+from tests.simulation.linker import Linker
 from tests.simulation.model import ShardModel
 from tests.simulation.oracles import Oracles
+from tests.simulation.people import People
 from tests.simulation.plane import Limits, SimulatedPlane, draw_expiry, draw_limits, draw_units
+from tests.simulation.quota_keeper import QuotaKeeper
 from tests.simulation.replication_setter import ReplicationSetter
 from tests.simulation.signing import ROOT, SECRETS, UnauthorizedSender
 from tests.simulation.sweep_watch import SweepWatch
+from tests.simulation.told import Told
 from tests.simulation.undeletes import deleted_rows, expiry_answer, metadata_replies
 from tests.simulation.version_keeper import VersionKeeper
 from tests.simulation.writer import Writer
@@ -43,6 +47,9 @@ class ShardRun:
     writer: Writer
     keeper: VersionKeeper
     setter: ReplicationSetter
+    quotas: QuotaKeeper
+    linker: Linker
+    people: People
     forger: Forger
     flags: FlagWatch
     sweeps: SweepWatch
@@ -145,6 +152,7 @@ class RunState:
             ]
 
         model.answers_to = answers_to
+        model.quotas.told = Told(self.plane, shard)
         model.expiry_answer = lambda txn: expiry_answer(self.plane, shard, txn)
         signer = ROOT if self.mix.is_secured else None
         writing = Random(f"writing {self.seed} {shard}")
@@ -154,6 +162,12 @@ class RunState:
         keeper = VersionKeeper(actor, keeping, keeping.choice((0.0, 0.1, 0.3, 0.7)))
         setting = Random(f"replication {self.seed} {shard}")
         setter = ReplicationSetter(actor, setting, setting.choice((0.0, 0.0, 0.05, 0.3)))
+        limiting = Random(f"quotas {self.seed} {shard}")
+        quotas = QuotaKeeper(actor, limiting, limiting.choice((0.0, 0.05, 0.2, 0.4)))
+        linking = Random(f"links {self.seed} {shard}")
+        linker = Linker(actor, linking, linking.choice((0.0, 0.0, 0.1, 0.4)))
+        living = Random(f"people {self.seed} {shard}")
+        people = People(actor, living, living.choice((0.0, 0.2, 0.5, 1.0)) if self.mix.is_secured else 0.0)
         actor.list_deleted = lambda: deleted_rows(self.plane, shard)
         forger = Forger(shard, Random(random.random()), self.plane)
         if self.mix.is_secured:
@@ -162,7 +176,7 @@ class RunState:
             signed = (METADATA_COMMANDS.name, SNAPSHOTS_COMMANDS.name)
             model.is_unauthorized = lambda topic, offset: topic in signed and (topic, shard, offset) in forger.places
         watches = FlagWatch(self.plane, model), SweepWatch(self.plane, shard)
-        return ShardRun(model, actor, writer, keeper, setter, forger, *watches)
+        return ShardRun(model, actor, writer, keeper, setter, quotas, linker, people, forger, *watches)
 
     def metadata_position(self, shard: ShardRun) -> int:
         """How far metadata has come in its log."""

@@ -16,6 +16,7 @@ from tests.simulation.liveness import Liveness
 from tests.simulation.model import Incarnation
 from tests.simulation.operator import Operator
 from tests.simulation.protections import Protections, some_policy
+from tests.simulation.quota_checks import check_what_quotas_count
 from tests.simulation.run_state import RunState, ShardRun
 from tests.simulation.scheduler import MINUTE_MS, Scheduler
 from tests.simulation.space_checks import SpaceCheck
@@ -71,6 +72,8 @@ class Settling:
                 Protections.after(shard.model, shard.actor.requests, shard.replies)
             with asked("accounts"):
                 check_accounts(self.state.plane, shard.model)
+            with asked("quotas"):
+                check_what_quotas_count(self.state.plane.tables("metadata", shard.model.shard), shard.model)
             QuietCheck(self.state.plane, shard.model, snapshot_names(self.state, shard), asked).run()
             with asked("space"):
                 SpaceCheck(self.state.plane, shard.model, self.state.asking, is_quiet=True).run()

@@ -100,6 +100,9 @@ class Simulation:
             shard.writer.may_act()
             shard.keeper.may_act()
             shard.setter.may_act()
+            shard.quotas.may_act()
+            shard.linker.may_act()
+            shard.people.may_act()
             self.operator.may_act(shard)
             self.trims.may_act(shard)
             for _ in range(state.random.randrange(state.most_moves + 1)):

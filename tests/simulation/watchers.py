@@ -27,6 +27,7 @@ from tests.simulation.figure_checks import check_that_figures_agree
 from tests.simulation.loss_watch import LossWatch
 from tests.simulation.losses import Losses
 from tests.simulation.order_watch import OrderWatch
+from tests.simulation.quota_checks import check_what_quotas_count
 from tests.simulation.repeat_watch import RepeatWatch
 from tests.simulation.run_state import RunState, ShardRun
 from tests.simulation.space_checks import SpaceCheck
@@ -92,6 +93,9 @@ class Watchers:
             if self.state.mix.has_lost_answer:
                 self._losses.lose_answer(shard, offset, progress.body)
         self._loss_watch.after_metadata(shard)
+        if shard.quotas.random.random() < 0.05 and position == shard.model.position:
+            with asked("quotas"):
+                check_what_quotas_count(self.state.plane.tables("metadata", shard.model.shard), shard.model)
         if shard.model.is_rolling_back:
             return
         if self.state.random.random() < 0.1 and position == shard.model.position:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from schemas import records
 from schemas.records import BucketLayout, WritesExpired
 from services.workloads.judge.model_bucket import Bucket, Directory, OperationRefusedError, Version
+from tests.replicated_sizes import replicated_run, whole_blocks
 from tests.simulation.errors import AnswerError
 from tests.simulation.pieces import Piece
 
@@ -156,6 +157,11 @@ class Writes:
         self.model.check_generation(live, body.expected_generation)
         if body.size_bytes < 0 or body.block_size_bytes <= 0:
             raise OperationRefusedError("INVALID_REQUEST", str(body.size_bytes))
+        self.model.quotas.check_room(
+            incarnation, whole_blocks(incarnation.replication, body.size_bytes, body.block_size_bytes), 0
+        )
+        missing = 0 if body.upload_id else bucket.missing_directories(parts[:-1])
+        self.model.quotas.check_room(incarnation, 0, 1 + missing)
         left = None
         if body.is_append:
             left = self._appended_to(incarnation, existing, parts[-1], live)
@@ -231,6 +237,10 @@ class Writes:
             raise OperationRefusedError("KEY_UNDER_LEASE_RECOVERY", body.key)
         if body.size_bytes < 0:
             raise OperationRefusedError("INVALID_REQUEST", str(body.size_bytes))
+        unseen_bytes = sum(piece.replicated_bytes for piece in session.pending)
+        replication = session.incarnation.replication
+        more_bytes = whole_blocks(replication, body.size_bytes, session.body.block_size_bytes)
+        self.model.quotas.check_room(session.incarnation, unseen_bytes + more_bytes if more_bytes else 0, 0)
         piece = self.model.pieces.allocate(
             self._txn, body.size_bytes, session.body.block_size_bytes, replication=session.incarnation.replication
         )
@@ -263,7 +273,13 @@ class Writes:
         upload = self._upload(session.incarnation, session.path, body.upload_id)
         if size_bytes < 0:
             raise OperationRefusedError("INVALID_REQUEST", str(size_bytes))
-        pieces = self._written(session, None, size_bytes)
+        replaced = upload.parts.pop(body.part_number, None)  # it counts no more
+        try:
+            pieces = self._written(session, None, size_bytes)
+        except OperationRefusedError:
+            if replaced is not None:
+                upload.parts[body.part_number] = replaced
+            raise
         upload.parts[body.part_number] = Part(size_bytes, tuple(piece.number for piece in pieces))
 
     def _show(self, number: int, session: Session, bucket: Bucket, size_bytes: int) -> None:
@@ -281,7 +297,7 @@ class Writes:
         if grown_bytes < 0:
             raise OperationRefusedError("INVALID_REQUEST", f"{grown_bytes}")
         if left is None:
-            pieces = self._written(session, None, grown_bytes)
+            pieces = self._written(session, None, grown_bytes, names=0 if live else 1)
             version = self._version(number, session.incarnation, session.path, session.body.tag, size_bytes)
             self.model.becomes_live(version, session.incarnation, session.parent, session.name, pieces)
         else:
@@ -301,11 +317,12 @@ class Writes:
     def _version(self, number: int, incarnation: Incarnation, path: str, tag: str, size_bytes: int) -> Version:
         return Version(number, incarnation.volume, incarnation.name, path, tag, size_bytes)
 
-    def _written(self, session: Session, last: Piece | None, size_bytes: int) -> list[Piece]:
+    def _written(self, session: Session, last: Piece | None, size_bytes: int, *, names: int = 0) -> list[Piece]:
         """Fill the last block and then as many others as it takes; says which pieces are new to whoever sees them."""
         room_bytes = last.room_bytes if last else 0
         if size_bytes > room_bytes + sum(piece.size_bytes for piece in session.pending):
             raise OperationRefusedError("INVALID_REQUEST", f"{size_bytes} bytes have no blocks")
+        self.model.quotas.check_room(session.incarnation, _taken_on_disks(session, last, size_bytes), names)
         filled = min(size_bytes, room_bytes)
         if last is not None:
             last.size_bytes += filled
@@ -353,6 +370,7 @@ class Writes:
         incarnation, bucket = self._bucket(body)
         parts = bucket.parts(body.key)
         check_place(bucket, parts)
+        self.model.quotas.check_room(incarnation, 0, bucket.missing_directories(parts[:-1]))
         parent = self._directories(bucket, parts[:-1])
         upload_id = f"{self.model.shard}-{self._txn}"
         self.uploads[upload_id] = Upload(upload_id, incarnation, body.key, parent, log_time_ms)
@@ -372,6 +390,7 @@ class Writes:
             raise OperationRefusedError("INVALID_PART", body.key)
         parts = bucket.parts(body.key)
         check_place(bucket, parts)
+        self.model.quotas.check_room(incarnation, 0, 1 + bucket.missing_directories(parts[:-1]))
         parent = self._directories(bucket, parts[:-1])
         joined = [upload.parts[one] for one in numbers]
         pieces = [self.model.pieces.by_number[one] for part in joined for one in part.pieces]
@@ -444,6 +463,22 @@ def check_place(bucket: Bucket, parts: list[str]) -> Version | None:
     if isinstance(found, Directory):
         raise OperationRefusedError("NOT_A_FILE", "/".join(parts))
     return found
+
+
+def _taken_on_disks(session: Session, last: Piece | None, size_bytes: int) -> int:
+    """What so many bytes take on disks that are written into the last block and the pending ones."""
+    taken, left = 0, size_bytes
+    if last is not None:
+        filled = min(left, last.room_bytes)
+        taken += last.replicated_bytes_with(filled) - last.replicated_bytes
+        left -= filled
+    for piece in session.pending:
+        block_bytes = piece.allocation.block_size_bytes
+        count = min(piece.block_count, -(-left // block_bytes))
+        written = min(left, count * block_bytes)
+        taken += replicated_run(piece.allocation.replication, count, block_bytes, written)
+        left -= written
+    return taken
 
 
 def _pieces_of(upload: Upload) -> list[int]:

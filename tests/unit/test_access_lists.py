@@ -253,6 +253,15 @@ class TestInheritance:
         assert lists.refusal("bob", change) == ""
         assert lists.refusal("bob", change) == "PERMISSION_DENIED", "now the prefix has a list of its own"
 
+    def test_a_prefix_below_one_that_has_a_list_is_begun_by_who_may_change_that_of_the_bucket(self) -> None:
+        lists = Lists()
+        lists.do(AddAcl(AclObject.PREFIX, VOLUME, BUCKET, "a/", entry(READ, user="ann")))
+        change = AddAcl(AclObject.PREFIX, VOLUME, BUCKET, "a/b/", entry(WRITE))
+        lists.give((OF_VOLUME, READ), (OF_BUCKET, READ))
+        assert lists.refusal("bob", change) == "PERMISSION_DENIED"
+        lists.give((OF_BUCKET, AclRight.WRITE_ACL))
+        assert lists.refusal("bob", change) == ""
+
     def test_a_link_asks_for_read_and_its_bucket_for_the_right(self) -> None:
         lists = Lists()
         lists.do(CreateBucketLink(VOLUME, "link", VOLUME, BUCKET))

@@ -166,12 +166,13 @@ class _Check:
         bucket = bucket_at(work, self._body.volume, self._body.bucket)
         if bucket is not None:
             above = _ABOVE_KEY.get(right, AclRight.READ)
-            acls = transaction.acls.of_longest_prefix(work, bucket, path)
             if kind is AclObject.PREFIX:
-                acls, above = transaction.acls.of_prefix(work, bucket, path), above if acls else right
+                acls = transaction.acls.of_prefix(work, bucket, path)
                 if acls:
                     self._require(acls, right, f"the prefix {path}")
-            elif acls:
+                else:  # whoever may change the list of the bucket begins that of a prefix
+                    above = right
+            elif acls := transaction.acls.of_longest_prefix(work, bucket, path):
                 self._require(acls, above, f"the prefix of {path}")
             if kind is AclObject.KEY and right is not AclRight.CREATE:
                 object_id = find_object(transaction, bucket, path)
