@@ -86,12 +86,12 @@ def observe_link(plane: Plane, shard: int, link: Place, leads_to: Place) -> Line
 
 
 def observe_used(plane: Plane, shard: int, volume: str, bucket: str) -> Line:
-    """Return the used figures of a bucket."""
+    """Return the used figures of a bucket. Bytes are those that the blocks take on disks."""
     row = plane.metadata(shard).bucket(*physical_names(volume, bucket))
     return {
-        "used_bytes": row.used_bytes,
+        "used_bytes": row.used_bytes + row.used_redundancy_bytes,
         "used_namespace": row.used_namespace,
-        "snapshot_used_bytes": row.snapshot_used_bytes,
+        "snapshot_used_bytes": row.snapshot_used_bytes + row.snapshot_used_redundancy_bytes,
     }
 
 

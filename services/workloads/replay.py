@@ -111,8 +111,8 @@ class Replay:
             if isinstance(operation, workload.CreateBucket):
                 self._collection.hold(shard, _names(operation))
             self._sent.append(_Sent(number, shard, sent_number, operation))
-            keeps_versions = isinstance(operation, workload.CreateBucket) and operation.versioning
-            if len(self._sent) >= MAX_OUTSTANDING or keeps_versions:
+            has_settings = isinstance(operation, workload.CreateBucket) and operation.has_settings
+            if len(self._sent) >= MAX_OUTSTANDING or has_settings:
                 yield from self.collect()
             return
         yield from self.collect()
@@ -248,8 +248,7 @@ class Replay:
             self._generations[*place, operation.tag] = reply.txn
         elif isinstance(operation, workload.CreateBucket):
             self._buckets[operation.volume, operation.bucket] = None
-            if operation.versioning:
-                command = records.SetBucketVersioning(*_names(operation), BucketVersioning.ENABLED)
+            for command in _settings_of(operation):
                 self.plane.answer(sent.shard, self.plane.submit(sent.shard, command))
         elif isinstance(operation, workload.CreateLink):
             self._links[operation.volume, operation.bucket] = (operation.link_volume, operation.link_bucket)
@@ -377,6 +376,14 @@ def _diff_line(entry: DiffEntry) -> list[str]:
     if entry.kind is DiffKind.RENAMED:
         return [entry.kind.value, entry.old_path, entry.path]
     return [entry.kind.value, entry.path]
+
+
+def _settings_of(operation: workload.CreateBucket) -> Iterator[NamespaceCommand]:
+    """Yield the commands that set what a new bucket has beside its layout."""
+    if operation.versioning:
+        yield records.SetBucketVersioning(*_names(operation), BucketVersioning.ENABLED)
+    if operation.replication is not None:
+        yield records.SetBucketReplication(*_names(operation), operation.replication)
 
 
 def _names(operation: Any) -> Place:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import fields
 
-from schemas.records import BucketLayout
+from schemas.records import BucketLayout, Replication
 from services.domain.errors import DeepcleanError
 
 NO_LIMIT: Final = -1
@@ -49,10 +49,19 @@ class InBucket(Operation, frozen=True):
 
 
 class CreateBucket(InBucket, frozen=True, tag="create_bucket"):
-    """Create a bucket in a volume; with ``versioning`` one that keeps overwritten versions of keys."""
+    """Create a bucket in a volume; with ``versioning`` one that keeps overwritten versions of keys.
+
+    Without ``replication`` its blocks are kept as the plane's default says.
+    """
 
     layout: BucketLayout
     versioning: bool = False
+    replication: Replication | None = None
+
+    @property
+    def has_settings(self) -> bool:
+        """Whether the bucket has settings that a plane gets by further commands."""
+        return self.versioning or self.replication is not None
 
 
 class SetVersioning(InBucket, frozen=True, tag="set_versioning", rename={"is_enabled": "enabled"}):
@@ -347,6 +356,7 @@ LAYOUT_NAMES: Final = {
     BucketLayout.FILE_SYSTEM_OPTIMIZED: "FSO",
     BucketLayout.LEGACY: "LEGACY",
 }
+_REPLICATIONS: Final = {one.value: one for one in Replication}
 _LARGEST_LONG: Final = 2**63 - 1
 _COUNTS: Final = frozenset({"size", "part", "free_bytes", "num_retained_min", "num_retained_max", "expire_limit"})
 _SECONDS: Final = frozenset({"at_s", "time_retained_s", "now_s"})
@@ -435,6 +445,10 @@ def _read_text(field: str, value: object, number: int) -> Any:
         if value not in _LAYOUTS:
             raise WorkloadError(number, f"unknown layout {value!r}; known are {', '.join(_LAYOUTS)}")
         return _LAYOUTS[value]
+    if field == "replication":
+        if value not in _REPLICATIONS:
+            raise WorkloadError(number, f"unknown replication {value!r}; known are {', '.join(_REPLICATIONS)}")
+        return _REPLICATIONS[value]
     return value
 
 
@@ -463,14 +477,14 @@ def read_operations(path: Path) -> Iterator[tuple[int, Operation]]:
 
 def has_wide_observations(operations: Iterable[tuple[int, Operation]]) -> bool:
     """Return whether any operation writes a key in steps or on a condition, makes a link, or sets a quota, or any
-    bucket keeps versions.
+    bucket keeps versions or has a replication of its own.
 
     Observations of such a workload also show what is being written, and the used figures of buckets; its keys have
     blocks of ``BLOCK_BYTES``.
     """
     return any(
         isinstance(operation, _WIDENING)
-        or (isinstance(operation, CreateBucket) and operation.versioning)
+        or (isinstance(operation, CreateBucket) and operation.has_settings)
         or (isinstance(operation, PutKey) and (operation.if_absent or bool(operation.if_generation)))
         for _, operation in operations
     )
