@@ -129,6 +129,8 @@ class Bucket:
     """Whether overwritten versions are kept; False while this is suspended, None if it never was so."""
     rolled_back: int = -1
     """Number of the last rollback's operation; -1 before the first rollback."""
+    disks: int = 1
+    """Number of disks that have the length of each block."""
     quota_bytes: int = NO_LIMIT
     quota_namespace: int = NO_LIMIT
     uncollected: Existing = field(default_factory=Existing)

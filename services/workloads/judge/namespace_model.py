@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from schemas.records import Replication
 from services.workloads.judge.model_bucket import (
     Block,
     Bucket,
@@ -21,7 +22,7 @@ from services.workloads.judge.model_bucket import (
     Version,
     View,
 )
-from services.workloads.judge.quotas_model import Place, VolumeQuota, VolumeQuotas, whole_blocks
+from services.workloads.judge.quotas_model import DISKS, Place, VolumeQuota, VolumeQuotas, whole_blocks
 from services.workloads.judge.steps_model import StepOperation, StepsModel
 from services.workloads.workload import (
     NO_LIMIT,
@@ -170,7 +171,8 @@ class NamespaceModel:
         if isinstance(operation, CreateLink):
             self._links[place] = (operation.link_volume, operation.link_bucket)
         else:
-            self._buckets[place] = Bucket(operation.layout, keeps_versions=operation.versioning or None)
+            disks = DISKS[operation.replication or Replication.RATIS_ONE]
+            self._buckets[place] = Bucket(operation.layout, keeps_versions=operation.versioning or None, disks=disks)
 
     def _names_in(self, volume: str) -> int:
         return sum(one == volume for one, _ in [*self._buckets, *self._links])
@@ -228,7 +230,7 @@ class NamespaceModel:
     def _counted(self, bucket: Bucket) -> tuple[int, int]:
         """Return the bytes and names that the quotas of a bucket count."""
         counted = self._existing(bucket, with_parts=True) | bucket.uncollected
-        return self._stored(counted.blocks), len(counted.names)
+        return bucket.disks * self._stored(counted.blocks), len(counted.names)
 
     def _check_room(self, bucket: Bucket, size_bytes: int, names: int) -> None:
         """Refuse bytes and names for which the quotas of a bucket have no room."""
@@ -236,7 +238,7 @@ class NamespaceModel:
             return
         used_bytes, used_names = self._counted(bucket)
         for quota, used, more in (
-            (bucket.quota_bytes, used_bytes, size_bytes),
+            (bucket.quota_bytes, used_bytes, bucket.disks * size_bytes),
             (bucket.quota_namespace, used_names, names),
         ):
             if more > 0 and NO_LIMIT != quota < used + more:
@@ -377,9 +379,9 @@ class NamespaceModel:
         view, parts = of_bucket.view(), list(self.steps.parts(of_bucket))
         present = frozenset(_blocks([*view.versions(), *parts]))
         return {
-            "used_bytes": self._stored(present),
+            "used_bytes": of_bucket.disks * self._stored(present),
             "used_namespace": len(view.keys) + len(view.directories),
-            "snapshot_used_bytes": self._stored(self._held_blocks(of_bucket) - present),
+            "snapshot_used_bytes": of_bucket.disks * self._stored(self._held_blocks(of_bucket) - present),
         }
 
     def reclaimed(self) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from schemas.records import Replication
 from services.workloads.judge.model_bucket import Bucket, OperationRefusedError
 from services.workloads.workload import BLOCK_BYTES, NO_LIMIT, SetQuota
 
@@ -66,6 +67,19 @@ def _check_sum(volume: str, quotas: list[int], most: int) -> None:
         raise OperationRefusedError("QUOTA_ERROR", f"a bucket of {volume} has no quota of bytes")
     if sum(quotas) > most:
         raise OperationRefusedError("QUOTA_EXCEEDED", f"the buckets of {volume} may have {most} bytes in all")
+
+
+DISKS = {
+    Replication.RATIS_ONE: 1,
+    Replication.RATIS_THREE: 3,
+    Replication.EC_RS_3_2_1024K: 1 + 2,
+    Replication.EC_RS_6_3_1024K: 1 + 3,
+    Replication.EC_RS_10_4_1024K: 1 + 4,
+    Replication.EC_XOR_2_1_1024K: 1 + 1,
+}
+"""Number of disks that have the length of a block of a workload: it is shorter than a cell of an erasure code, so it is
+on one disk of data, and each parity is as long.
+"""
 
 
 def whole_blocks(size_bytes: int) -> int:
