@@ -15,7 +15,7 @@ from dataclasses import replace
 from schemas.error_codes import ErrorCode
 from schemas.records import BlockRun, BucketRow, Committed, RepairQuota, SetQuota, VolumeRow
 from services.domain.refusals import CommandError
-from services.domain.replication import redundancy_of
+from services.domain.replication import redundancy_bytes
 from services.domain.table_keys import bucket_key, volume_key
 from services.metadata.namespace.buckets import find_bucket, named_bucket, volume_row
 from services.metadata.state.figures import live_bucket
@@ -52,8 +52,12 @@ def check_room(transaction: Transaction, bucket: BucketRow, size_bytes: int, nam
 
 def room_bytes(runs: Iterable[BlockRun]) -> int:
     """Return the bytes for which runs of blocks need room: whole blocks, with their redundancy."""
-    whole = [replace(run, size_bytes=run.block_count * run.block_size_bytes) for run in runs]
-    return sum(run.size_bytes + redundancy_of(run) for run in whole)
+    taken_bytes = 0
+    for run in runs:
+        whole_bytes = run.block_count * run.block_size_bytes
+        taken_bytes += whole_bytes
+        taken_bytes += redundancy_bytes(run.container_id, run.block_count, run.block_size_bytes, whole_bytes)
+    return taken_bytes
 
 
 def _used(transaction: Transaction, bucket: BucketRow) -> tuple[int, int]:
