@@ -11,8 +11,9 @@ from services.metadata.state.tables import ACCOUNT_TABLE, BUCKET_ID_TABLE, BUCKE
 from services.runtime.loop.service import Work
 
 MAX_BYTES = 2**63 - 1
-"""Maximum bytes of all blocks of a shard that are not freed yet, with their redundancy, so that sums of sizes fit into 64
-bits. A put that exceeds it is refused (INVALID_REQUEST). Sums that only grow, such as freed bytes, stay at this value.
+"""Maximum bytes of all blocks of a shard that are not freed yet, with their redundancy, so that sums of sizes fit
+into 64 bits. A put that exceeds it is refused (INVALID_REQUEST). Sums that only grow, such as freed bytes, stay at this
+value.
 """
 _NO_ACCOUNT = AccountRow(0, 0, 0, 0)
 _NOTHING = (0,) * 7
