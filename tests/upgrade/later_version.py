@@ -29,8 +29,8 @@ PARTS = frozenset({"barrier", "block_run"})
 """Parts of other records, which Spark or a column of numbers makes field by field: they stay as they are."""
 HEADS = frozenset({"claimed_head"})
 """Records that are never stored, but are the first fields of one that is: they change with it."""
-COMPOSED = frozenset({"claimed_row", "deleted_key_row", "inventory_row", "key_row"})
-"""Rows that the program puts together field by field or from encoded parts: see ``CHANGES``."""
+COMPOSED = frozenset({"claimed_row", "deleted_key_row", "inventory_row", "key_row", "metadata_reply"})
+"""Records that the program puts together field by field or from encoded parts: see ``CHANGES``."""
 CHANGES = (
     (
         "streaming/reclaiming/batch.py",
@@ -41,6 +41,11 @@ CHANGES = (
         "services/metadata/namespace/keys.py",
         '"version_rows": version_rows,',
         f'"{FIELD["name"]}": {VALUE}, "version_rows": version_rows,',
+    ),
+    (
+        "services/metadata/service.py",
+        '"committed": committed,',
+        f'"committed": committed, "{FIELD["name"]}": {VALUE},',
     ),
     (
         "services/metadata/namespace/garbage.py",
