@@ -528,7 +528,7 @@ MUTANTS = {
         undelete_ignores_the_claim, scripts.an_undelete_behind_the_claim, "claimed_stays", "claimed, and held again"
     ),
     "a claim that ignores an undelete": Mutant(
-        claim_ignores_the_undelete, FaultMix(), "space", "the owner of a block|the stage of"
+        claim_ignores_the_undelete, FaultMix(), "space", "the owner of a block|the stage of|is live is"
     ),
     "an undelete that ignores snapshots": Mutant(
         undelete_ignores_snapshots, FaultMix(), "answers", "with a snapshot in between|shares blocks|live twice"

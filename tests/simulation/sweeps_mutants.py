@@ -114,7 +114,11 @@ SWEEPS_MUTANTS = {
         a_pause_forgets_what_is_left, silent_scripts.a_pause_and_an_older_drop, "flags", "left in its store"
     ),
     "a drop forgets what is left of a store": Mutant(
-        a_drop_forgets_what_is_left, FaultMix(), "sweeps", "a sweep was thrown away", runs=120
+        a_drop_forgets_what_is_left,
+        FaultMix(),
+        "sweeps",
+        "a sweep was thrown away|closed before it was judged",
+        runs=120,
     ),
     "a sweep that is queued again starts over": Mutant(
         queueing_starts_over, FaultMix(), "sweeps", "a sweep was thrown away", runs=120
