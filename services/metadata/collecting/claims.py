@@ -144,8 +144,8 @@ class _Claim:
         blocks = _block_fields(named, version)
         self._reclaim.put_encoded(key, claimed_row(front, version.birth, version.size_bytes, blocks, row))
         self._sizes[bucket_id].append(version.size_bytes)
-        if redundancy := redundancy_bytes(blocks[0], *blocks[2:]):
-            self._redundancies[bucket_id] += redundancy
+        if self._transaction.counters.has_redundancy:
+            self._redundancies[bucket_id] += redundancy_bytes(blocks[0], *blocks[2:])
         self.groups.append((*named, *blocks))
 
     def _gate(self, bucket_id: int) -> Gate:
@@ -262,7 +262,8 @@ class _FinishedRows:
         """Add a row."""
         self.rows.append((birth, death, row))
         self.size_bytes += size_bytes
-        self.redundancy += redundancy
+        if redundancy:
+            self.redundancy += redundancy
         if birth == death:
             self.spare_bytes += size_bytes
             self.spare_redundancy += redundancy
@@ -283,7 +284,7 @@ class _FinishedRows:
 def finish_rows(transaction: Transaction, command: FinishRows) -> RowsFinished:
     """Remove claimed rows whose blocks SCM has confirmed, and enter them in the ledger. Missing rows are finished."""
     table = transaction.work.table(RECLAIM_TABLE)
-    finished = defaultdict[int, _FinishedRows](_FinishedRows)
+    finished, has_redundancy = defaultdict[int, _FinishedRows](_FinishedRows), transaction.counters.has_redundancy
     groups: list[tuple[int, ...]] = []
     claims: dict[bytes, int] = {}
     claim_places: list[int] = []
@@ -297,7 +298,8 @@ def finish_rows(transaction: Transaction, command: FinishRows) -> RowsFinished:
             if claimed_birth != birth:
                 continue
             table.delete(key)
-            finished[bucket_id].add(birth, death, row, size_bytes, redundancy_bytes(blocks[0], *blocks[2:]))
+            redundancy = redundancy_bytes(blocks[0], *blocks[2:]) if has_redundancy else 0
+            finished[bucket_id].add(birth, death, row, size_bytes, redundancy)
             groups.append((*named, *blocks))
             claim_places.append(claims.setdefault(facts, len(claims)))
     for bucket_id, of_bucket in finished.items():

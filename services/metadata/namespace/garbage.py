@@ -88,7 +88,7 @@ def move_key_to_garbage(
     has_blocks = key.size_bytes > 0
     transaction.figures.move_to_garbage(bucket_id, key.size_bytes, names=1, rows=int(has_blocks))
     if has_blocks:
-        redundancy = _redundancy(transaction, row)
+        redundancy = _redundancy(row) if transaction.counters.has_redundancy else 0
         if redundancy:
             transaction.figures.add_redundancy(bucket_id, -redundancy, redundancy)
         end = _end_of_row(transaction, death, is_overwritten=is_overwritten) + _ONE_RUN
@@ -102,9 +102,9 @@ def move_key_to_garbage(
     return key
 
 
-def _redundancy(transaction: Transaction, row: bytes) -> int:
-    """Return the redundancy of the first run of an encoded version. Most shards have none and read no blocks."""
-    return redundancy_of(_KEY_HEAD.decode_head(row).blocks) if transaction.counters.has_redundancy else 0
+def _redundancy(row: bytes) -> int:
+    """Return the redundancy of the first run of an encoded version. Shards without any do not ask: it reads blocks."""
+    return redundancy_of(_KEY_HEAD.decode_head(row).blocks)
 
 
 def move_keys_to_garbage(
@@ -119,6 +119,7 @@ def move_keys_to_garbage(
         return
     work, end = transaction.work, _end_of_row(transaction, death, is_overwritten=False) + _ONE_RUN
     live = transaction.snapshots.of(work, bucket_id).live_txns
+    has_redundancy = transaction.counters.has_redundancy
     entries, sizes_by_holders = [], dict[Holders, list[tuple[int, int]]]()
     for row in rows:
         key = _KEY_START.decode_head(row)
@@ -126,7 +127,7 @@ def move_keys_to_garbage(
             held_by = _move(work, volume_id, bucket_id, row, key, end, death.txn, live)
             if held_by != NOBODY:
                 note_death(work, bucket_id, _KEY_NAMES.decode_head(row), death.txn)
-            sizes_by_holders.setdefault(held_by, []).append((key.size_bytes, _redundancy(transaction, row)))
+            sizes_by_holders.setdefault(held_by, []).append((key.size_bytes, _redundancy(row) if has_redundancy else 0))
             entries.append((bucket_id, key.object_id, key.birth, *death))
     transaction.figures.move_to_garbage(bucket_id, 0, names=len(rows), rows=len(entries))
     for held_by, sizes in sizes_by_holders.items():

@@ -129,7 +129,7 @@ def put_key(transaction: Transaction, command: PutKey | PutKeyIf, expected_gener
     if existing is None and transaction.acls.is_used:
         key_created(transaction, bucket, object_id, place.parent_id, command.key)
     transaction.figures.put(bucket.object_id, command.size_bytes, 1 + place.made_directories)
-    if redundancy := redundancy_of(blocks):
+    if transaction.counters.has_redundancy and (redundancy := redundancy_of(blocks)):
         transaction.figures.add_redundancy(bucket.object_id, redundancy, stored=redundancy)
     transaction.check_stored()
     if blocks:
