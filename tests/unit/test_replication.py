@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
-from schemas.records import BlockRun, Replication, Settle
-from services.cli.main import app
-from services.cli.session import Session
+from schemas.records import BlockRun, Replication
 from services.domain.replication import (
     CODES,
     container_of,
@@ -23,10 +18,9 @@ from services.domain.replication import (
     replication_of,
     sequence_of,
 )
-from services.plane.in_memory.client import InMemoryClient
-from services.plane.in_memory.plane import InMemoryPlane
 from tests.audited_plane import audit_at_once
 from tests.replicated_sizes import replicated_run, replicated_size
+from tests.unit.test_space_commands import CommandLine
 
 MIB = 1024 * 1024
 REPLICATIONS = st.sampled_from(list(Replication))
@@ -79,22 +73,8 @@ def test_an_id_of_no_replication_has_no_redundancy() -> None:
     assert CODES.keys() < set(Replication)
 
 
-class Line:
+class Line(CommandLine):
     """The command line of a plane in memory."""
-
-    def __init__(self, home: Path) -> None:
-        self.client, self._home = InMemoryClient(InMemoryPlane()), home
-
-    def run(self, *words: str, status: int = 0) -> str:
-        result = CliRunner().invoke(app, list(words), obj=Session(self._home, self.client))
-        assert result.exit_code == status, result.output
-        return result.stdout if status == 0 else result.stderr
-
-    def json(self, *words: str) -> Any:
-        return json.loads(self.run(*words, "--json"))
-
-    def settle(self) -> None:
-        assert not self.client.request(0, Settle("now")).error
 
     def space(self) -> dict[str, int]:
         shown: dict[str, int] = self.json("space", "vol/mixed")
@@ -105,7 +85,7 @@ class Line:
 def line(tmp_path: Path) -> Line:
     """The snapshot monday shows ``three``, in three copies, ``coded``, and ``plain``; ``coded`` is deleted since."""
     line = Line(tmp_path)
-    line.run("volume", "create", "vol")
+    line.shard = line.json("volume", "create", "vol")["shard"]
     line.run("bucket", "create", "vol/mixed", "--replication", "RATIS_THREE")
     line.run("key", "put", "vol/mixed/three", "--size", "1000")
     line.run("bucket", "set-replication", "vol/mixed", "EC_RS_3_2_1024K")
@@ -140,7 +120,7 @@ def test_a_drop_frees_what_was_foretold(line: Line) -> None:
     line.run("snapshot", "delete", "vol/mixed", "monday")
     line.settle()
     assert line.space() == {"live": 3_007, "held": 0, "pending": 0, "freed": 8 * MIB}
-    assert audit_at_once(line.client.plane).is_clean
+    assert audit_at_once(line.client.plane, line.shard).is_clean
 
 
 def test_a_plan_counts_plain_bytes_or_those_on_disks(line: Line) -> None:
@@ -158,7 +138,7 @@ def test_what_comes_back_takes_as_much_as_before(line: Line) -> None:
     line.run("snapshot", "rollback", "vol/mixed", "monday")
     line.settle()
     assert line.space()["live"] == 3_007 + 8 * MIB
-    assert audit_at_once(line.client.plane).is_clean
+    assert audit_at_once(line.client.plane, line.shard).is_clean
 
 
 def test_a_quota_counts_what_blocks_take_on_disks(line: Line) -> None:

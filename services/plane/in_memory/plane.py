@@ -40,6 +40,8 @@ Address = tuple[str, int]
 """A service's name and a shard."""
 SERVICES = ("metadata", "snapshots", "streaming", "key_deletion", "directory_deletion", "mock_scm")
 LONGEST_BACKOFF_MS = 60_000
+MAX_ADVANCES = 10_000
+"""Advances of the clock in one wait: with the longest back-off about a week."""
 
 
 @dataclass(slots=True)
@@ -145,17 +147,17 @@ class InMemoryPlane:
         """Run until ``is_done``; return whether that happened.
 
         While no service reads a message, the clock advances by the longest back-off, at most ``max_idle_advances``
-        times in a row.
+        times in a row, and ``MAX_ADVANCES`` times in all: what services do every hour would go on for ever.
         """
-        idle = 0
+        idle = advances = 0
         while not is_done():
             if self.step():
                 idle = 0
                 continue
             if is_done():
                 return True
-            idle += 1
-            if idle > max_idle_advances:
+            idle, advances = idle + 1, advances + 1
+            if idle > max_idle_advances or advances > MAX_ADVANCES:
                 return False
             self.clock.advance(LONGEST_BACKOFF_MS)
         return True
