@@ -178,6 +178,16 @@ def test_logs_that_were_created_and_not_begun_are_begun_once(servers: str) -> No
         assert sum(isinstance(body, SetFeatureLevel) for body in bodies) == 1
 
 
+def test_an_older_plane_gets_no_first_commands(tmp_path: Path) -> None:
+    """It has published its schemas; an empty shard of it is no new one, and may have to go back to its program."""
+    with EmbeddedBroker(tmp_path) as broker:
+        create_plane_topics(broker.bootstrap_servers, 1)
+        before = KafkaLog(broker.bootstrap_servers, "reader").end_offset(METADATA_COMMANDS.name, 0)
+        create_plane_topics(broker.bootstrap_servers, 2)
+        after = KafkaLog(broker.bootstrap_servers, "reader")
+        assert [after.end_offset(METADATA_COMMANDS.name, shard) for shard in range(2)] == [before, 0]
+
+
 def test_a_broker_that_was_away_fails_what_was_under_way_and_no_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -59,23 +59,26 @@ def create_plane_topics(
     """
     create_topics(bootstrap_servers, PLANE_TOPICS, shards, credentials)
     create_topics(bootstrap_servers, {SCHEMAS: SCHEMAS_SETTINGS}, 1, credentials)
-    _begin_empty_logs(bootstrap_servers, shards, credentials, signer, replication)
+    _begin_logs_of_a_new_plane(bootstrap_servers, shards, credentials, signer, replication)
     publish_schemas(bootstrap_servers, shards, credentials, signer)
 
 
-def _begin_empty_logs(
+def _begin_logs_of_a_new_plane(
     bootstrap_servers: str,
     shards: int,
     credentials: KafkaCredentials | None,
     signer: Signer | None,
     replication: Replication,
 ) -> None:
-    """Send the first commands to each shard without a history, also if an earlier call has created its topics."""
+    """Send the first commands if no program has published its schemas yet, which it does afterwards.
+
+    So an earlier call that died in between is made good, and an older plane never gets them. A repeat does no harm.
+    """
     log, now_ms = KafkaLog(bootstrap_servers, "deepclean.schemas", credentials=credentials), SystemClock().now_ms()
     try:
         with closing(log.open_sink()) as sink:
-            empty = [shard for shard in range(shards) if not log.end_offset(METADATA_COMMANDS.name, shard)]
-            for shard in empty:
+            new_shards = 0 if log.end_offset(SCHEMAS, 0) else shards
+            for shard in range(new_shards):
                 for message in first_commands(shard, signer, now_ms, replication):
                     sink.send(METADATA_COMMANDS.name, shard, message)
             sink.flush()
