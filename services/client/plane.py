@@ -90,6 +90,7 @@ from schemas.records import (
     SetBucketVersioning,
     SetCollection,
     SetConsumer,
+    SetDefaultReplication,
     SetGroups,
     SetOwner,
     SetQuota,
@@ -137,6 +138,7 @@ NamespaceCommand = (
     | RemoveAcl
     | SetAcl
     | SetGroups
+    | SetDefaultReplication
     | CreateTenant
     | DeleteTenant
     | AssignUserToTenant

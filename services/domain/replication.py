@@ -86,6 +86,11 @@ def redundancy_of(run: BlockRun | None) -> int:
     return redundancy_bytes(run.container_id, run.block_count, run.block_size_bytes, run.size_bytes)
 
 
+def replicated_bytes_of(run: BlockRun | None) -> int:
+    """Return the bytes that a run takes on disks; 0 without one."""
+    return 0 if run is None else run.size_bytes + redundancy_of(run)
+
+
 def redundancy_of_all(runs: Iterable[BlockRun | None]) -> int:
     """Return the sum of ``redundancy_of``."""
     return sum(map(redundancy_of, runs))

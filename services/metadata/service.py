@@ -56,6 +56,7 @@ _CLIENT_HANDLERS: Mapping[type[Any], Callable[[Transaction, Any], Committed | No
         records.SetQuota: quotas.set_quota,
         records.SetBucketVersioning: versioning.set_bucket_versioning,
         records.SetBucketReplication: bucket_replication.set_bucket_replication,
+        records.SetDefaultReplication: bucket_replication.set_default_replication,
         records.SetOwner: owners.set_owner,
         records.AddAcl: acls.add_acl,
         records.RemoveAcl: acls.remove_acl,
@@ -134,7 +135,6 @@ _CONTROL_SENDERS: Mapping[type[Any], tuple[str, ...]] = {
     records.AcceptLostTail: (_PERSON,),
     records.SetFeatureLevel: (_PERSON,),
     records.AnnounceSchema: (_PERSON,),
-    records.SetDefaultReplication: (_PERSON,),
 }
 _Refusal = CommandError | InvalidNameError
 _REPLY = codec(MetadataReply)
@@ -347,8 +347,6 @@ class MetadataService:
             upgrades.set_feature_level(transaction, body)
         elif isinstance(body, records.AnnounceSchema):
             upgrades.announce_schema(transaction.counters, body)
-        elif isinstance(body, records.SetDefaultReplication):
-            bucket_replication.set_default_replication(transaction, body)
         else:
             capture_drop.publish_full_chain(transaction)
 

@@ -1,6 +1,6 @@
 """The containers of one shard: how full each is, and which state it is in.
 
-    OPEN       metadata puts the blocks of new keys into it: the newest container
+    OPEN       metadata puts the blocks of new keys into it: the newest container of its replication
     CLOSING    it is full, or a datanode of it was lost; its datanodes are told to accept no more blocks
     CLOSED     no datanode accepts blocks; without datanodes a full container is closed at once
     DELETING   it was closed and is empty; its datanodes are told to remove their copies

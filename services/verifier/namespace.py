@@ -50,6 +50,7 @@ class Namespace:
             records.DeleteKeyVersion: self._delete_version,
             records.SetBucketVersioning: self._set_versioning,
             records.SetBucketReplication: self._set_replication,
+            records.SetDefaultReplication: self._set_default_replication,
             records.RenameKey: self._rename_key,
             records.MakeDirectory: self._make_directory,
             records.DeleteDirectory: self._delete_directory,
@@ -119,6 +120,9 @@ class Namespace:
 
     def _set_replication(self, body: records.SetBucketReplication) -> None:
         self._present.bucket(body).replication = body.replication
+
+    def _set_default_replication(self, body: records.SetDefaultReplication) -> None:
+        self._present.replication = body.replication
 
     # Keys
 

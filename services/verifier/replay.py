@@ -50,7 +50,6 @@ _STEERING: Mapping[type[Any], tuple[str, ...]] = {
     records.AcceptLostTail: (_PERSON,),
     records.SetFeatureLevel: (_PERSON,),
     records.AnnounceSchema: (_PERSON,),
-    records.SetDefaultReplication: (_PERSON,),
 }
 """Commands that control the shard itself, with their allowed senders."""
 
@@ -68,6 +67,7 @@ _OF_LEVEL_2 = (
     *(records.RecoverLease, records.AbandonKey, records.InitiateUpload, records.CompleteUpload, records.AbortUpload),
     *(records.SetQuota, records.RepairQuota, records.CreateBucketLink),
     *(records.SetBucketVersioning, records.DeleteKeyVersion, records.SetBucketReplication),
+    records.SetDefaultReplication,
     *RIGHTS_COMMANDS,
 )
 """Commands that are refused before the shard has feature level 2."""
@@ -286,8 +286,6 @@ class LogReplay:
             self.txn = self._present.now.txn
         elif isinstance(body, records.AnnounceSchema):
             self._announced_schema_id = max(self._announced_schema_id, body.schema_id)
-        elif isinstance(body, records.SetDefaultReplication):
-            self._present.replication = body.replication
         elif isinstance(body, records.SetFeatureLevel):
             if body.confirmation == f"feature level {body.level} is final":
                 self._feature_level = max(self._feature_level, body.level)

@@ -28,6 +28,7 @@ _OF_USERS_OF_TENANTS = (
 _BY_OWNERS_ALONE = (records.Undelete, records.SetCollection, records.SetBreaker, records.ResetBreaker)
 _ADMINISTRATORS_ONLY = (
     *(records.CreateVolume, records.SetSecret, records.RequeueOrphans, records.RepairQuota),
+    records.SetDefaultReplication,
     *(records.SetGroups, records.CreateTenant, records.DeleteTenant),
 )
 

@@ -38,7 +38,7 @@ def blocks_of(run: BlockRun) -> Blocks:
 def taken_bytes(blocks: Blocks) -> int:
     """Return what all blocks take together. All but the last one are full."""
     number = blocks.container_id >> CONTAINER_BITS
-    if not number:
+    if not 0 < number < len(REPLICATIONS):
         return blocks.size_bytes
     replication, full = REPLICATIONS[number], blocks.block_count - 1
     last_bytes = blocks.size_bytes - full * blocks.block_size_bytes

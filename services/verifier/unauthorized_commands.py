@@ -17,7 +17,10 @@ SIGNED_FOR_MS = 1_800_000
 TOPIC = "metadata.commands"
 COLLECTION_COMMANDS = (records.SetCollection, records.SetBreaker, records.ResetBreaker)
 """Commands that only change when rows may be claimed. They do not affect which versions are live or held."""
-_ADMINISTRATORS_ONLY = (records.CreateVolume, records.SetSecret, records.RequeueOrphans, records.RepairQuota)
+_ADMINISTRATORS_ONLY = (
+    *(records.CreateVolume, records.SetSecret, records.RequeueOrphans, records.RepairQuota),
+    records.SetDefaultReplication,
+)
 _BY_RIGHTS = (
     *(records.SetGroups, records.CreateTenant, records.DeleteTenant, records.AssignUserToTenant),
     *(records.RevokeUserFromTenant, records.AssignTenantAdmin, records.SetS3Secret, records.RevokeS3Secret),

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.records import BlockRun, Replication
+from schemas.records import AllocateBlocks, BlockRun, CommitKey, Committed, OpenKey, Replication
+from services.client.plane import NamespaceCommand
 from services.domain.replication import (
     CODES,
     container_of,
@@ -75,6 +76,11 @@ def test_an_id_of_no_replication_has_no_redundancy() -> None:
 
 class Line(CommandLine):
     """The command line of a plane in memory."""
+
+    def committed(self, command: NamespaceCommand) -> Committed:
+        reply = self.client.answer(self.shard, self.client.submit(self.shard, command))
+        assert reply.committed, reply.message
+        return reply.committed
 
     def space(self) -> dict[str, int]:
         shown: dict[str, int] = self.json("space", "vol/mixed")
@@ -149,3 +155,25 @@ def test_a_quota_counts_what_blocks_take_on_disks(line: Line) -> None:
     put = ("key", "put", "vol/mixed/more", "--size", "4096", "--block-size", "4096")
     line.run(*put)
     assert line.run(*put[:2], "vol/mixed/one-too-many", *put[3:], status=1).startswith("QUOTA_EXCEEDED")
+
+
+def test_new_buckets_have_the_default(line: Line) -> None:
+    line.run("bucket", "default-replication", "RATIS_THREE")
+    line.run("bucket", "create", "vol/later")
+    assert line.json("bucket", "info", "vol/later")["replication"] == "RATIS_THREE"
+    assert line.json("bucket", "info", "vol/mixed")["replication"] == "RATIS_ONE"
+
+
+def test_a_version_of_several_runs_takes_what_all_of_them_take(line: Line) -> None:
+    line.run("bucket", "set-replication", "vol/mixed", "RATIS_THREE")
+    place = ("vol", "mixed", "steps")
+    opened = line.committed(OpenKey(*place, 10, block_size_bytes=10))
+    more = line.committed(AllocateBlocks(*place, opened.session, 25))
+    line.committed(CommitKey(*place, opened.session, 27))
+    (version,) = line.json("explain", "vol/mixed/steps")["versions"]
+    assert (version["size_bytes"], version["replicated_bytes"]) == (27, 81)
+    for run in (*opened.runs, *more.runs):
+        by_block = line.json("explain", str(run.first_local_id))["version"]
+        assert by_block["replicated_bytes"] in (81, 3 * 17), "a further run is told by itself"
+    first = line.json("explain", str(opened.runs[0].first_local_id))["version"]
+    assert first["replicated_bytes"] == 81

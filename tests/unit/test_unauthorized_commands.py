@@ -76,6 +76,7 @@ METADATA_TABLE: dict[type[Any], frozenset[str]] = {
     records.RemoveAcl: OWNERS,
     records.SetAcl: OWNERS,
     records.SetGroups: PERSON,
+    records.SetDefaultReplication: PERSON,
     records.CreateTenant: PERSON,
     records.DeleteTenant: PERSON,
     records.AssignUserToTenant: PERSON,

@@ -53,7 +53,7 @@ def up(
         typer.Option(
             min=0,
             max=64,
-            help="Number of datanodes, which keep the bytes of blocks: in 3 copies from 3 datanodes on, else in one. "
+            help="Number of datanodes, which keep the bytes of blocks. A new plane with 3 or more keeps 3 copies. "
             "It can only grow. As many as the home has by default; none for a new one: blocks are then only counted.",
         ),
     ] = None,

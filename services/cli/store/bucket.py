@@ -19,6 +19,7 @@ from schemas.records import (
     Replication,
     SetBucketReplication,
     SetBucketVersioning,
+    SetDefaultReplication,
     SetOwner,
     SetQuota,
 )
@@ -69,10 +70,14 @@ def create(
     volume_name, bucket_name = bucket_path(bucket)
     chosen = _LAYOUTS[layout]
     reply = execute(context, volume_name, CreateBucket(volume_name, bucket_name, chosen))
-    if replication is not None:
+    if replication is not None:  # a bucket whose second step fails can be deleted, or get its replication afterwards
         reply = execute(context, volume_name, SetBucketReplication(volume_name, bucket_name, replication))
-    made = {"volume": volume_name, "bucket": bucket_name, "layout": chosen, "txn": reply.txn}
-    print_result(made, f"bucket {volume_name}/{bucket_name} created ({chosen})", as_json=as_json)
+    made: dict[str, object] = {"volume": volume_name, "bucket": bucket_name, "layout": chosen, "txn": reply.txn}
+    text = f"bucket {volume_name}/{bucket_name} created ({chosen})"
+    if replication is not None:
+        made |= {"replication": replication}
+        text += f", with {replication}"
+    print_result(made, text, as_json=as_json)
 
 
 @app.command()
@@ -143,6 +148,18 @@ def set_replication(
     reply = execute(context, volume_name, SetBucketReplication(volume_name, bucket_name, replication))
     made = {"volume": volume_name, "bucket": bucket_name, "replication": replication, "txn": reply.txn}
     print_result(made, f"replication of {volume_name}/{bucket_name} is {replication}", as_json=as_json)
+
+
+@app.command("default-replication")
+def default_replication(
+    context: typer.Context,
+    replication: Annotated[Replication, typer.Argument(metavar="REPLICATION", help="As for set-replication.")],
+) -> None:
+    """Set the replication of buckets that are created from now on, in all shards. For administrators."""
+    with session_of(context) as session:
+        for shard in range(session.connected().shards):
+            session.execute(shard, SetDefaultReplication(replication))
+    say(f"new buckets have the replication {replication}")
 
 
 @app.command()

@@ -72,8 +72,8 @@ class _Claim:
         self._command = command
         self._fronts: dict[tuple[int, int], bytes] = {}
         self._sizes: defaultdict[int, list[int]] = defaultdict(list)
-        self._redundancies: defaultdict[int, int] = defaultdict(int)
         """Sizes of the claimed versions by bucket."""
+        self._redundancies: defaultdict[int, int] = defaultdict(int)
         self.groups: list[tuple[int, ...]] = []
         self.removed: list[RowName] = []
         self.missing: list[RowName] = []

@@ -24,7 +24,7 @@ from schemas.records import (
     RequeueOrphans,
 )
 from services.domain.refusals import CommandError, NotDone
-from services.domain.replication import redundancy_of
+from services.domain.replication import redundancy_of, replication_of
 from services.domain.space_matrix import NOBODY
 from services.domain.table_keys import (
     bucket_id_key,
@@ -107,8 +107,8 @@ def _why_invalid(transaction: Transaction, command: RequeueOrphans) -> str:
         first, count = run.first_local_id, run.block_count
         if local_id_shard(first) != transaction.shard or not 0 < local_id_txn(first) <= audited_txn:
             return f"block {first} is not one of this shard from before the audit: it is kept"
-        if min(count, run.block_size_bytes, run.size_bytes) <= 0:
-            return f"block {first} has no size: it is kept"
+        if min(count, run.block_size_bytes, run.size_bytes) <= 0 or replication_of(run.container_id) is None:
+            return f"block {first} has no size, or a container that cannot be: it is kept"
         if local_id_txn(first + count - 1) != local_id_txn(first):
             return f"{count} blocks from {first} on belong to more than one version: they are kept"
     return ""
@@ -151,6 +151,7 @@ def _put_orphan_row(transaction: Transaction, identity: BucketIdentity, run: Blo
     redundancy = redundancy_of(run)
     transaction.figures.add_garbage(identity.bucket_id, run.size_bytes)
     if redundancy:
+        transaction.counters.has_redundancy = True
         transaction.figures.add_redundancy(identity.bucket_id, 0, redundancy)
     transaction.space.add(identity.bucket_id, NOBODY, key_cell(key.size_bytes, 1, redundancy))
     entry = (identity.bucket_id, key.object_id, key.birth, *death)

@@ -22,6 +22,7 @@ from services.runtime.parts.signers import DeniedError, Signers
 
 _ADMINISTRATORS_ONLY = (
     *(records.CreateVolume, records.SetSecret, records.SetGroups, records.RequeueOrphans, records.RepairQuota),
+    records.SetDefaultReplication,
 )
 _OF_TENANTS = (
     *(records.CreateTenant, records.DeleteTenant, records.AssignUserToTenant, records.RevokeUserFromTenant),

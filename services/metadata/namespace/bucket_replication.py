@@ -20,10 +20,11 @@ def set_bucket_replication(transaction: Transaction, command: SetBucketReplicati
     return Committed(bucket.object_id)
 
 
-def set_default_replication(transaction: Transaction, command: SetDefaultReplication) -> None:
+def set_default_replication(transaction: Transaction, command: SetDefaultReplication) -> Committed:
     """Set the replication of the shard's new buckets."""
     transaction.counters.default_replication = command.replication
     _note(transaction, command.replication)
+    return Committed(0)
 
 
 def _note(transaction: Transaction, replication: Replication) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from schemas.records import BlockRun, BucketIdentity, BucketLayout, BucketRow, ClaimedRow, DeletedKeyRow, KeyRow
 from schemas.space_answers import BlockExplanation, ExplainedVersion, VersionStage
 from services.domain.reclaimability import Txn
-from services.domain.replication import redundancy_of
+from services.domain.replication import replicated_bytes_of
 from services.domain.table_keys import (
     bucket_id_key,
     bucket_key,
@@ -28,6 +28,7 @@ from services.domain.table_keys import (
 from services.metadata.namespace.key_parts import parts_of, row_of_part
 from services.metadata.reads.explanations import explained_version
 from services.metadata.reads.queries import live_snapshots, shard_state
+from services.metadata.reads.whole_versions import replicated_bytes_of_live
 from services.metadata.state.tables import (
     BUCKET_ID_TABLE,
     BUCKET_TABLE,
@@ -173,14 +174,14 @@ def _explained(
     path, death_above = key.name, 0
     if bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED:
         path, death_above = _path_of(tables, bucket, key)
+    taken = replicated_bytes_of(key.blocks)
     if isinstance(row, ClaimedRow):
-        return path, explained_version(
-            key, row.version.death, VersionStage.CLAIMED, live, version_of, redundancy_of(key.blocks)
-        )
+        return path, explained_version(key, row.version.death, VersionStage.CLAIMED, live, version_of, taken)
     if isinstance(row, DeletedKeyRow):
-        return path, explained_version(key, row.death, VersionStage.HELD, live, version_of, redundancy_of(key.blocks))
+        return path, explained_version(key, row.death, VersionStage.HELD, live, version_of, taken)
     stage = VersionStage.UNEXPANDED if death_above else VersionStage.LIVE
-    return path, explained_version(key, death_above, stage, live, version_of, redundancy_of(key.blocks))
+    taken = replicated_bytes_of_live(tables, (bucket.volume_id, bucket.bucket_id), key)
+    return path, explained_version(key, death_above, stage, live, version_of, taken)
 
 
 def _path_of(tables: TablesReader, bucket: BucketIdentity, key: KeyRow) -> tuple[str, Txn]:

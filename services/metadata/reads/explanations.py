@@ -38,7 +38,6 @@ from schemas.records import (
 from schemas.space_answers import ExplainedDirectory, ExplainedVersion, PathExplanation, VersionStage
 from services.domain.names import InvalidNameError, check_key_path
 from services.domain.reclaimability import Txn
-from services.domain.replication import redundancy_of_all
 from services.domain.space_matrix import NOBODY, Holders, holders
 from services.domain.table_keys import (
     cell_key,
@@ -52,11 +51,10 @@ from services.domain.table_keys import (
     tree_key,
     version_object_id,
 )
-from services.metadata.namespace.key_parts import parts_of, runs_of
 from services.metadata.namespace.key_versions import versions_of
 from services.metadata.reads.queries import account_of, live_snapshots, shard_state, snapshot_count
 from services.metadata.reads.shown_versions import Checkpoint, ShownVersions, Stretch, find, opened
-from services.metadata.reads.whole_versions import redundancy_of_whole, size_of_whole
+from services.metadata.reads.whole_versions import replicated_bytes_of_live, replicated_bytes_of_whole, size_of_whole
 from services.metadata.state.deleted_names import Dead, died_of, died_under
 from services.metadata.state.space import cell_of, unexpanded_count
 from services.metadata.state.tables import (
@@ -94,12 +92,12 @@ def _holders(birth: Txn, death: Txn, live: Sequence[Txn]) -> Holders:
 
 
 def explained_version(
-    row: KeyRow, death: Txn, stage: VersionStage, live: list[Txn], version_of: int = 0, redundancy: int = 0
+    row: KeyRow, death: Txn, stage: VersionStage, live: list[Txn], version_of: int = 0, replicated_bytes: int = 0
 ) -> ExplainedVersion:
     """Return a version with its holders. The stage HELD becomes PENDING when there are none.
 
-    ``version_of`` is the objectID of the key of which it is a noncurrent version, if it is one; ``redundancy``, the
-    bytes that its blocks take beyond its size.
+    ``version_of`` is the objectID of the key of which it is a noncurrent version, if it is one;
+    ``replicated_bytes`` are those that its blocks take on disks.
     """
     first, last = _holders(row.birth, death, live)
     if stage is VersionStage.HELD and not first:
@@ -116,7 +114,7 @@ def explained_version(
         first_holder=first,
         last_holder=last,
         version_of=version_of,
-        replicated_bytes=row.size_bytes + redundancy,
+        replicated_bytes=replicated_bytes,
     )
 
 
@@ -152,7 +150,7 @@ class _Search:
     dead: dict[int, Sequence[DeletedKeyRow]] = field(default_factory=dict)
     """Deleted versions of the path's last name that were held at their death, by directory."""
     below: dict[Version, tuple[int, int]] = field(default_factory=dict)
-    """Sizes of the versions below the path, if it is a directory, and what their blocks take beyond."""
+    """Sizes of the versions below the path, if it is a directory, and what their blocks take on disks."""
     scanned_rows: int = 0
     is_cut_short: bool = False
 
@@ -164,16 +162,13 @@ class _Search:
     def name(self) -> str:
         return self.path.rpartition("/")[2] if self.is_tree else self.path
 
-    def add(self, row: KeyRow, death: Txn, stage: VersionStage, version_of: int = 0, redundancy: int = -1) -> None:
-        """Add a version. ``redundancy`` is given for a deleted one, whose further runs are rows of their own."""
-        if redundancy < 0:
-            redundancy = self._redundancy_of_live(self.tables, row)
+    def add(self, row: KeyRow, death: Txn, stage: VersionStage, version_of: int = 0, taken: int = -1) -> None:
+        """Add a version. What it takes on disks is given for a deleted one: its further runs are rows of their own."""
+        if taken < 0:
+            taken = replicated_bytes_of_live(self.tables, (self.bucket.volume_id, self.bucket.object_id), row)
         self.versions[version_of or row.object_id, row.birth] = explained_version(
-            row, death, stage, self.live, version_of, redundancy
+            row, death, stage, self.live, version_of, taken
         )
-
-    def _redundancy_of_live(self, view: TablesReader, row: KeyRow) -> int:
-        return redundancy_of_all(runs_of(row, parts_of(view, (self.bucket.volume_id, self.bucket.object_id), row)))
 
     def add_live(self, row: KeyRow, death: Txn, stage: VersionStage) -> None:
         """Add a row of the namespace, with the noncurrent versions of the key."""
@@ -297,8 +292,9 @@ class _Search:
                 if isinstance(child, DirectoryRow):
                     waiting.append(child.object_id)
                 else:
-                    redundancy = self._redundancy_of_live(view, child)
-                    self.below[child.object_id, child.birth] = child.size_bytes, redundancy
+                    ids = self.bucket.volume_id, self.bucket.object_id
+                    taken = replicated_bytes_of_live(view, ids, child)
+                    self.below[child.object_id, child.birth] = child.size_bytes, taken
 
     # ---- search in the garbage tables
 
@@ -373,7 +369,7 @@ class _Search:
             self.is_cut_short = True
             return
         whole = replace(row.key, size_bytes=size_of_whole(self.tables, self.bucket, row))
-        self.add(whole, row.death, stage, row.version_of, redundancy_of_whole(self.tables, self.bucket, row))
+        self.add(whole, row.death, stage, row.version_of, replicated_bytes_of_whole(self.tables, self.bucket, row))
 
     def _is_wanted(self, row: DeletedKeyRow) -> bool:
         if _version_in(row) in self.shown:
@@ -451,5 +447,5 @@ def explain_path(tables: TablesReader, bucket: BucketRow, path: str, checkpoint:
         scanned_rows=min(search.scanned_rows, MAX_SCANNED_ROWS),
         claims_stopped=state.claims_stopped,
         is_exact=not search.is_cut_short and (is_expanded or not is_elsewhere),
-        below_replicated_bytes=sum(map(sum, search.below.values())),
+        below_replicated_bytes=sum(taken for _, taken in search.below.values()),
     )

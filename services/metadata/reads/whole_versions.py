@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from schemas.records import BucketRow, DeletedKeyRow
-from services.domain.replication import redundancy_of_all
+from schemas.records import BucketRow, DeletedKeyRow, KeyRow
+from services.domain.replication import replicated_bytes_of
 from services.domain.table_keys import garbage_key
+from services.metadata.namespace.key_parts import Ids, parts_of, runs_of
 from services.metadata.state.tables import DELETED_TABLE, RECLAIM_TABLE
 from services.storage.tables import TablesReader
 
@@ -15,10 +16,20 @@ def size_of_whole(tables: TablesReader, bucket: BucketRow, first: DeletedKeyRow)
     return first.key.size_bytes - first.unread_bytes + sum(part.key.size_bytes for part in parts if part is not None)
 
 
-def redundancy_of_whole(tables: TablesReader, bucket: BucketRow, first: DeletedKeyRow) -> int:
-    """Return what the blocks of a deleted version take beyond their bytes. Runs that are freed are not counted."""
+def replicated_bytes_of_whole(tables: TablesReader, bucket: BucketRow, first: DeletedKeyRow) -> int:
+    """Return what the blocks of a deleted version take on disks. Runs that are freed are not counted."""
     parts = [_part(tables, garbage_key(*_place(bucket, first), object_id)) for object_id in first.part_ids]
-    return redundancy_of_all([first.key.blocks, *(part.key.blocks for part in parts if part is not None)])
+    return sum(replicated_bytes_of(row.key.blocks) for row in (first, *parts) if row is not None)
+
+
+def replicated_bytes_of_live(tables: TablesReader, ids: Ids, key: KeyRow) -> int:
+    """Return what the blocks that a row of the namespace shows take on disks. A later row may have further runs."""
+    taken = shown = 0
+    for run in runs_of(key, parts_of(tables, ids, key)):
+        if shown < key.size_bytes:
+            taken += replicated_bytes_of(run)
+        shown += run.size_bytes
+    return taken
 
 
 def is_claimed_in_part(tables: TablesReader, bucket: BucketRow, first: DeletedKeyRow) -> bool:
