@@ -64,6 +64,7 @@ def explained_version(row: KeyRow, death: Txn, stage: VersionStage, live: list[T
         stage=stage,
         first_holder=first,
         last_holder=last,
+        replicated_bytes=row.size_bytes,  # every bucket here keeps one copy
     )
 
 
@@ -288,6 +289,7 @@ def explain_path(tables: TablesReader, bucket: BucketRow, path: str, checkpoint:
         versions=tuple(sorted(search.versions.values(), key=lambda version: (version.birth, version.object_id))),
         directories=tuple(sorted(search.directories.values(), key=lambda one: (one.birth, one.object_id))),
         below_bytes=sum(search.below.values()),
+        below_replicated_bytes=sum(search.below.values()),
         below_versions=sum(1 for size_bytes in search.below.values() if size_bytes),
         scanned_rows=min(search.scanned_rows, MAX_SCANNED_ROWS),
         claims_stopped=state.claims_stopped,

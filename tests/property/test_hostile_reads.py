@@ -31,6 +31,7 @@ from services.metadata.reads import http_api as metadata_api
 from services.metadata.service import MetadataService
 from services.metadata.state.tables import CHECKPOINTED, TABLES
 from services.mock_scm import http_api as scm_api
+from services.mock_scm.service import MockScmService
 from services.mock_scm.settings import MockScmSwitches
 from services.plane.in_memory.client import InMemoryClient
 from services.plane.in_memory.plane import InMemoryPlane
@@ -90,12 +91,14 @@ class Asked:
         for command in commands:
             assert not client.answer(0, client.submit(0, command)).error
         assert not client.request(0, CreateSnapshot("vol1", "tree", "snap1")).error
+        block_store = plane.processes["mock_scm", 0].runner.service
+        assert isinstance(block_store, MockScmService)
         stores = {name: {0: plane.processes[name, 0].store} for name in ("metadata", "snapshots", "mock_scm")}
         self.routes: list[Route] = [
             *metadata_api.routes(stores["metadata"]),
             *diff_api.diff_routes(stores["metadata"], diff_api.DiffJobsOfShards()),
             *snapshots_api.routes(stores["snapshots"]),
-            *scm_api.routes(stores["mock_scm"], MockScmSwitches()),
+            *scm_api.routes(stores["mock_scm"], MockScmSwitches(), {0: block_store}),
         ]
 
 
