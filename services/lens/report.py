@@ -1,0 +1,136 @@
+"""A report of the lens: a directory with ``report.json`` and Parquet files, read without Spark.
+
+``streaming.lens.writer`` writes it. ``things`` has one row a thing (``services.lens.relation``), ``cells`` the same
+things summed by bucket and runs, ``findings`` what is wrong in the source. A report is complete if ``report.json`` is
+there: it is written last, in a directory of another name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+from pydantic import TypeAdapter, ValidationError
+
+from services.domain.errors import DeepcleanError
+from services.domain.space_matrix import SpaceCell
+from services.lens.relation import LensBucket, LensFinding, Runs
+
+FORMAT = 1
+HEAD_FILE = "report.json"
+THINGS, CELLS, FINDINGS = "things", "cells", "findings"
+
+_RUNS = pa.list_(pa.struct([("first", pa.int32()), ("last", pa.int32())]))
+_SIZES = [("bytes", pa.int64()), ("replicated_bytes", pa.int64())]
+THING_SCHEMA = pa.schema(
+    [
+        ("bucket", pa.string()),
+        ("path", pa.string()),
+        ("id", pa.string()),
+        ("kind", pa.string()),
+        *_SIZES,
+        ("runs", _RUNS),
+    ]
+)
+CELL_SCHEMA = pa.schema([("bucket", pa.string()), ("runs", _RUNS), *_SIZES, ("versions", pa.int64())])
+FINDING_SCHEMA = pa.schema(
+    [(name, pa.string()) for name in ("kind", "bucket", "path", "id")] + _SIZES + [("sentence", pa.string())]
+)
+
+
+class ReportError(DeepcleanError):
+    """There is no report, or this program cannot read it; the message says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportHead:
+    """The content of ``report.json``."""
+
+    format: int
+    source: str
+    """The source's name on the command line: ``ozone``, ``iceberg``, ``paimon``, ``git``."""
+    location: str
+    made_at_ms: int
+    program: str
+    notes: tuple[str, ...]
+    buckets: tuple[LensBucket, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Thing:
+    """A row of ``things``."""
+
+    bucket: str
+    path: str
+    id: str
+    kind: str
+    bytes: int
+    replicated_bytes: int
+    runs: Runs
+
+
+HEAD: TypeAdapter[ReportHead] = TypeAdapter(ReportHead)
+
+
+class Report:
+    """A report that was written before."""
+
+    def __init__(self, directory: Path) -> None:
+        """Open a report.
+
+        Raises:
+            ReportError: there is none, or a newer program has written it.
+        """
+        self.directory = directory
+        try:
+            content = (directory / HEAD_FILE).read_bytes()
+            self.head = HEAD.validate_json(content)
+        except FileNotFoundError:
+            raise ReportError(f"{directory} has no complete report: make one with --report {directory}.") from None
+        except ValidationError:
+            raise ReportError(f"{directory / HEAD_FILE} cannot be read: make the report again.") from None
+        if self.head.format > FORMAT:
+            raise ReportError(
+                f"{directory} was written by {self.head.program}, in a newer format: use that version, or make the "
+                f"report again."
+            )
+
+    @cached_property
+    def buckets(self) -> dict[str, LensBucket]:
+        """The buckets by name."""
+        return {bucket.name: bucket for bucket in self.head.buckets}
+
+    def cells(self, bucket: str) -> dict[Runs, SpaceCell]:
+        """Return the things of a bucket, summed by their holders."""
+        found = {}
+        for row in self._rows(CELLS, CELL_SCHEMA, pc.field("bucket") == bucket):
+            size_bytes = row["bytes"]
+            redundancy = row["replicated_bytes"] - size_bytes
+            found[_runs(row["runs"])] = SpaceCell(size_bytes, row["versions"], 0, 0, 0, redundancy)
+        return found
+
+    def things(self, bucket: str, condition: pc.Expression) -> Iterator[Thing]:
+        """Yield the things of a bucket that meet a condition on the columns of ``things``."""
+        for row in self._rows(THINGS, THING_SCHEMA, (pc.field("bucket") == bucket) & condition):
+            yield Thing(**{**row, "runs": _runs(row["runs"])})
+
+    def findings(self, bucket: str = "") -> Iterator[LensFinding]:
+        """Yield the findings of a bucket, or of all."""
+        condition = pc.field("bucket") == bucket if bucket else None
+        for row in self._rows(FINDINGS, FINDING_SCHEMA, condition):
+            yield LensFinding(**row)
+
+    def _rows(self, part: str, schema: pa.Schema, condition: pc.Expression | None) -> Iterator[dict[str, Any]]:
+        files = ds.dataset(self.directory / part, schema=schema, format="parquet", exclude_invalid_files=False)
+        for batch in files.to_batches(filter=condition):
+            yield from batch.to_pylist()
+
+
+def _runs(cells: list[dict[str, int]]) -> Runs:
+    return tuple((run["first"], run["last"]) for run in cells)
