@@ -12,10 +12,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from operator import attrgetter
+from typing import TypeVar
 
 from services.domain.reclaimability import Txn
 
 Holders = tuple[Txn, Txn]
+H = TypeVar("H")
 NOBODY: Holders = (0, 0)
 
 
@@ -156,7 +158,7 @@ def total(cells: Iterable[SpaceCell]) -> SpaceCell:
     return SpaceCell(*map(sum, zip(*columns, strict=True))) if columns else EMPTY
 
 
-def by_replicated_bytes(cells: Mapping[Holders, SpaceCell]) -> Mapping[Holders, SpaceCell]:
+def by_replicated_bytes(cells: Mapping[H, SpaceCell]) -> Mapping[H, SpaceCell]:
     """Return a matrix whose bytes are those that the blocks take on disks; the same one if there is no redundancy."""
     if not any(cell.redundancy_bytes for cell in cells.values()):
         return cells

@@ -12,8 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-Runs = tuple[tuple[int, int], ...]
-"""The first and last place of each run of holders, both included. Empty: nobody holds the thing."""
+from services.domain.run_space import Runs
 
 
 class RefKind(StrEnum):

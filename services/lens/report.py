@@ -19,8 +19,9 @@ import pyarrow.dataset as ds
 from pydantic import TypeAdapter, ValidationError
 
 from services.domain.errors import DeepcleanError
+from services.domain.run_space import Runs
 from services.domain.space_matrix import SpaceCell
-from services.lens.relation import LensBucket, LensFinding, Runs
+from services.lens.relation import LensBucket, LensFinding
 
 FORMAT = 1
 HEAD_FILE = "report.json"
