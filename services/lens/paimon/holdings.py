@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from services.lens.paimon.references import Place
-from services.lens.relation import RefKind, Runs, merged
+from services.lens.relation import Runs, merged
 
 Events = list[tuple[int, int]]
 """A place, and how much the count of holders changes there."""
@@ -113,11 +113,10 @@ def unprotected(places: Sequence[Place], cells: Mapping[Runs, int]) -> dict[str,
     """
     found: dict[str, int] = {}
     branches = [place.branch for place in places]
-    stays = [not place.ref.is_droppable or place.ref.kind is RefKind.TAG for place in places]
     for runs, size_bytes in cells.items():
         holders = [place for first, last in runs for place in range(first, last + 1)]
         for branch in {branches[place] for place in holders}:
             own = [place for place in holders if branches[place] == branch]
-            if len(own) < len(holders) and not any(stays[place] for place in own):
+            if len(own) < len(holders) and not any(places[place].is_kept for place in own):
                 found[branch] = found.get(branch, 0) + size_bytes
     return found

@@ -101,7 +101,9 @@ class SchemaFile(msgspec.Struct, frozen=True, rename="camel"):
         parts = re.fullmatch(r"\s*([0-9]+)\s*([a-z]*?)\s*", text.lower())
         unit_ms = _UNITS_MS.get(parts[2]) or _UNITS_MS.get(parts[2].removesuffix("s")) if parts else None
         if parts is None or unit_ms is None:
-            raise PaimonError(f"The option {option} in the table's schema is {text!r}: correct it, as in '1 h' or '10'.")
+            raise PaimonError(
+                f"The option {option} in the table's schema is {text!r}: correct it, as in '1 h' or '10'."
+            )
         return int(parts[1]) * unit_ms
 
     @property

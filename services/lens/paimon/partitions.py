@@ -115,4 +115,3 @@ def _timestamp(row: memoryview, place: int, digits: int) -> str:
 
 def _escaped(text: str) -> str:
     return "".join(f"%{ord(letter):02X}" if letter in _ESCAPED else letter for letter in text)
-

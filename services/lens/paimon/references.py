@@ -1,22 +1,27 @@
 """Puts the references of a Paimon table in their order, and says what each of them names.
 
 The snapshots of a branch and its tags stand side by side, by snapshot id, so that a file has one run in a single line.
-A branch stands behind the snapshot from which it was created. Changelogs that outlive their snapshots stand before
+A branch stands behind the snapshot from which it was created, and one that shares none with main before all. Changelogs that outlive their snapshots stand before
 all of them; the main branch comes last.
 
 A tag is a reference of its own, beside the snapshot that it was made from, since the two hold different files: when the
-snapshot expires, the tag goes on holding its data, but not its changelog.
+snapshot expires, the tag goes on holding its data, but not its changelog. A tag protects itself, and the newest
+snapshot of a branch is protected by that branch, so that no plan drops them. The tag from which a branch was created is
+protected by the branch, too: without it Paimon removes files that the branch holds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from services.lens.paimon.metadata import SnapshotFile
 from services.lens.relation import Ref, RefKind
 
 MAIN = "main"
+TAG, CHANGELOG = "TAG", "CHANGELOG"
+"""The statuses of references that are not snapshots; a snapshot's status is the kind of its commit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +65,12 @@ class Place:
     @property
     def is_changelog(self) -> bool:
         """Whether it is a changelog that outlives its snapshot, or will."""
-        return self.ref.kind is RefKind.CHANGELOG
+        return self.ref.status == CHANGELOG
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether expiry keeps it, and so what it holds: the newest snapshot of its branch, and tags."""
+        return self.ref.kind is RefKind.ACTIVE or self.ref.status == TAG or self.branch in self.ref.protected_by
 
     @property
     def lists(self) -> tuple[str, ...]:
@@ -71,19 +81,16 @@ class Place:
 
 def places_of(main: Line, branches: Sequence[Line]) -> list[Place]:
     """Return the references of a table in their order, the main branch last."""
-    order = [(*_position(branch, main), branch.branch, branch) for branch in branches]
-    order.sort(key=lambda row: row[:3])
     placed = [place for line in (main, *branches) for place in _changelogs(line)]
-    for _, is_related, _, branch in order:
-        if not is_related:
-            placed += [place for _, place in _snapshots_and_tags(branch)]
-    related = [(position, branch) for position, is_related, _, branch in order if is_related]
-    for snapshot_id, place in _snapshots_and_tags(main):
-        while related and related[0][0] < snapshot_id:
-            placed += [other for _, other in _snapshots_and_tags(related.pop(0)[1])]
-        placed.append(place)
-    for _, branch in related:
-        placed += [other for _, other in _snapshots_and_tags(branch)]
+    behind: dict[int, list[Line]] = {}
+    for branch in branches:
+        behind.setdefault(_origin(branch, main), []).append(branch)
+    lines: list[tuple[int, int, list[Place]]] = []
+    for origin, found in behind.items():
+        lines += [(origin, 1, _snapshots_and_tags(branch)) for branch in found]
+    guarded = {origin: tuple(branch.branch for branch in found) for origin, found in behind.items()}
+    lines += [(int(place.ref.id), 0, [place]) for place in _snapshots_and_tags(main, guarded)]
+    placed += [place for _, _, line in sorted(lines, key=lambda row: row[:2]) for place in line]
     return [*placed, _active(main)]
 
 
@@ -92,29 +99,24 @@ def protectors(line: Line, snapshot_id: int) -> tuple[str, ...]:
     return tuple(sorted(name for name, following in line.consumers.items() if following <= snapshot_id))
 
 
-def _position(branch: Line, main: Line) -> tuple[int, bool]:
-    """Return the snapshot of main behind which a branch stands, and whether there is one that both have."""
+def _origin(branch: Line, main: Line) -> int:
+    """Return the newest snapshot that a branch shares with main, from which it was created; 0 if there is none."""
     lists = {snapshot.base_manifest_list for snapshot in (*main.snapshots.values(), *main.tags.values())}
-    common = [
-        snapshot.id
-        for snapshot in (*branch.snapshots.values(), *branch.tags.values())
-        if snapshot.base_manifest_list in lists
-    ]
-    return max(common, default=0), bool(common)
+    ids = (one.id for one in (*branch.snapshots.values(), *branch.tags.values()) if one.base_manifest_list in lists)
+    return max(ids, default=0)
 
 
-def _snapshots_and_tags(line: Line) -> list[tuple[int, Place]]:
+def _snapshots_and_tags(line: Line, guarded: Mapping[int, tuple[str, ...]] = MappingProxyType({})) -> list[Place]:
+    """Return the snapshots and tags of a line by their ids. ``guarded``: branches that need the tags of a snapshot."""
     newest = max((snapshot.id for snapshot in line.snapshots.values()), default=0)
     rows = []
     for path, snapshot in line.snapshots.items():
-        is_newest = snapshot.id == newest
         ref = Ref(
             line.named(str(snapshot.id)),
             str(snapshot.id),
-            RefKind.SNAPSHOT,
+            RefKind.SNAPSHOT if line.branch == MAIN else RefKind.BRANCH,
             snapshot.time_millis,
-            is_droppable=not is_newest,
-            protected_by=((line.branch,) if is_newest else ()) + protectors(line, snapshot.id),
+            protected_by=((line.branch,) if snapshot.id == newest else ()) + protectors(line, snapshot.id),
             status=snapshot.commit_kind,
         )
         rows.append((snapshot.id, "", _place(ref, line.branch, path, snapshot, snapshot.changelog_manifest_list)))
@@ -122,10 +124,16 @@ def _snapshots_and_tags(line: Line) -> list[tuple[int, Place]]:
         name = path.rpartition("/tag-")[2]
         # A tag may have the name of a snapshot or of the main branch; its path is then a name that nothing else has.
         named = line.named(f"tag/{name}" if name == MAIN or name.isdecimal() else name)
-        ref = Ref(named, str(snapshot.id), RefKind.TAG, snapshot.time_millis, status="TAG")
+        ref = Ref(
+            named,
+            str(snapshot.id),
+            RefKind.TAG if line.branch == MAIN else RefKind.BRANCH,
+            snapshot.time_millis,
+            protected_by=(named, *guarded.get(snapshot.id, ())),
+            status=TAG,
+        )
         rows.append((snapshot.id, name, _place(ref, line.branch, path, snapshot, None)))
-    rows.sort(key=lambda row: row[:2])
-    return [(snapshot_id, place) for snapshot_id, _, place in rows]
+    return [place for _, _, place in sorted(rows, key=lambda row: row[:2])]
 
 
 def _place(ref: Ref, branch: str, path: str, snapshot: SnapshotFile, changelog_list: str | None) -> Place:
@@ -166,7 +174,7 @@ def _changelog(line: Line, path: str, changelog: SnapshotFile) -> Place:
         RefKind.CHANGELOG,
         changelog.time_millis,
         protected_by=snapshot + protectors(line, changelog.id),
-        status="CHANGELOG",
+        status=CHANGELOG,
     )
     if changelog.changelog_manifest_list or line.has_changelog_producer:
         return Place(ref, line.branch, path, changelog_list=changelog.changelog_manifest_list)

@@ -8,7 +8,6 @@ from typing import TypeVar
 from services.lens.paimon.holdings import IndexFile, ManifestRow
 from services.lens.paimon.metadata import PaimonError
 from services.lens.paimon.references import Place
-from services.lens.relation import RefKind
 from streaming.lens.paimon.avro_file import rows
 from streaming.lens.paimon.directory import TableDirectory
 
@@ -56,7 +55,7 @@ def _read(
             found[name] = decode(content)
         except PaimonError as error:
             # A changelog's lists of data files are its own only as long as nobody else has removed them.
-            if any(place.ref.kind is not RefKind.CHANGELOG for place in users[name]):
+            if not all(place.is_changelog for place in users[name]):
                 notes.append(
                     f"The {what} {path} of {_names(users[name])} cannot be read: {error}. What only it names is left "
                     f"out of all figures and shown as orphaned: restore it, or remove these references."

@@ -162,7 +162,9 @@ def incomplete(files: DataFrame, session: SparkSession, address: str, uses: Mapp
 
 
 def _times(column: str, factor: f.Column) -> f.Column:
-    return f.transform(column, lambda event: f.struct(event.place.alias("place"), (event.change * factor).alias("change")))
+    return f.transform(
+        column, lambda event: f.struct(event.place.alias("place"), (event.change * factor).alias("change"))
+    )
 
 
 def _arrow(events: Iterable[Events]) -> pa.Array:

@@ -198,9 +198,7 @@ class _Report:
 
     def _is_only_of_changelogs(self, runs: Runs) -> bool:
         """Return whether only changelogs hold a file: they do not say what an expired snapshot took with it."""
-        return all(
-            self._table.places[place].is_changelog for first, last in runs for place in range(first, last + 1)
-        )
+        return all(self._table.places[place].is_changelog for first, last in runs for place in range(first, last + 1))
 
 
 def _manifests(uses: Iterable[ManifestUse]) -> Iterator[Row]:
@@ -212,5 +210,3 @@ def _index_directory(schema: SchemaFile, partition: bytes, bucket: int) -> str:
     if schema.options.get("index-file-in-data-file-dir", "false").lower() == "true":
         return bucket_directory(schema, partition, bucket)
     return "index"
-
-
