@@ -101,7 +101,15 @@ def judge(session: SparkSession, table: PaimonTable, directory: Path, random: Ra
     tags = [ref.name for ref in question.bucket.refs if ref.kind is RefKind.TAG]
     for tag in tags:
         table.java.deleteTag(tag)
-    assert_gone(report, [*decision.expired, *tags], vanished(before, table), is_marked=False)
+    dropped = [*decision.expired, *tags]
+    assert_gone(report, dropped, vanished(before, table), is_marked=False)
+
+    outlived = table.changelogs()
+    if outlived:
+        kept = str(table.latest() - random.choice(outlived) + 1)
+        table.expire_changelogs({"changelog.num-retained.min": kept, "changelog.num-retained.max": kept})
+        dropped += [f"{changelog}/changelog" for changelog in outlived if changelog not in table.changelogs()]
+        assert_gone(report, dropped, vanished(before, table), is_marked=False)
 
 
 def assert_gone(report: Report, dropped: Collection[str], gone: dict[str, int], *, is_marked: bool) -> None:
