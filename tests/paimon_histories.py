@@ -62,63 +62,84 @@ def random_table(runtime: Paimon, name: str, kind: TableKind, random: Random) ->
         partition=("day",) if kind.is_partitioned else (),
         primary=keys,
     )
+    history = _History(table, kind, random)
     for _ in range(random.randint(2, 5)):
-        _write(table, kind, random)
+        history.write()
     for _ in range(random.randint(6, 14)):
-        _step(table, kind, random)
-    _write(table, kind, random)
+        history.step()
+    history.write()
     _age(table, random)
     return table
 
 
-def _step(table: PaimonTable, kind: TableKind, random: Random) -> None:
-    steps = {"write": 10, "overwrite": 2, "tag": 3, "compact": 3, "analyze": 1, "consume": 1}
-    steps |= {"truncate": 1, "delete_tag": 1, "branch": 1, "rollback": 1, "expire": 1}
-    step = random.choices(list(steps), list(steps.values()))[0]
-    tags = [str(name) for name in table.java.tagManager().allTagNames()]
-    if step == "write":
-        _write(table, kind, random)
-    elif step == "overwrite":
-        where = {"day": f"d{random.randint(0, 2)}"} if kind.is_partitioned else {}
-        rows = [(INSERT, (where.get("day", "d0"), random.randint(0, 9), "o"))]
-        table.write(rows, overwrite=where, bucket_of=_bucket_of(kind))
-    elif step == "tag":
-        table.java.createTag(f"t{time.time_ns()}", random.choice(table.snapshots()))
-    elif step == "compact" and kind.buckets:
-        where_row: Row = (f"d{random.randint(0, 2)}", 0, "")
-        table.write([], compact=[(where_row, bucket) for bucket in range(kind.buckets)], bucket_of=_bucket_of(kind))
-    elif step == "analyze":
-        table.analyze(random.randint(1, 100))
-    elif step == "consume":
-        table.consume(random.choice("ab"), random.choice(table.snapshots()) + random.randint(0, 3))
-    elif step == "truncate":
-        table.truncate()
-    elif step == "delete_tag" and tags:
-        table.java.deleteTag(random.choice(tags))
-    elif step == "branch" and tags:
-        branch = table.on_branch(f"b{time.time_ns()}")
-        table.java.createBranch(branch.branch, random.choice(tags))
-        for _ in range(random.randint(0, 3)):
-            _write(branch, kind, random)
-    elif step == "rollback":
-        newest = table.snapshots()[-3:]
-        table.java.rollbackTo(random.choice(newest))
-    elif step == "expire":
-        _age(table, random)
-        kept = str(random.randint(2, 6))
-        table.expire({"snapshot.num-retained.min": kept, "snapshot.num-retained.max": kept})
+class _History:
+    """What may happen to a table."""
 
+    def __init__(self, table: PaimonTable, kind: TableKind, random: Random) -> None:
+        self.table, self.kind, self.random = table, kind, random
+        self.bucket_of = (lambda row: row[1] % kind.buckets) if kind.has_given_buckets else None
+        self.steps = {self.write: 10, self.overwrite: 2, self.tag: 3, self.compact: 3, self.analyze: 1}
+        self.steps |= {self.consume: 1, self.table.truncate: 1, self.delete_tag: 1, self.branch: 1}
+        self.steps |= {self.roll_back: 1, self.expire: 1}
 
-def _write(table: PaimonTable, kind: TableKind, random: Random) -> None:
-    rows: list[tuple[str, Row]] = []
-    for _ in range(random.randint(1, 8)):
-        what = DELETE if kind.has_keys and random.random() < 0.2 else INSERT
-        rows.append((what, (f"d{random.randint(0, 2)}", random.randint(0, 9), "v" * random.randint(0, 40))))
-    table.write(rows, bucket_of=_bucket_of(kind))
+    def step(self) -> None:
+        (step,) = self.random.choices(list(self.steps), list(self.steps.values()))
+        step()
 
+    def write(self) -> None:
+        rows: list[tuple[str, Row]] = []
+        for _ in range(self.random.randint(1, 8)):
+            what = DELETE if self.kind.has_keys and self.random.random() < 0.2 else INSERT
+            rows.append((what, (self._day(), self.random.randint(0, 9), "v" * self.random.randint(0, 40))))
+        self.table.write(rows, bucket_of=self.bucket_of)
 
-def _bucket_of(kind: TableKind) -> object:
-    return (lambda row: row[1] % kind.buckets) if kind.has_given_buckets else None
+    def overwrite(self) -> None:
+        day = self._day()
+        where = {"day": day} if self.kind.is_partitioned else {}
+        self.table.write([(INSERT, (day, self.random.randint(0, 9), "o"))], overwrite=where, bucket_of=self.bucket_of)
+
+    def compact(self) -> None:
+        day = self._day()
+        self.table.write([], compact=[((day, 0, ""), bucket) for bucket in range(self.kind.buckets)])
+
+    def tag(self) -> None:
+        self.table.java.createTag(f"t{time.time_ns()}", self.random.choice(self.table.snapshots()))
+
+    def delete_tag(self) -> None:
+        for tag in self._tags()[:1]:
+            self.table.java.deleteTag(tag)
+
+    def branch(self) -> None:
+        for tag in self._tags()[:1]:
+            branch = self.table.on_branch(f"b{time.time_ns()}")
+            self.table.java.createBranch(branch.branch, tag)
+            history = _History(branch, self.kind, self.random)
+            for _ in range(self.random.randint(0, 3)):
+                history.write()
+
+    def analyze(self) -> None:
+        self.table.analyze(self.random.randint(1, 100))
+
+    def consume(self) -> None:
+        following = self.random.choice(self.table.snapshots()) + self.random.randint(0, 3)
+        self.table.consume(self.random.choice("ab"), following)
+
+    def roll_back(self) -> None:
+        self.table.java.rollbackTo(self.random.choice(self.table.snapshots()[-3:]))
+
+    def expire(self) -> None:
+        _age(self.table, self.random)
+        kept = str(self.random.randint(2, 6))
+        self.table.expire({"snapshot.num-retained.min": kept, "snapshot.num-retained.max": kept})
+
+    def _day(self) -> str:
+        return f"d{self.random.randint(0, 2)}"
+
+    def _tags(self) -> list[str]:
+        """Return the names of all tags in any order that the seed decides."""
+        tags = sorted(str(name) for name in self.table.java.tagManager().allTagNames())
+        self.random.shuffle(tags)
+        return tags
 
 
 def _age(table: PaimonTable, random: Random) -> None:

@@ -65,7 +65,7 @@ class Paimon:
         partition: Sequence[str] = (),
         primary: Sequence[str] = (),
     ) -> PaimonTable:
-        """Create a table; a column has the name of a type, or the arguments of one in a tuple: ``("DECIMAL", 10, 2)``."""
+        """Create a table. A column's type is a name, or a tuple of a name and arguments: ``("DECIMAL", 10, 2)``."""
         schema = self.classes.schema.Schema.newBuilder()
         for column, kind in columns.items():
             type_name, *arguments = kind if isinstance(kind, tuple) else (kind,)

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from services.domain.run_space import Runs
 from services.lens.paimon.references import Place
-from services.lens.relation import Runs, merged
+from services.lens.relation import merged
 
 Events = list[tuple[int, int]]
 """A place, and how much the count of holders changes there."""

@@ -1,4 +1,4 @@
-"""Reads an Apache Paimon table into a report: its references, its files and who holds them. Nothing is written to it."""
+"""Reads an Apache Paimon table into a report: its references, its files and who holds them. The table is only read."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from services.domain.durations import HOUR_MS
+from services.domain.run_space import Runs
 from services.lens.paimon.holdings import ManifestUse, manifest_uses, named_files, runs_of, unprotected
 from services.lens.paimon.metadata import SchemaFile
 from services.lens.paimon.partitions import bucket_directory
-from services.lens.relation import LensBucket, LensFinding, Runs
+from services.lens.relation import LensBucket, LensFinding
 from streaming.lens.paimon.directory import TableDirectory
 from streaming.lens.paimon.lists import index_manifests, manifest_lists
 from streaming.lens.paimon.manifests import data_files, incomplete, located
@@ -189,8 +190,8 @@ class _Report:
         cells = {tuple((run["first"], run["last"]) for run in row["runs"]): row["bytes"] or 0 for row in sums}
         for branch, size_bytes in unprotected(places, cells).items():
             sentence = (
-                f"Expiry in the branch {branch} will delete these bytes, which another branch holds: no tag of {branch} "
-                f"protects them; create one on a snapshot that holds them before any snapshot expires."
+                f"Expiry in the branch {branch} will delete these bytes, which another branch holds: no tag of "
+                f"{branch} protects them; create one on a snapshot that holds them before any snapshot expires."
             )
             self._findings.append(
                 LensFinding("unprotected-branch", self._name, branch, branch, size_bytes, size_bytes, sentence)

@@ -9,6 +9,11 @@ from services.lens.paimon.metadata import ConsumerFile, PaimonError, SchemaFile,
 from services.lens.paimon.references import MAIN, Line, Place, places_of
 from streaming.lens.paimon.directory import TableDirectory
 
+CHANGELOGS_NEED_TAGS = (
+    "When Paimon deletes a tag it also removes files that only changelogs still hold: a what-if of a tag counts those "
+    "as held."
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Table:
@@ -34,11 +39,14 @@ def read_table(directory: TableDirectory) -> Table:
     _, content = next(directory.contents([schemas[-1]]))
     schema = decoded(content or b"", SchemaFile, schemas[-1])
     main = _line(directory, MAIN, "", schema, notes)
-    branches = []
-    for path in sorted({path.split("/")[1] for path in directory.files if path.startswith("branch/branch-")}):
-        branches.append(_line(directory, path.removeprefix("branch-"), f"branch/{path}/", schema, notes))
+    branches = [
+        _line(directory, path.removeprefix("branch-"), f"branch/{path}/", schema, notes)
+        for path in sorted({path.split("/")[1] for path in directory.files if path.startswith("branch/branch-")})
+    ]
     if not main.snapshots:
         notes.append("The main branch has no snapshot, so nothing is live.")
+    if main.tags and (main.is_changelog_decoupled or main.changelogs) and not main.has_changelog_producer:
+        notes.append(CHANGELOGS_NEED_TAGS)
     prefixes = ["", *(f"branch/branch-{line.branch}/" for line in branches)]
     return Table(schema, places_of(main, branches), _other_files(directory, prefixes), notes)
 
