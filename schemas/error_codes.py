@@ -89,7 +89,7 @@ class ErrorCode(StrEnum):
     INVALID_REQUEST = "INVALID_REQUEST"
     """A value is missing or out of range; the message says which."""
     NOT_SUPPORTED_OPERATION = "NOT_SUPPORTED_OPERATION"
-    """The layout of the bucket does not have this operation."""
+    """The command does not work on this bucket layout, on a link, or on a part of an upload."""
     OLD_REQUEST = "OLD_REQUEST"
     """A command of the same client with a higher number was received before. A repeat of the last number is no error:
     it gets the first answer again."""
@@ -102,9 +102,11 @@ class ErrorCode(StrEnum):
     DIRECTORY_EXPANDED = "DIRECTORY_EXPANDED"
     """Undelete: the directory's expansion has begun; undelete its files one by one."""
     SNAPSHOT_IN_BETWEEN = "SNAPSHOT_IN_BETWEEN"
-    """Undelete: a snapshot was created since the deletion; copy the object from a snapshot that holds it."""
+    """Undelete: a snapshot was created since the deletion; copy the object from a snapshot that holds it, or undelete
+    a noncurrent version to a free path."""
     HELD_BY_SNAPSHOT = "HELD_BY_SNAPSHOT"
-    """Undelete: a snapshot holds the overwritten version; copy it from there."""
+    """Undelete: a snapshot holds the version, which was overwritten or noncurrent, or died before a rollback; copy it
+    from the snapshot."""
     SEARCH_IN_PROGRESS = "SEARCH_IN_PROGRESS"
     """No owner of the orphaned blocks was found so far; the same command, sent again, continues the search."""
     FILE_NOT_FOUND = "FILE_NOT_FOUND"
