@@ -177,7 +177,8 @@ def _commands(command: Any, words: list[str]) -> Iterator[str]:
 def _written(parameter: Any) -> str:
     """Return an argument or option as it is typed."""
     if parameter.param_type_name == "argument":
-        name = str(parameter.metavar or parameter.name.upper()).strip("[]")
+        name = str(parameter.metavar or parameter.name.upper())
+        name = name.strip("[]") if name.endswith("]") else name
         return name if parameter.required else f"[{name}]"
     annotation = parameter.type_descriptor.annotation
     (kind,) = get_args(annotation) or (annotation,)

@@ -53,7 +53,7 @@ def audit(
         int | None,
         typer.Option(
             min=1,
-            help=f"With --repair: versions that metadata looks through at most [{DEFAULT_REPAIR_ROWS:,}].",
+            help=f"With --repair: maximum number of versions that metadata examines [{DEFAULT_REPAIR_ROWS:,}].",
         ),
     ] = None,
     heap: Annotated[str, typer.Option(help="Heap of Spark's driver.")] = "1g",
