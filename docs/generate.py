@@ -171,7 +171,7 @@ def _commands(command: Any, words: list[str]) -> Iterator[str]:
     if shown:
         yield _table(("argument or option", "default", "meaning"), map(_parameter, shown))
     for name, one in inner:
-        yield from _commands(one, [*words, name])
+        yield from _commands(one, [*words, *wanted, name])
 
 
 def _written(parameter: Any) -> str:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import astuple
 from itertools import accumulate
+from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -85,8 +87,8 @@ def write_report(
         cell = sums.setdefault((one.bucket, one.runs), [0, 0, 0])
         for index, amount in enumerate((one.bytes, one.replicated_bytes, 1)):
             cell[index] += amount
-    _write(directory / THINGS, THING_SCHEMA, [(*astuple(one)[:-1], _written(one.runs)) for one in things])
-    _write(directory / CELLS, CELL_SCHEMA, [(bucket, _written(runs), *cell) for (bucket, runs), cell in sums.items()])
+    _write(directory / THINGS, THING_SCHEMA, [_FIELDS(one) for one in things])
+    _write(directory / CELLS, CELL_SCHEMA, [(bucket, runs, *cell) for (bucket, runs), cell in sums.items()])
     _write(directory / FINDINGS, FINDING_SCHEMA, [astuple(one) for one in findings])
     head = ReportHead(
         format_number, "git", "/some/where", 1_700_000_000_000, "deepclean 9", tuple(notes), tuple(buckets)
@@ -95,12 +97,21 @@ def write_report(
     return directory
 
 
-def _written(runs: Runs) -> list[dict[str, int]]:
-    return [{"first": first, "last": last} for first, last in runs]
+_FIELDS = attrgetter(*THING_SCHEMA.names)
 
 
-def _write(folder: Path, schema: pa.Schema, rows: Sequence[tuple[object, ...]]) -> None:
+def _write(folder: Path, schema: pa.Schema, rows: Sequence[tuple[Any, ...]]) -> None:
     folder.mkdir(parents=True)
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
-    table = pa.table([pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema)
-    pq.write_table(table, folder / "part.parquet")
+    arrays = [
+        _runs_column(column) if field.name == "runs" else pa.array(column, field.type)
+        for column, field in zip(columns, schema, strict=True)
+    ]
+    pq.write_table(pa.table(arrays, schema=schema), folder / "part.parquet")
+
+
+def _runs_column(column: Sequence[Runs]) -> pa.Array:
+    ends = [0, *accumulate(map(len, column))]
+    firsts, lasts = (pa.array([run[end] for runs in column for run in runs], pa.int32()) for end in (0, 1))
+    runs = pa.StructArray.from_arrays([firsts, lasts], ["first", "last"])
+    return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), runs)

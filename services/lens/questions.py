@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import cached_property
 
 import pyarrow.compute as pc
 
 from schemas.answers import ExpiringSnapshot, RetainedSnapshot, RetentionPreview, RetentionReason
 from schemas.records import RetentionPolicy, SnapshotInfo, SnapshotStatus, TagRow
+from schemas.space_answers import VersionStage
 from services.domain.errors import DeepcleanError
 from services.domain.retention import InvalidPolicyError, KeepReason, ReasonWithFacts, check_policy, decide_expiry
 from services.domain.run_space import RunSpace
@@ -108,17 +108,6 @@ class LensPlan:
     notes: tuple[str, ...]
 
 
-class Stage(StrEnum):
-    """Who holds a thing."""
-
-    LIVE = "LIVE"
-    """The active namespace, and perhaps snapshots."""
-    HELD = "HELD"
-    """Snapshots, and not the active namespace."""
-    PENDING = "PENDING"
-    """Nobody."""
-
-
 @dataclass(frozen=True, slots=True)
 class LensVersion:
     """A version of a path, or another thing that costs bytes, and who holds it."""
@@ -128,7 +117,8 @@ class LensVersion:
     kind: str
     bytes: int
     replicated_bytes: int
-    stage: Stage
+    stage: VersionStage
+    """LIVE, HELD or PENDING."""
     held_by: tuple[str, ...]
     """Snapshots, tags and branches, in their order."""
 
@@ -360,9 +350,9 @@ class BucketQuestions:
 
     def _version(self, thing: Thing) -> LensVersion:
         holders = [place for first, last in thing.runs for place in range(first, last + 1)]
-        stage = Stage.HELD if holders else Stage.PENDING
+        stage = VersionStage.HELD if holders else VersionStage.PENDING
         if self.bucket.active_place in holders:
-            stage = Stage.LIVE
+            stage = VersionStage.LIVE
         sizes = (thing.bytes, thing.replicated_bytes)
         return LensVersion(thing.path, thing.id, thing.kind, *sizes, stage, self._names(holders))
 

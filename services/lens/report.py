@@ -109,10 +109,12 @@ class Report:
     def cells(self, bucket: str) -> RunCells:
         """Return the things of a bucket, summed by their holders; the columns are those of the files, not copies."""
         columns = [name for name in CELL_SCHEMA.names if name != "bucket"]
-        table = self._files(CELLS, CELL_SCHEMA).to_table(columns, filter=pc.field("bucket") == bucket)
-        runs = pa.concat_arrays([pa.array([], _RUNS), *table["runs"].chunks])
+        batches = list(self._batches(CELLS, CELL_SCHEMA, pc.field("bucket") == bucket, columns))
+        runs, *sizes = (
+            pa.concat_arrays([pa.array([], CELL_SCHEMA.field(name).type), *(batch[name] for batch in batches)])
+            for name in columns
+        )
         firsts, lasts = runs.flatten().flatten()
-        sizes = (pa.concat_arrays([pa.array([], pa.int64()), *table[name].chunks]) for name in columns[1:])
         return RunCells(*map(_numbers, (runs.offsets, firsts, lasts, *sizes)))
 
     def things(self, bucket: str, condition: pc.Expression) -> Iterator[Thing]:
@@ -127,14 +129,20 @@ class Report:
             yield LensFinding(**row)
 
     def _rows(self, part: str, schema: pa.Schema, condition: pc.Expression | None) -> Iterator[dict[str, Any]]:
-        for batch in self._files(part, schema).to_batches(filter=condition):
+        for batch in self._batches(part, schema, condition):
             yield from batch.to_pylist()
 
-    def _files(self, part: str, schema: pa.Schema) -> ds.Dataset:
+    def _batches(
+        self, part: str, schema: pa.Schema, condition: pc.Expression | None, columns: list[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        folder = self.directory / part
         try:
-            return ds.dataset(self.directory / part, schema=schema, format="parquet", exclude_invalid_files=False)
+            files = ds.dataset(folder, schema=schema, format="parquet", exclude_invalid_files=False)
+            yield from files.to_batches(columns=columns, filter=condition)
         except FileNotFoundError:
-            raise ReportError(f"{self.directory / part} is missing: make the report again.") from None
+            raise ReportError(f"{folder} is missing: make the report again.") from None
+        except (pa.ArrowInvalid, OSError) as error:
+            raise ReportError(f"{folder} cannot be read ({error}): make the report again.") from error
 
 
 def _runs(cells: list[dict[str, int]]) -> Runs:
