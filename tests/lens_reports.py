@@ -79,6 +79,7 @@ def write_report(
     findings: Sequence[LensFinding] = (),
     *,
     notes: Sequence[str] = (),
+    source: str = "git",
     format_number: int = FORMAT,
 ) -> Path:
     """Write a report with these things; its cells are their sums."""
@@ -91,7 +92,7 @@ def write_report(
     _write(directory / CELLS, CELL_SCHEMA, [(bucket, runs, *cell) for (bucket, runs), cell in sums.items()])
     _write(directory / FINDINGS, FINDING_SCHEMA, [astuple(one) for one in findings])
     head = ReportHead(
-        format_number, "git", "/some/where", 1_700_000_000_000, "deepclean 9", tuple(notes), tuple(buckets)
+        format_number, source, "/some/where", 1_700_000_000_000, "deepclean 9", tuple(notes), tuple(buckets)
     )
     (directory / HEAD_FILE).write_bytes(HEAD.dump_json(head))
     return directory

@@ -187,7 +187,7 @@ def test_one_of_several_buckets_has_to_be_named(tmp_path: Path) -> None:
 def test_many_cells_answer_in_a_moment(tmp_path: Path, seed: int) -> None:
     """One object a cell would take longer than the whole question does."""
     random, count = Random(seed), 1_000
-    ends = {tuple(sorted(random.choices(range(count + 1), k=2))) for _ in range(150_000)}
+    ends = {tuple(sorted(random.choices(range(count + 1), k=2))) for _ in range(60_000)}
     things = [
         Thing("vol/bucket", "", "", "key", random.randrange(1 << 30), 0, ((first, last),))
         for first, last in sorted(ends)
@@ -196,5 +196,5 @@ def test_many_cells_answer_in_a_moment(tmp_path: Path, seed: int) -> None:
     directory = write_report(tmp_path / "report", [chain(*names)], things)
     started = time.process_time()
     freed = one_bucket(Report(directory)).what_if(names[100:900])
-    assert time.process_time() - started < 0.5
+    assert time.process_time() - started < 0.3
     assert freed.freed_bytes == sum(one.bytes for one in things if 100 <= one.runs[0][0] <= one.runs[0][1] < 900)

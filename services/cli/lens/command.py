@@ -70,13 +70,13 @@ def space(
 ) -> None:
     """Show where the bytes are, and what each snapshot refers to, holds alone and shares."""
     with _report(context, bucket, report, master, heap) as found:
-        spaces = [one.space() for one in all_buckets(found, bucket)]
-    if not as_json:
-        print_spaces(found.head, spaces)
-    elif bucket or found.head.source not in SOURCES_OF_MANY:
-        print_json(spaces[0])
+        is_one = bool(bucket) or found.head.source not in SOURCES_OF_MANY
+        asked = [one_bucket(found, bucket)] if is_one else all_buckets(found)
+        spaces = [one.space() for one in asked]
+    if as_json:
+        print_json(spaces[0] if is_one else spaces)
     else:
-        print_json(spaces)
+        print_spaces(found.head, spaces)
 
 
 @app.command("what-if")
