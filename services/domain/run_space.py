@@ -112,6 +112,10 @@ class RunSpace:
         lasts = self.cells.lasts
         return (lasts[end - 1] if start < end else -1 for start, end in pairwise(self.cells.run_ends))
 
+    def held_cells(self) -> Iterator[tuple[Runs, SpaceCell]]:
+        """Yield what snapshots hold and the active namespace does not, by its runs."""
+        return self.cells.items(0 <= last < self.active_place for last in self._last_holders())
+
     def freed_by_dropping(self, places: Collection[int]) -> SpaceCell:
         """Return what dropping snapshots frees: what they hold, all together, and nobody else does."""
         return self.cells.sum_of(self.cells.within(places, self.active_place + 1))
@@ -162,7 +166,8 @@ class RunSpace:
         order: Sequence[int] = range(self.active_place)
         kept = set(protected)
         if any(len(runs) > 1 for runs in droppable):
-            order, kept, droppable = candidates, set(), _renumbered(droppable, candidates)
+            number = {place: index for index, place in enumerate(candidates)}
+            order, kept, droppable = candidates, set(), renumbered(droppable.items(), number)
         cells: dict[Holders, SpaceCell] = {}
         for runs, cell in droppable.items():
             stretch = (runs[0][0] + 1, runs[-1][1] + 1)
@@ -176,13 +181,15 @@ class RunSpace:
         return RunPlan(tuple(places), self.freed_by_dropping(places), found.is_enough, is_smallest)
 
 
-def _renumbered(cells: Mapping[Runs, SpaceCell], candidates: Sequence[int]) -> dict[Runs, SpaceCell]:
-    """Return what candidates hold alone by runs of their numbers: a protected one in a gap between runs closes it."""
-    number = {place: index for index, place in enumerate(candidates)}
+def renumbered(cells: Iterable[tuple[Runs, SpaceCell]], number: Mapping[int, int]) -> dict[Runs, SpaceCell]:
+    """Return cells by runs of other numbers, which rise with the places: neighbours may have one number in common.
+
+    Runs whose numbers follow each other become one: what stood between them has no number.
+    """
     found: dict[Runs, SpaceCell] = {}
-    for runs, cell in cells.items():
-        renumbered = merged((number[first], number[last]) for first, last in runs)
-        found[renumbered] = found.get(renumbered, EMPTY) + cell
+    for runs, cell in cells:
+        by_number = merged((number[first], number[last]) for first, last in runs)
+        found[by_number] = found.get(by_number, EMPTY) + cell
     return found
 
 

@@ -21,6 +21,7 @@ from services.cli.lens.lines import (
     print_retention,
     print_spaces,
 )
+from services.cli.lens.page import write_page
 from services.cli.lens.reading import Reading, Source, report_of
 from services.cli.output import print_json
 from services.lens.questions import SOURCES_OF_MANY, all_buckets, one_bucket, orphans
@@ -34,6 +35,9 @@ BucketOption = Annotated[
 ]
 ReportOption = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Keep the report in DIR; deepclean lens report DIR reads it again.")
+]
+HtmlOption = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Also write one self-contained page with tables and pictures.")
 ]
 MasterOption = Annotated[str, typer.Option(help="Spark's master.")]
 HeapOption = Annotated[str, typer.Option(help="Heap of Spark's driver.")]
@@ -51,12 +55,16 @@ def lens(
 
 
 @contextmanager
-def _report(context: typer.Context, bucket: str, kept: Path | None, master: str, heap: str) -> Iterator[Report]:
+def _report(
+    context: typer.Context, bucket: str, kept: Path | None, html: Path | None, master: str, heap: str
+) -> Iterator[Report]:
     source, location = context.obj
     if source is Source.REPORT and kept:
         raise typer.BadParameter("the report is there already: leave --report out", param_hint="--report")
     with report_of(Reading(source, location, bucket, kept, master, heap)) as found:
         yield found
+        if html:
+            write_page(found, bucket, html)
 
 
 @app.command()
@@ -64,12 +72,13 @@ def space(
     context: typer.Context,
     bucket: BucketOption = "",
     report: ReportOption = None,
+    html: HtmlOption = None,
     master: MasterOption = MASTER,
     heap: HeapOption = HEAP,
     as_json: JsonOption = False,
 ) -> None:
     """Show where the bytes are, and what each snapshot refers to, holds alone and shares."""
-    with _report(context, bucket, report, master, heap) as found:
+    with _report(context, bucket, report, html, master, heap) as found:
         is_one = bool(bucket) or found.head.source not in SOURCES_OF_MANY
         asked = [one_bucket(found, bucket)] if is_one else all_buckets(found)
         spaces = [one.space() for one in asked]
@@ -85,12 +94,13 @@ def what_if(
     names: Annotated[list[str], typer.Argument(metavar="SNAPSHOT…", help="Names or ids of snapshots, tags, branches.")],
     bucket: BucketOption = "",
     report: ReportOption = None,
+    html: HtmlOption = None,
     master: MasterOption = MASTER,
     heap: HeapOption = HEAP,
     as_json: JsonOption = False,
 ) -> None:
     """Show exactly how much dropping some snapshots together would free. Nothing is dropped."""
-    with _report(context, bucket, report, master, heap) as found:
+    with _report(context, bucket, report, html, master, heap) as found:
         freed = one_bucket(found, bucket).what_if(names)
     if as_json:
         print_json(freed)
@@ -110,13 +120,14 @@ def plan(
     ] = False,
     bucket: BucketOption = "",
     report: ReportOption = None,
+    html: HtmlOption = None,
     master: MasterOption = MASTER,
     heap: HeapOption = HEAP,
     as_json: JsonOption = False,
 ) -> None:
     """Show the smallest set of snapshots, older ones first, whose drop frees at least SIZE. Nothing is dropped."""
     wanted_bytes = parse_size(free)
-    with _report(context, bucket, report, master, heap) as found:
+    with _report(context, bucket, report, html, master, heap) as found:
         planned = one_bucket(found, bucket).plan(wanted_bytes, keep or (), is_replicated=is_replicated)
     if as_json:
         print_json(planned)
@@ -130,12 +141,13 @@ def explain(
     what: Annotated[str, typer.Argument(metavar="PATH|ID", help="A path as the source has it, or an id.")],
     bucket: BucketOption = "",
     report: ReportOption = None,
+    html: HtmlOption = None,
     master: MasterOption = MASTER,
     heap: HeapOption = HEAP,
     as_json: JsonOption = False,
 ) -> None:
     """Show who holds each version of a path, or the thing with an id, and what frees it."""
-    with _report(context, bucket, report, master, heap) as found:
+    with _report(context, bucket, report, html, master, heap) as found:
         explanation = one_bucket(found, bucket).explain(what)
     if as_json:
         print_json(explanation)
@@ -148,12 +160,13 @@ def show_orphans(
     context: typer.Context,
     bucket: BucketOption = "",
     report: ReportOption = None,
+    html: HtmlOption = None,
     master: MasterOption = MASTER,
     heap: HeapOption = HEAP,
     as_json: JsonOption = False,
 ) -> None:
     """Show what the source's own tools do not: orphaned files and directories, stuck rows, wrong figures."""
-    with _report(context, bucket, report, master, heap) as found:
+    with _report(context, bucket, report, html, master, heap) as found:
         answer = orphans(found, bucket)
     if as_json:
         print_json(answer)
@@ -178,6 +191,7 @@ def retention(
     ] = _DEFAULT.expire_limit,
     bucket: BucketOption = "",
     report: ReportOption = None,
+    html: HtmlOption = None,
     master: MasterOption = MASTER,
     heap: HeapOption = HEAP,
     as_json: JsonOption = False,
@@ -189,7 +203,7 @@ def retention(
         time_retained_ms=duration_ms(time_retained),
         expire_limit=expire_limit,
     )
-    with _report(context, bucket, report, master, heap) as found:
+    with _report(context, bucket, report, html, master, heap) as found:
         answer = one_bucket(found, bucket).retention(policy, time.time_ns() // 1_000_000)
     if as_json:
         print_json({"bucket": answer.bucket, **asdict(answer.preview), "notes": answer.notes})
