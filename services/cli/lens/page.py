@@ -58,7 +58,8 @@ def page_of(report: Report, bucket: str = "") -> str:
     notes = list(head.notes)
     if len(asked) > len(shown):
         notes.append(
-            f"Of {len(asked):,} buckets the {len(shown)} with most bytes that are not live are shown; --bucket shows others."
+            f"Of {len(asked):,} buckets the {len(shown)} with most bytes that are not live are shown; "
+            f"--bucket shows another one."
         )
     made = f"read from {head.source} {head.location} at {time_text(head.made_at_ms)} by {head.program}"
     parts = {
