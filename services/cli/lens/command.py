@@ -47,8 +47,12 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for progra
 @app.callback()
 def lens(
     context: typer.Context,
-    source: Annotated[Source, typer.Argument(help="What LOCATION is; report: an earlier report.")],
-    location: Annotated[str, typer.Argument(help="A directory, file, address or table: see docs/lens.md.")],
+    source: Annotated[
+        Source, typer.Argument(metavar="SOURCE", help="ozone, iceberg, paimon, git, or report for an earlier report.")
+    ],
+    location: Annotated[
+        str, typer.Argument(metavar="LOCATION", help="A directory, file, address or table (docs/lens.md).")
+    ],
 ) -> None:
     """Show what snapshots cost and what their deletion frees, in Apache Ozone, Iceberg, Paimon or git. Read-only."""
     context.obj = (source, location)
