@@ -159,15 +159,17 @@ class LensOrphans:
 class BucketQuestions:
     """The questions on one bucket of a report."""
 
-    def __init__(self, report: Report, bucket: LensBucket) -> None:
+    def __init__(self, report: Report, bucket: LensBucket, *, is_one_of_all: bool = False) -> None:
+        """``is_one_of_all``: other buckets of the report are asked, too."""
         self.report = report
         self.bucket = bucket
+        self._read_cells = report.cells_of_all if is_one_of_all else report.cells
         self.notes = (*report.head.notes, *bucket.notes)
 
     @cached_property
     def matrix(self) -> RunSpace:
         """The things of the bucket, summed by their holders."""
-        return RunSpace(self.report.cells(self.bucket.name), self.bucket.active_place)
+        return RunSpace(self._read_cells(self.bucket.name), self.bucket.active_place)
 
     @property
     def is_exact(self) -> bool:
@@ -364,7 +366,7 @@ def all_buckets(report: Report, bucket: str = "") -> list[BucketQuestions]:
         QuestionError: the report has no such bucket.
     """
     if not bucket:
-        return [BucketQuestions(report, one) for one in report.head.buckets]
+        return [BucketQuestions(report, one, is_one_of_all=len(report.buckets) > 1) for one in report.head.buckets]
     if bucket not in report.buckets:
         raise QuestionError(f"{report.head.location} has no bucket {bucket}{_choice(report)}.")
     return [BucketQuestions(report, report.buckets[bucket])]

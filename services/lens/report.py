@@ -107,15 +107,21 @@ class Report:
         return {bucket.name: bucket for bucket in self.head.buckets}
 
     def cells(self, bucket: str) -> RunCells:
-        """Return the things of a bucket, summed by their holders; the columns are those of the files, not copies."""
-        columns = [name for name in CELL_SCHEMA.names if name != "bucket"]
-        batches = list(self._batches(CELLS, CELL_SCHEMA, pc.field("bucket") == bucket, columns))
-        runs, *sizes = (
-            pa.concat_arrays([pa.array([], CELL_SCHEMA.field(name).type), *(batch[name] for batch in batches)])
-            for name in columns
-        )
-        firsts, lasts = runs.flatten().flatten()
-        return RunCells(*map(_numbers, (runs.offsets, firsts, lasts, *sizes)))
+        """Return the things of a bucket, summed by their holders; only the cells of this bucket are read."""
+        return _cells(list(self._batches(CELLS, CELL_SCHEMA, pc.field("bucket") == bucket)))
+
+    def cells_of_all(self, bucket: str) -> RunCells:
+        """Return the same as ``cells``; the first call reads the cells of all buckets, and later ones nothing."""
+        return self._cells_by_bucket.get(bucket, _cells([]))
+
+    @cached_property
+    def _cells_by_bucket(self) -> dict[str, RunCells]:
+        table = pa.Table.from_batches(self._batches(CELLS, CELL_SCHEMA, None), CELL_SCHEMA).sort_by("bucket")
+        found, start = {}, 0
+        for row in pc.value_counts(table["bucket"]).to_pylist():
+            found[row["values"]] = _cells(table.slice(start, row["counts"]).to_batches())
+            start += row["counts"]
+        return found
 
     def things(self, bucket: str, condition: pc.Expression) -> Iterator[Thing]:
         """Yield the things of a bucket that meet a condition on the columns of ``things``."""
@@ -132,13 +138,11 @@ class Report:
         for batch in self._batches(part, schema, condition):
             yield from batch.to_pylist()
 
-    def _batches(
-        self, part: str, schema: pa.Schema, condition: pc.Expression | None, columns: list[str] | None = None
-    ) -> Iterator[pa.RecordBatch]:
+    def _batches(self, part: str, schema: pa.Schema, condition: pc.Expression | None) -> Iterator[pa.RecordBatch]:
         folder = self.directory / part
         try:
             files = ds.dataset(folder, schema=schema, format="parquet", exclude_invalid_files=False)
-            yield from files.to_batches(columns=columns, filter=condition)
+            yield from files.to_batches(filter=condition)
         except FileNotFoundError:
             raise ReportError(f"{folder} is missing: make the report again.") from None
         except (pa.ArrowInvalid, OSError) as error:
@@ -147,6 +151,16 @@ class Report:
 
 def _runs(cells: list[dict[str, int]]) -> Runs:
     return tuple((run["first"], run["last"]) for run in cells)
+
+
+def _cells(batches: list[pa.RecordBatch]) -> RunCells:
+    runs, *sizes = (
+        pa.concat_arrays([pa.array([], field.type), *(batch[field.name] for batch in batches)])
+        for field in CELL_SCHEMA
+        if field.name != "bucket"
+    )
+    firsts, lasts = runs.flatten().flatten()
+    return RunCells(*map(_numbers, (runs.offsets, firsts, lasts, *sizes)))
 
 
 def _numbers(column: pa.Array) -> memoryview:

@@ -52,13 +52,14 @@ def test_columns_are_those_of_all_row_groups(tmp_path: Path, seed: int) -> None:
     ]
     report = Report(write_report(tmp_path / "report", [chain(*"abcdefgh", bucket=name) for name in names], things))
     for name in names:
-        cells = report.cells(name)
-        found = dict(cells.items([True] * len(cells.bytes)))
         expected: dict[object, int] = {}
         for one in things:
             if one.bucket == name:
                 expected[one.runs] = expected.get(one.runs, 0) + one.bytes
-        assert {runs: cell.bytes for runs, cell in found.items()} == expected
+        for cells in (report.cells(name), report.cells_of_all(name)):
+            found = dict(cells.items([True] * len(cells.bytes)))
+            assert {runs: cell.bytes for runs, cell in found.items()} == expected
+    assert list(report.cells_of_all("nowhere").bytes) == []
 
 
 def test_no_report_says_how_to_make_one(tmp_path: Path) -> None:
