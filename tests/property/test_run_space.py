@@ -151,6 +151,19 @@ def test_a_protected_snapshot_in_a_gap_does_not_keep_what_it_does_not_hold() -> 
     assert not space.plan(100, protected=[2]).is_enough
 
 
+def test_a_snapshot_in_a_gap_is_left_out_of_a_plan() -> None:
+    found = space_of({((0, 0), (2, 2)): SpaceCell(100, 1, 0, 0, 0)}, 4).plan(100, protected=[])
+    assert (found.places, found.freed.bytes, found.is_enough) == ((0, 2), 100, True)
+
+
+def test_a_plan_that_is_not_the_smallest_says_so() -> None:
+    """Three holders with gaps between them look like five, so four neighbours are preferred."""
+    cells = {((0, 0), (2, 2), (4, 4)): SpaceCell(100, 1, 0, 0, 0), ((6, 9),): SpaceCell(100, 1, 0, 0, 0)}
+    found = space_of(cells, 11).plan(100, protected=[])
+    assert found.places == (6, 7, 8, 9)
+    assert not found.is_smallest
+
+
 @pytest.mark.parametrize("in_several", [0, 2_000, 50_000])
 def test_a_thousand_snapshots_are_planned_within_seconds(seed: int, in_several: int) -> None:
     random, count = Random(seed), 1_000
