@@ -163,13 +163,13 @@ class BucketQuestions:
         """``is_one_of_all``: other buckets of the report are asked, too."""
         self.report = report
         self.bucket = bucket
-        self._read_cells = report.cells_of_all if is_one_of_all else report.cells
+        self._columns = report.columns_of_all if is_one_of_all else report.columns
         self.notes = (*report.head.notes, *bucket.notes)
 
     @cached_property
     def matrix(self) -> RunSpace:
         """The things of the bucket, summed by their holders."""
-        return RunSpace(self._read_cells(self.bucket.name), self.bucket.active_place)
+        return RunSpace(self._columns(self.bucket.name), self.bucket.active_place)
 
     @property
     def is_exact(self) -> bool:
@@ -359,7 +359,7 @@ class BucketQuestions:
         return LensVersion(thing.path, thing.id, thing.kind, *sizes, stage, self._names(holders))
 
 
-def all_buckets(report: Report, bucket: str = "") -> list[BucketQuestions]:
+def questions(report: Report, bucket: str = "") -> list[BucketQuestions]:
     """Return the questions of a bucket, or of all buckets of a report.
 
     Raises:
@@ -378,7 +378,7 @@ def one_bucket(report: Report, bucket: str = "") -> BucketQuestions:
     Raises:
         QuestionError: the report has no such bucket, or several and none is named.
     """
-    found = all_buckets(report, bucket)
+    found = questions(report, bucket)
     if len(found) != 1:
         raise QuestionError(f"Name one bucket with --bucket{_choice(report)}.")
     return found[0]
@@ -386,7 +386,7 @@ def one_bucket(report: Report, bucket: str = "") -> BucketQuestions:
 
 def orphans(report: Report, bucket: str = "") -> LensOrphans:
     """Return the findings of a bucket, or of all."""
-    notes = [note for one in all_buckets(report, bucket) for note in one.bucket.notes]
+    notes = [note for one in questions(report, bucket) for note in one.bucket.notes]
     return LensOrphans(tuple(report.findings(bucket)), (*report.head.notes, *notes))
 
 

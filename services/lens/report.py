@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from services.domain.errors import DeepcleanError
 from services.domain.run_space import RunCells, Runs
+from services.domain.space_matrix import SpaceCell
 from services.lens.relation import LensBucket, LensFinding
 
 FORMAT = 1
@@ -106,20 +108,25 @@ class Report:
         """The buckets by name."""
         return {bucket.name: bucket for bucket in self.head.buckets}
 
-    def cells(self, bucket: str) -> RunCells:
-        """Return the things of a bucket, summed by their holders; only the cells of this bucket are read."""
-        return _cells(list(self._batches(CELLS, CELL_SCHEMA, pc.field("bucket") == bucket)))
+    def cells(self, bucket: str) -> dict[Runs, SpaceCell]:
+        """Return the things of a bucket, summed by their holders."""
+        columns = self.columns(bucket)
+        return dict(columns.items(repeat(True, len(columns.bytes))))
 
-    def cells_of_all(self, bucket: str) -> RunCells:
-        """Return the same as ``cells``; the first call reads the cells of all buckets, and later ones nothing."""
-        return self._cells_by_bucket.get(bucket, _cells([]))
+    def columns(self, bucket: str) -> RunCells:
+        """Return the cells of a bucket as columns; only these are read."""
+        return _columns(list(self._batches(CELLS, CELL_SCHEMA, pc.field("bucket") == bucket)))
+
+    def columns_of_all(self, bucket: str) -> RunCells:
+        """Return the same as ``columns``; the first call reads the cells of all buckets, and later ones nothing."""
+        return self._columns_by_bucket.get(bucket, _columns([]))
 
     @cached_property
-    def _cells_by_bucket(self) -> dict[str, RunCells]:
+    def _columns_by_bucket(self) -> dict[str, RunCells]:
         table = pa.Table.from_batches(self._batches(CELLS, CELL_SCHEMA, None), CELL_SCHEMA).sort_by("bucket")
         found, start = {}, 0
         for row in pc.value_counts(table["bucket"]).to_pylist():
-            found[row["values"]] = _cells(table.slice(start, row["counts"]).to_batches())
+            found[row["values"]] = _columns(table.slice(start, row["counts"]).to_batches())
             start += row["counts"]
         return found
 
@@ -153,7 +160,7 @@ def _runs(cells: list[dict[str, int]]) -> Runs:
     return tuple((run["first"], run["last"]) for run in cells)
 
 
-def _cells(batches: list[pa.RecordBatch]) -> RunCells:
+def _columns(batches: list[pa.RecordBatch]) -> RunCells:
     runs, *sizes = (
         pa.concat_arrays([pa.array([], field.type), *(batch[field.name] for batch in batches)])
         for field in CELL_SCHEMA

@@ -11,7 +11,7 @@ import pytest
 
 from schemas.records import RetentionPolicy
 from schemas.space_answers import VersionStage
-from services.lens.questions import BucketQuestions, QuestionError, all_buckets, one_bucket, orphans
+from services.lens.questions import BucketQuestions, QuestionError, one_bucket, orphans, questions
 from services.lens.relation import LensBucket, LensFinding, Ref, RefKind
 from services.lens.report import Report, Thing
 from tests.lens_reports import ACTIVE, chain, freed_by, places_of, thing, write_report
@@ -174,7 +174,7 @@ def test_one_of_several_buckets_has_to_be_named(tmp_path: Path) -> None:
     lost = LensFinding("orphaned-file", "vol/b2", "a", "1", 1, 3, "no directory has it")
     buckets = [chain("s1", bucket=f"vol/b{number}") for number in range(9)]
     report = Report(write_report(tmp_path / "report", buckets, [], [lost]))
-    assert [one.bucket.name for one in all_buckets(report)] == [bucket.name for bucket in buckets]
+    assert [one.bucket.name for one in questions(report)] == [bucket.name for bucket in buckets]
     assert one_bucket(report, "vol/b3").bucket is report.buckets["vol/b3"]
     with pytest.raises(QuestionError, match=r"with --bucket: it has vol/b0, vol/b1, .*vol/b4 … \(9 in all\)"):
         one_bucket(report)

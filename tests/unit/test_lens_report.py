@@ -29,8 +29,7 @@ def test_a_report_has_what_was_written(tmp_path: Path) -> None:
     report = Report(write_report(tmp_path / "report", buckets, things, [FINDING], notes=["cut short"]))
     assert report.head.notes == ("cut short",)
     assert report.buckets == {bucket.name: bucket for bucket in buckets}
-    cells = report.cells("vol/bucket")
-    assert dict(cells.items([True] * len(cells.bytes))) == {
+    assert report.cells("vol/bucket") == {
         held_at(0, 2): SpaceCell(12, 2, 0, 0, 0, 24),
         (): SpaceCell(1, 1, 0, 0, 0, 2),
         held_at(1): SpaceCell(9, 1, 0, 0, 0, 18),
@@ -38,7 +37,7 @@ def test_a_report_has_what_was_written(tmp_path: Path) -> None:
     assert list(report.things("vol/bucket", pc.field("path") == "b")) == [things[1]]
     assert list(report.findings()) == list(report.findings("vol/bucket")) == [FINDING]
     assert list(report.findings("vol/other")) == []
-    assert list(report.cells("nowhere").bytes) == []
+    assert report.cells("nowhere") == {}
 
 
 def test_columns_are_those_of_all_row_groups(tmp_path: Path, seed: int) -> None:
@@ -56,10 +55,10 @@ def test_columns_are_those_of_all_row_groups(tmp_path: Path, seed: int) -> None:
         for one in things:
             if one.bucket == name:
                 expected[one.runs] = expected.get(one.runs, 0) + one.bytes
-        for cells in (report.cells(name), report.cells_of_all(name)):
-            found = dict(cells.items([True] * len(cells.bytes)))
+        together = report.columns_of_all(name)
+        for found in (report.cells(name), dict(together.items([True] * len(together.bytes)))):
             assert {runs: cell.bytes for runs, cell in found.items()} == expected
-    assert list(report.cells_of_all("nowhere").bytes) == []
+    assert list(report.columns_of_all("nowhere").bytes) == []
 
 
 def test_no_report_says_how_to_make_one(tmp_path: Path) -> None:

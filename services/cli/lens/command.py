@@ -24,7 +24,7 @@ from services.cli.lens.lines import (
 from services.cli.lens.page import write_page
 from services.cli.lens.reading import Reading, Source, report_of
 from services.cli.output import print_json
-from services.lens.questions import SOURCES_OF_MANY, all_buckets, one_bucket, orphans
+from services.lens.questions import SOURCES_OF_MANY, one_bucket, orphans, questions
 from services.lens.report import Report
 
 app = typer.Typer(no_args_is_help=True)
@@ -84,7 +84,7 @@ def space(
     """Show where the bytes are, and what each snapshot refers to, holds alone and shares."""
     with _report(context, bucket, report, html, master, heap) as found:
         is_one = bool(bucket) or found.head.source not in SOURCES_OF_MANY
-        asked = [one_bucket(found, bucket)] if is_one else all_buckets(found)
+        asked = [one_bucket(found, bucket)] if is_one else questions(found)
         spaces = [one.space() for one in asked]
     if as_json:
         print_json(spaces[0] if is_one else spaces)

@@ -18,7 +18,7 @@ from typing import Any
 from services.cli.output import bytes_text, time_text
 from services.domain.run_space import Runs, renumbered
 from services.domain.space_matrix import SpaceCell, total
-from services.lens.questions import BucketQuestions, LensSnapshot, LensSpace, all_buckets, orphans
+from services.lens.questions import BucketQuestions, LensSnapshot, LensSpace, orphans, questions
 from services.lens.relation import Ref
 from services.lens.report import Report
 
@@ -51,7 +51,7 @@ def page_of(report: Report, bucket: str = "") -> str:
     Raises:
         QuestionError: the report has no such bucket.
     """
-    asked = [(one, one.space()) for one in all_buckets(report, bucket)]
+    asked = [(one, one.space()) for one in questions(report, bucket)]
     largest = sorted(asked, key=lambda one: -(one[1].held_bytes + one[1].pending_bytes))[:MOST_BUCKETS]
     shown = {one.bucket.name for one, _ in largest}
     head = report.head
