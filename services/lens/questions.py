@@ -85,9 +85,9 @@ class LensFreed:
     freed_bytes: int
     freed_replicated_bytes: int
     freed_versions: int
-    protected_by: dict[str, tuple[str, ...]]
-    """By the name of a snapshot the tags, branches or consumers that have to go first. The figures are as if they had
-    gone."""
+    protected_by: tuple[str, ...]
+    """Tags, branches and consumers that have to be removed first. The figures are as if they were; notes say which
+    snapshot is protected by what."""
     is_exact: bool
     notes: tuple[str, ...]
 
@@ -146,6 +146,11 @@ class LensRetention:
     bucket: str
     preview: RetentionPreview
     notes: tuple[str, ...]
+
+    @property
+    def expired(self) -> tuple[str, ...]:
+        """The names of the snapshots that would expire, in their order."""
+        return tuple(one.snapshot for one in self.preview.expired)
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,16 +228,16 @@ class BucketQuestions:
         for ref in refs:
             if not ref.is_droppable:
                 raise QuestionError(f"{ref.name} of {self.bucket.name} cannot be dropped: {_why_fixed(ref)}.")
-        protected = {ref.name: ref.protected_by for ref in refs if ref.protected_by}
         notes = tuple(
-            f"{name} is protected by {', '.join(by)}: the figures are as if that were removed first."
-            for name, by in protected.items()
+            f"{ref.name} is protected by {', '.join(ref.protected_by)}: the figures are as if that were removed first."
+            for ref in refs
+            if ref.protected_by
         )
         return LensFreed(
             self.bucket.name,
             tuple(ref.name for ref in refs),
             *_sizes(self.matrix.freed_by_dropping(places)),
-            protected,
+            tuple(sorted({name for ref in refs for name in ref.protected_by})),
             self.is_exact,
             (*self.notes, *notes),
         )

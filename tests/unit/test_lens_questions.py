@@ -81,7 +81,7 @@ HELD = [thing("a", 100, 0), thing("b", 50, 1), thing("c", 10, 0, 1), thing("d", 
 def test_a_what_if_of_a_protected_snapshot_says_by_what(tmp_path: Path) -> None:
     freed = asked(tmp_path, TAGGED, HELD).what_if(["s1", "s2"])
     assert freed.freed_bytes == 160
-    assert freed.protected_by == {"s1": ("release", "reader")}
+    assert freed.protected_by == ("reader", "release")
     assert freed.notes == ("s1 is protected by release, reader: the figures are as if that were removed first.",)
 
 
@@ -141,8 +141,9 @@ def test_retention_says_what_expires_and_why_others_stay(tmp_path: Path) -> None
     bucket = LensBucket("vol/bucket", (*refs, side, ACTIVE))
     things = [thing("a", 100, 0), thing("b", 50, 2), thing("c", 10, 0, 2), thing("d", 1, 0, 1)]
     policy = RetentionPolicy(num_retained_min=1, time_retained_ms=MINUTE_MS)
-    preview = asked(tmp_path, bucket, things).retention(policy, 5 * MINUTE_MS).preview
-    assert [one.snapshot for one in preview.expired] == ["s0", "s2"]
+    found = asked(tmp_path, bucket, things).retention(policy, 5 * MINUTE_MS)
+    assert found.expired == ("s0", "s2")
+    preview = found.preview
     assert (preview.freed_bytes, preview.freed_replicated_bytes, preview.freed_versions) == (160, 480, 3)
     reasons = {one.snapshot: [(r.reason, r.names) for r in one.reasons] for one in preview.kept}
     assert reasons == {"s1": [("PROTECTED", ("release",))], "s3": [("AGE", ())], "s4": [("MINIMUM", ()), ("AGE", ())]}
