@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -308,19 +309,20 @@ class BucketQuestions:
             check_policy(policy)
         except InvalidPolicyError as error:
             raise QuestionError(f"{error}.") from error
+        # The rule knows snapshots by their names here: snapshots of two branches can have one id.
         infos = [
-            SnapshotInfo(ref.id, ref.name, "", "", SnapshotStatus.SNAPSHOT_ACTIVE, ref.time_ms, create_txn=place + 1)
+            SnapshotInfo(ref.name, ref.name, "", "", SnapshotStatus.SNAPSHOT_ACTIVE, ref.time_ms, create_txn=place + 1)
             for place, ref in enumerate(self.bucket.refs)
             if ref.kind is RefKind.SNAPSHOT and ref.is_droppable
         ]
-        by_id = {info.snapshot_id: info for info in infos}
+        by_name = {info.name: info for info in infos}
         tags = [
-            TagRow("", "", name, info.snapshot_id, "", "", -1, -1, False)
+            TagRow("", "", protector, info.name, "", "", -1, -1, False)
             for info in infos
-            for name in self.bucket.refs[info.create_txn - 1].protected_by
+            for protector in self._ref(info).protected_by
         ]
         decision = decide_expiry(policy, infos, (), tags, now_ms)
-        expired = [by_id[one] for one in decision.expired]
+        expired = [by_name[name] for name in decision.expired]
         freed = self.matrix.freed_by_dropping([info.create_txn - 1 for info in expired])
         undated = [info.name for info in infos if info.creation_time_ms < 0]
         notes = (
@@ -329,10 +331,10 @@ class BucketQuestions:
         preview = RetentionPreview(
             now_ms=now_ms,
             policy=policy,
-            expired=tuple(ExpiringSnapshot(*_identity(info)) for info in expired),
+            expired=tuple(ExpiringSnapshot(*self._identity(info)) for info in expired),
             kept=tuple(
-                RetainedSnapshot(*_identity(by_id[one]), tuple(map(_reason, facts)))
-                for one, facts in decision.kept.items()
+                RetainedSnapshot(*self._identity(by_name[name]), tuple(map(_reason, facts)))
+                for name, facts in decision.kept.items()
             ),
             freed_bytes=freed.bytes,
             freed_versions=freed.versions,
@@ -343,9 +345,18 @@ class BucketQuestions:
         )
         return LensRetention(self.bucket.name, preview, (*self.notes, *notes))
 
+    def _ref(self, info: SnapshotInfo) -> Ref:
+        return self.bucket.refs[info.create_txn - 1]
+
+    def _identity(self, info: SnapshotInfo) -> tuple[str, str, int, int]:
+        return info.name, self._ref(info).id, info.create_txn, info.creation_time_ms
+
     def _places(self, names: Collection[str]) -> list[int]:
-        known = {ref.name: place for place, ref in enumerate(self.bucket.refs)}
-        known |= {ref.id: place for place, ref in enumerate(self.bucket.refs) if ref.id not in known}
+        """Return the places of references, each by its name, or by its id if no other one has it."""
+        refs = self.bucket.refs
+        how_often = Counter(ref.id for ref in refs)
+        known = {ref.id: place for place, ref in enumerate(refs) if how_often[ref.id] == 1}
+        known |= {ref.name: place for place, ref in enumerate(refs)}
         unknown = next((name for name in names if name not in known), None)
         if unknown is not None:
             raise QuestionError(f"{self.bucket.name} has no snapshot {unknown}: space lists its snapshots.")
@@ -409,10 +420,6 @@ def _why_fixed(ref: Ref) -> str:
 
 def _sizes(cell: SpaceCell) -> tuple[int, int, int]:
     return cell.bytes, cell.replicated_bytes, cell.versions
-
-
-def _identity(info: SnapshotInfo) -> tuple[str, str, int, int]:
-    return info.name, info.snapshot_id, info.create_txn, info.creation_time_ms
 
 
 def _reason(facts: ReasonWithFacts) -> RetentionReason:

@@ -98,6 +98,20 @@ def test_what_cannot_be_dropped_is_refused(tmp_path: Path, name: str, reason: st
         asked(tmp_path, TAGGED, HELD).what_if(["s2", name])
 
 
+def test_an_id_that_two_have_names_none_of_them(tmp_path: Path) -> None:
+    refs = (Ref("1", "1", time_ms=0), Ref("2", "2", time_ms=1), Ref("side/2", "2", time_ms=2), Ref("t", "9"), ACTIVE)
+    questions = asked(tmp_path, LensBucket("t", refs), [thing("a", 5, 1, bucket="t"), thing("b", 7, 2, bucket="t")])
+    assert questions.what_if(["2"]).freed_bytes == 5
+    assert questions.what_if(["side/2"]).freed_bytes == 7
+    assert questions.what_if(["9"]).snapshots == ("t",)
+    found = questions.retention(RetentionPolicy(num_retained_min=1, time_retained_ms=0), 10)
+    assert found.expired == ("1", "2", "side/2")
+    assert [one.snapshot_id for one in found.preview.expired] == ["1", "2", "2"]
+    two = LensBucket("t", (Ref("a", "2"), Ref("b", "2"), ACTIVE))
+    with pytest.raises(QuestionError, match="has no snapshot 2"):
+        one_bucket(Report(write_report(tmp_path / "two", [two]))).what_if(["2"])
+
+
 def test_a_plan_leaves_out_what_is_protected_or_kept(tmp_path: Path) -> None:
     questions = asked(tmp_path, TAGGED, HELD)
     plan = questions.plan(1_000)
