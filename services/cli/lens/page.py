@@ -15,7 +15,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from services.cli.output import bytes_text, time_text
+from services.cli.output import bytes_text, counted, time_text
 from services.domain.run_space import Runs, renumbered
 from services.domain.space_matrix import SpaceCell, total
 from services.lens.questions import BucketQuestions, LensSnapshot, LensSpace, orphans, questions
@@ -58,7 +58,7 @@ def page_of(report: Report, bucket: str = "") -> str:
     notes = list(head.notes)
     if len(asked) > len(shown):
         notes.append(
-            f"Of {len(asked):,} buckets the {len(shown)} with most bytes that are not live are shown; "
+            f"Of {counted(len(asked), 'bucket')} the {len(shown)} with most bytes that are not live are shown; "
             f"--bucket shows another one."
         )
     made = f"read from {head.source} {head.location} at {time_text(head.made_at_ms)} by {head.program}"
@@ -139,8 +139,8 @@ def _section(questions: BucketQuestions, space: LensSpace) -> str:
     notes = list(questions.bucket.notes)
     if grouped:
         notes.append(
-            f"{len(space.snapshots):,} snapshots are too many to draw: timeline and matrix show groups of neighbours, "
-            f"and what a choice of whole groups frees is exact. The command answers for single snapshots."
+            f"{counted(len(space.snapshots), 'snapshot')} are too many to draw: timeline and matrix show groups of "
+            f"neighbours, and what a choice of whole groups frees is exact. The command answers for single ones."
         )
     if picture.left_out.bytes:
         notes.append(f"The smallest cells are not drawn: up to {bytes_text(picture.left_out.bytes)} more may be freed.")

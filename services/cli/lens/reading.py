@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from services.cli.amounts import duration_text
+from services.cli.output import counted
 from services.cli.progress import shown_progress
 from services.lens.report import Report
 from services.plane.machine.spark_jobs import run_spark_job
@@ -86,7 +87,7 @@ def detail_text(percent: int, rows: int, seconds: float) -> str:
     """Return rows and their rate, and how long it may still take at the pace so far, as a text that begins with a
     comma; empty while neither is known.
     """
-    text = f", {rows:,} rows, {rows / seconds:,.0f} a second" if rows and seconds > 0 else ""
+    text = f", {counted(rows, 'row')}, {rows / seconds:,.0f} a second" if rows and seconds > 0 else ""
     if 0 < percent < 100:
         text += f", about {duration_text(1000 * round(seconds * (100 - percent) / percent))} left"
     return text
