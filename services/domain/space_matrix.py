@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from operator import attrgetter
+from typing import TypeVar
 
 from schemas.records import SpaceCellValue
 from services.domain.reclaimability import Txn
@@ -19,6 +20,7 @@ from services.domain.reclaimability import Txn
 Holders = tuple[Txn, Txn]
 Counts = tuple[int, int, int, int, int, int]
 """Bytes, versions, rows of deletedTable, deletedDirectoryTable and snapshotRenamedTable, and bytes of redundancy."""
+H = TypeVar("H")
 NOBODY: Holders = (0, 0)
 
 
@@ -159,7 +161,7 @@ def total(cells: Iterable[SpaceCell]) -> SpaceCell:
     return SpaceCell(*map(sum, zip(*columns, strict=True))) if columns else EMPTY
 
 
-def by_replicated_bytes(cells: Mapping[Holders, SpaceCell]) -> Mapping[Holders, SpaceCell]:
+def by_replicated_bytes(cells: Mapping[H, SpaceCell]) -> Mapping[H, SpaceCell]:
     """Return a matrix whose bytes are those that the blocks take on disks; the same one if there is no redundancy."""
     if not any(cell.redundancy_bytes for cell in cells.values()):
         return cells
