@@ -66,12 +66,8 @@ class Jar:
 
 def locked_jars() -> tuple[Jar, ...]:
     """Return the jars of ``jars.lock``."""
-    return jars_of(resources.files("services.plane.machine").joinpath("jars.lock").read_text())
-
-
-def jars_of(lock: str) -> tuple[Jar, ...]:
-    """Return the jars of the text of a lock."""
-    return tuple(Jar(*line.split()) for line in lock.splitlines() if line and not line.startswith("#"))
+    lines = resources.files("services.plane.machine").joinpath("jars.lock").read_text().splitlines()
+    return tuple(Jar(*line.split()) for line in lines if line and not line.startswith("#"))
 
 
 def missing_jars(directory: Path, jars: Iterable[Jar]) -> list[Jar]:
@@ -91,9 +87,9 @@ def classpath(directory: Path, consumer: str) -> str:
     return os.pathsep.join(map(str, paths))
 
 
-def fetch_jars(directory: Path, java: JavaRuntime | None = None, jars: Iterable[Jar] | None = None) -> int:
-    """Put these jars, or all of ``jars.lock``, into ``directory``; return the number of jars fetched."""
-    wanted = missing_jars(directory, locked_jars() if jars is None else jars)
+def fetch_jars(directory: Path, java: JavaRuntime | None = None) -> int:
+    """Put every locked jar into ``directory``; return the number of jars fetched."""
+    wanted = missing_jars(directory, locked_jars())
     if not wanted:
         return 0
     try:
@@ -115,7 +111,7 @@ def _fetch_for(consumer: str, wanted: Iterable[Jar], ivy: Ivy, directory: Path) 
         found = fetched.get(f"{jar.organisation}#{jar.module}#{jar.revision}.jar")
         if found is None or not _is_intact(found, jar.sha256):
             raise StackError(
-                f"{jar.file_name} from this machine's registry is not the one in the lock of jars: "
+                f"{jar.file_name} from this machine's registry is not the one in services/plane/machine/jars.lock: "
                 f"look into the registry, or write the lock again if the change is intended."
             )
         target = directory / consumer / jar.file_name
@@ -234,13 +230,13 @@ def proxy_properties(environment: Mapping[str, str]) -> list[str]:
     return properties
 
 
-def write_lock(path: Path, wanted: Mapping[str, tuple[tuple[str, str, str], ...]]) -> None:
-    """Resolve modules with their dependencies and write the list with digests, without jars that PySpark ships."""
+def write_lock(path: Path) -> None:
+    """Resolve ``ROOTS`` with their dependencies and write the list with digests, without jars that PySpark ships."""
     shipped = {file.name for file in _pyspark_jars().glob("*.jar")}
     jars = []
     with tempfile.TemporaryDirectory(prefix="deepclean-jars-") as scratch:
         ivy = Ivy(find_java(), Path(scratch))
-        for consumer, roots in wanted.items():
+        for consumer, roots in ROOTS.items():
             for file in ivy.retrieve(consumer, roots, is_transitive=True):
                 organisation, module, revision = file.stem.split("#")
                 if consumer == "kafka" or f"{module}-{revision}.jar" not in shipped:
@@ -318,7 +314,7 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error("name a directory or --lock FILE")
     try:
         if options.lock is not None:
-            write_lock(options.lock, ROOTS)
+            write_lock(options.lock)
         else:
             java = find_java()
             count = fetch_jars(options.directory, java)
