@@ -87,7 +87,7 @@ def main() -> None:
     parser.add_argument("--tables", type=int, default=12)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="deepclean-iceberg-") as directory, session_with("iceberg") as session:
+    with tempfile.TemporaryDirectory(prefix="deepclean-iceberg-") as directory, session_with("iceberg-spark-runtime-4.0_2.13") as session:
         for seed in range(options.seed, options.seed + options.tables):
             place = Path(directory) / str(seed)
             place.mkdir()

@@ -10,6 +10,7 @@ from random import Random
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
+from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import SparkSession
 
 SCHEMA = {
@@ -68,8 +69,8 @@ class RandomTable:
             name, step = self.random.choices(*zip(*((one, weight) for *one, weight in self._steps()), strict=True))[0]
             try:
                 step()
-            except Py4JJavaError as error:
-                self.refused.append(f"{name}: {error.java_exception}")
+            except (Py4JJavaError, CapturedException) as error:
+                self.refused.append(f"{name}: {str(error).partition('stack')[0]}")
             else:
                 self.done.append(name)
 
