@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,6 +14,10 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import SparkSession
 
+from services.domain.durations import HOUR_MS
+from services.lens.iceberg.location import find_table, version_of
+from tests.table_formats.iceberg_sql_table import sizes
+
 SCHEMA = {
     "type": "struct",
     "schema-id": 0,
@@ -21,6 +26,14 @@ SCHEMA = {
         {"id": 2, "name": "part", "required": False, "type": "string"},
     ],
 }
+
+
+DAY_MS = 24 * HOUR_MS
+
+
+def gunzipped(content: bytes) -> bytes:
+    """Return the content of a file that may be compressed."""
+    return gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content
 
 
 @dataclass(slots=True)
@@ -40,7 +53,8 @@ class RandomTable:
 
     def __init__(self, session: SparkSession, directory: Path, random: Random, format_version: int) -> None:
         self.session, self.directory, self.random, self.format_version = session, directory, random, format_version
-        self.jvm: Any = session.sparkContext._jvm
+        context: Any = session.sparkContext
+        self.jvm, self.gateway = context._jvm, context._gateway
         iceberg = self.iceberg = self.jvm.org.apache.iceberg
         schema = iceberg.SchemaParser.fromJson(json.dumps(SCHEMA))
         builder = iceberg.PartitionSpec.builderFor(schema)
@@ -50,10 +64,10 @@ class RandomTable:
             "format-version": str(format_version),
             "commit.manifest.min-count-to-merge": str(random.choice([2, 3, 100])),
             "write.metadata.compression-codec": random.choice(["none", "gzip"]),
-            "write.metadata.previous-versions-max": str(random.choice([4, 100])),
+            "write.metadata.previous-versions-max": str(random.choice([10, 100])),
         }
         location = f"{random.choice(['', 'file:'])}{directory}"
-        tables = iceberg.hadoop.HadoopTables(session.sparkContext._jsc.hadoopConfiguration())
+        tables = iceberg.hadoop.HadoopTables(context._jsc.hadoopConfiguration())
         self.table = tables.create(schema, self.spec, properties, location)
         self.location = location
         self.shown: dict[int | None, Shown] = {None: Shown()}
@@ -62,6 +76,10 @@ class RandomTable:
         self.refused: list[str] = []
         self.done: list[str] = []
         self._files = 0
+
+    @property
+    def name(self) -> str:
+        return self.directory.name
 
     def play(self, steps: int) -> None:
         """Change the table at random."""
@@ -120,7 +138,11 @@ class RandomTable:
     def _branch(self) -> str:
         self.table.refresh()
         refs = self.table.refs()
-        return str(self.random.choice(["main", "main", *sorted(name for name in refs if refs[name].isBranch() and name != 'main')]))
+        return str(
+            self.random.choice(
+                ["main", "main", *sorted(name for name in refs if refs[name].isBranch() and name != "main")]
+            )
+        )
 
     def _head(self, branch: str) -> int | None:
         return self.references().get(branch)
@@ -151,7 +173,7 @@ class RandomTable:
         if kind == "position":
             builder = builder.ofPositionDeletes()
         else:
-            columns = self.session.sparkContext._gateway.new_array(self.jvm.int, 1)
+            columns = self.gateway.new_array(self.jvm.int, 1)
             columns[0] = 1
             builder = builder.ofEqualityDeletes(columns)
         builder = builder.withPath(path).withFileSizeInBytes(size).withRecordCount(1)
@@ -161,8 +183,6 @@ class RandomTable:
         return self.random.sample(found, min(len(found), self.random.randint(1, most)))
 
     # changes
-
-    # Calls on a change are not chained: py4j takes some of its methods for such that return nothing.
 
     def _commit(self, change: Any, branch: str, added: list[Any], removed: list[str]) -> Shown:
         before = self.shown[self._head(branch)].copy()
@@ -186,10 +206,11 @@ class RandomTable:
 
     def delete(self) -> None:
         branch = self._branch()
-        paths = self._some(sorted(self.shown[self._head(branch)].data))
+        shown = self.shown[self._head(branch)].data
+        paths = self._some(sorted(shown))
         change = self.table.newDelete()
         for path in paths:
-            change.deleteFile(path)
+            change.deleteFile(shown[path])  # py4j takes a path for that of a file to be removed at once
         self._commit(change, branch, [], paths)
 
     def overwrite(self) -> None:
@@ -333,7 +354,32 @@ class RandomTable:
             change.expireSnapshotId(one)
         change.commit()
 
+    def age(self, now_ms: int) -> None:
+        """Make the snapshots days old, the last of them today's, and give the table and its references an expiry."""
+        found = find_table(str(self.directory))
+        metadata = json.loads(gunzipped(Path(found.metadata_file).read_bytes()))
+        count = len(metadata["snapshots"])
+        for index, one in enumerate(metadata["snapshots"]):
+            one["timestamp-ms"] = now_ms - (count - index) * DAY_MS + DAY_MS // 2
+        metadata["snapshot-log"] = []
+        metadata["properties"] |= {
+            "history.expire.max-snapshot-age-ms": str(self.random.randrange(count + 1) * DAY_MS),
+            "history.expire.min-snapshots-to-keep": str(self.random.randint(1, 3)),
+        }
+        for name, one in metadata.get("refs", {}).items():
+            if self.random.random() < 0.3 and name != "main":
+                one["max-ref-age-ms"] = (1 + self.random.randrange(count)) * DAY_MS
+            if self.random.random() < 0.3 and one["type"] == "branch":
+                one["min-snapshots-to-keep"] = self.random.randint(1, 4)
+                one["max-snapshot-age-ms"] = (1 + self.random.randrange(count)) * DAY_MS
+        version = (version_of(found.metadata_file) or 0) + 1
+        (self.directory / "metadata" / f"v{version}.metadata.json").write_text(json.dumps(metadata))
+
+    def expire_old(self) -> None:
+        """Let Iceberg expire what its own rules say."""
+        self.table.refresh()
+        self.table.expireSnapshots().commit()
+
     def files(self) -> dict[str, int]:
         """Return the size of each file in the directory, by its path; without Hadoop's checksum files."""
-        found = (path for path in self.directory.rglob("*") if path.is_file() and path.suffix != ".crc")
-        return {str(path): path.stat().st_size for path in found}
+        return sizes(self.directory)
