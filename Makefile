@@ -3,6 +3,7 @@
 
 INSTALLED := .venv/.installed
 JARS := .deepclean/jars/.complete
+TEST_JARS := .deepclean/jars/.tests
 CLASSES := .deepclean/jars/.classes
 COMPILED := .venv/.compiled
 FUZZER := .venv/.fuzzer
@@ -21,7 +22,7 @@ setup: $(INSTALLED) $(COMPILED) $(JARS) $(CLASSES) ## Install everything into .v
 run: setup ## Replay this repository's history (or REPO=…) on a real broker and Spark, and compare with git
 	.venv/bin/deepclean git "$(or $(REPO),.)"
 
-test: setup ## All tests; SEED=… replays a simulated or chaotic run
+test: setup $(TEST_JARS) ## All tests; SEED=… replays a simulated or chaotic run
 	.venv/bin/pytest --numprocesses=auto --maxprocesses=4 $(if $(SEED),--seed=$(SEED) --hypothesis-seed=$(SEED))
 
 test-fast: setup ## The quick unit, contract and property tests, without broker, Spark and planes: about a minute
@@ -108,6 +109,11 @@ $(COMPILED): schemas/avro_binary.py hatch_build.py $(INSTALLED)
 $(JARS): services/plane/machine/jars.lock $(INSTALLED)
 	@echo "Fetching what is missing of the jars of Kafka and Spark"
 	@.venv/bin/python -m services.plane.machine.jars $(@D)
+	@touch $@
+
+$(TEST_JARS): services/plane/machine/jars.lock $(INSTALLED)
+	@echo "Fetching what is missing of the jars that only tests use"
+	@.venv/bin/python -m services.plane.machine.jars --tests $(@D)
 	@touch $@
 
 $(CLASSES): services/plane/broker/class_archives.py streaming/spark/class_archive.py $(JARS) $(COMPILED)

@@ -5,6 +5,7 @@ and accepts no other digest. The machine configures the repository: by an Ivy se
 or ``~/.ivy2/ivysettings.xml``), else by the mirror in Maven's settings, else by Ivy's default.
 
     python -m services.plane.machine.jars DIR          fetch the missing jars into DIR/kafka and DIR/spark
+    python -m services.plane.machine.jars --tests DIR  fetch those that only tests use into DIR/tests
     python -m services.plane.machine.jars --lock FILE  resolve the versions below again and write the list
 """
 
@@ -45,7 +46,14 @@ ROOTS: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", SPARK_VERSION),
         ("org.apache.spark", "spark-avro_2.13", SPARK_VERSION),
     ),
+    # Runtimes of the table formats, whose own expiry judges the lens. What they depend on is in them, or in PySpark.
+    "tests": (
+        ("org.apache.iceberg", "iceberg-spark-runtime-4.0_2.13", "1.10.1"),
+        ("org.apache.paimon", "paimon-bundle", "1.3.1"),
+    ),
 }
+TESTS = "tests"
+"""The consumer whose jars nothing but tests needs: ``make test`` fetches them, ``make setup`` does not."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -87,9 +95,9 @@ def classpath(directory: Path, consumer: str) -> str:
     return os.pathsep.join(map(str, paths))
 
 
-def fetch_jars(directory: Path, java: JavaRuntime | None = None) -> int:
-    """Put every locked jar into ``directory``; return the number of jars fetched."""
-    wanted = missing_jars(directory, locked_jars())
+def fetch_jars(directory: Path, java: JavaRuntime | None = None, *, is_for_tests: bool = False) -> int:
+    """Put every locked jar, or those that only tests use, into ``directory``; return the number of jars fetched."""
+    wanted = missing_jars(directory, [jar for jar in locked_jars() if (jar.consumer == TESTS) is is_for_tests])
     if not wanted:
         return 0
     try:
@@ -237,7 +245,7 @@ def write_lock(path: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="deepclean-jars-") as scratch:
         ivy = Ivy(find_java(), Path(scratch))
         for consumer, roots in ROOTS.items():
-            for file in ivy.retrieve(consumer, roots, is_transitive=True):
+            for file in ivy.retrieve(consumer, roots, is_transitive=consumer != TESTS):
                 organisation, module, revision = file.stem.split("#")
                 if consumer == "kafka" or f"{module}-{revision}.jar" not in shipped:
                     jars.append(Jar(consumer, organisation, module, revision, _sha256(file)))
@@ -308,6 +316,7 @@ def main(arguments: list[str] | None = None) -> int:
         prog="python -m services.plane.machine.jars", description="Fetch the plane's jars."
     )
     parser.add_argument("directory", type=Path, nargs="?", help="where the jars go")
+    parser.add_argument("--tests", action="store_true", help="fetch the jars that only tests use")
     parser.add_argument("--lock", type=Path, metavar="FILE", help="resolve afresh and write the list of jars")
     options = parser.parse_args(arguments)
     if (options.directory is None) == (options.lock is None):
@@ -317,7 +326,7 @@ def main(arguments: list[str] | None = None) -> int:
             write_lock(options.lock)
         else:
             java = find_java()
-            count = fetch_jars(options.directory, java)
+            count = fetch_jars(options.directory, java, is_for_tests=options.tests)
             print(f"Java {java.version} at {java.home}; jars {f'fetched: {count}' if count else 'complete'}")
     except StackError as error:
         print(error, file=sys.stderr)
