@@ -23,6 +23,8 @@ class RefKind(StrEnum):
     SNAPSHOT = "snapshot"
     TAG = "tag"
     BRANCH = "branch"
+    CHANGELOG = "changelog"
+    """A changelog of Paimon that outlives its snapshot, or will: a snapshot's expiry does not free what it holds."""
     ACTIVE = "active"
     """The active namespace, or what the main branch of a table shows now: always the last place, never droppable."""
 

@@ -1,0 +1,76 @@
+"""The directory of a table: one listing of all its files, and the content of small ones. Nothing is ever written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pyarrow as pa
+from pyarrow import fs
+
+from services.lens.paimon.metadata import PaimonError
+
+_READERS = 16
+"""Small files that are read at once: each one waits for its store."""
+
+
+class TableDirectory:
+    """A table's files as they were when this object was made."""
+
+    def __init__(self, location: str) -> None:
+        """List a directory, given by a path or by the address of a store that pyarrow knows.
+
+        Raises:
+            PaimonError: it is not there, or is no table.
+        """
+        try:
+            self._store, self.root = fs.FileSystem.from_uri(location) if "://" in location else _local(location)
+            found = self._store.get_file_info(fs.FileSelector(self.root, recursive=True))
+        except (OSError, pa.ArrowInvalid) as error:
+            raise PaimonError(f"{location} cannot be listed ({error}): name the directory of a table.") from None
+        self.address = location.rstrip("/") if "://" in location else f"file://{self.root}"
+        start = len(self.root.rstrip("/")) + 1
+        self.files = {info.path[start:]: info for info in found if info.type == fs.FileType.File}
+        """Information on each file, by its path in the table."""
+
+    def below(self, directory: str, prefix: str) -> list[str]:
+        """Return the files of one directory, not of those in it, whose names begin with a prefix."""
+        start = f"{directory}/{prefix}"
+        return sorted(path for path in self.files if path.startswith(start) and "/" not in path[len(start) :])
+
+    def contents(self, paths: Iterable[str]) -> Iterator[tuple[str, bytes | None]]:
+        """Yield each path with the content of its file; None if that file is missing."""
+        wanted = list(paths)
+        with ThreadPoolExecutor(_READERS) as readers:
+            yield from zip(wanted, readers.map(self._content, wanted), strict=True)
+
+    def size_bytes(self, path: str) -> int | None:
+        """Return the size of a file; None if it is missing. A file written since the listing counts as well."""
+        info = self.files.get(path)
+        if info is None:
+            info = self._store.get_file_info(path if path.startswith("/") else f"{self.root}/{path}")
+        return int(info.size) if info.type == fs.FileType.File else None
+
+    def listing(self) -> pa.Table:
+        """Return all files with their sizes and the times of their last change."""
+        infos = self.files.values()
+        return pa.table(
+            {
+                "path": pa.array(self.files.keys(), pa.string()),
+                "found_bytes": pa.array((info.size for info in infos), pa.int64()),
+                "changed_ms": pa.array(((info.mtime_ns or 0) // 1_000_000 for info in infos), pa.int64()),
+            }
+        )
+
+    def _content(self, path: str) -> bytes | None:
+        try:
+            with self._store.open_input_stream(f"{self.root}/{path}") as stream:
+                return bytes(stream.read())
+        except FileNotFoundError:
+            return None
+
+
+def _local(location: str) -> tuple[fs.FileSystem, str]:
+    from pathlib import Path
+
+    return fs.LocalFileSystem(), str(Path(location).resolve())

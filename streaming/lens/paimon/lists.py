@@ -1,0 +1,90 @@
+"""Reads the manifest lists and index manifests that the references of a table name, and notes what is wrong in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+from services.lens.paimon.holdings import IndexFile, ManifestRow
+from services.lens.paimon.metadata import PaimonError
+from services.lens.paimon.references import Place
+from streaming.lens.paimon.avro_file import rows
+from streaming.lens.paimon.directory import TableDirectory
+
+T = TypeVar("T")
+_LIST_COLUMNS = ("_FILE_NAME", "_FILE_SIZE", "_NUM_ADDED_FILES", "_NUM_DELETED_FILES")
+_INDEX_COLUMNS = ("_KIND", "_PARTITION", "_BUCKET", "_INDEX_TYPE", "_FILE_NAME", "_FILE_SIZE", "_EXTERNAL_PATH")
+
+
+def manifest_lists(
+    directory: TableDirectory, places: Sequence[Place], notes: list[str]
+) -> dict[str, list[ManifestRow]]:
+    """Return the manifests of each manifest list, by its name. One that is missing or damaged is noted and left out."""
+    users = _users(places, lambda place: place.lists)
+    return _read(directory, users, "manifest list", _manifest_rows, notes)
+
+
+def index_manifests(directory: TableDirectory, places: Sequence[Place], notes: list[str]) -> dict[str, list[IndexFile]]:
+    """Return the index files of each index manifest, by its name. One that is damaged is noted and left out."""
+    users = _users(places, lambda place: (place.index_manifest,) if place.index_manifest else ())
+    return _read(directory, users, "index manifest", _index_files, notes)
+
+
+def _users(places: Sequence[Place], named: Callable[[Place], Iterable[str]]) -> dict[str, list[Place]]:
+    users: dict[str, list[Place]] = {}
+    for place in places:
+        for name in named(place):
+            users.setdefault(name, []).append(place)
+    return users
+
+
+def _read(
+    directory: TableDirectory,
+    users: dict[str, list[Place]],
+    what: str,
+    decode: Callable[[bytes], list[T]],
+    notes: list[str],
+) -> dict[str, list[T]]:
+    found = {}
+    paths = {f"manifest/{name}": name for name in users}
+    for path, content in directory.contents(paths):
+        name = paths[path]
+        try:
+            if content is None:
+                raise PaimonError("it is missing")
+            found[name] = decode(content)
+        except PaimonError as error:
+            # A changelog's lists of data files are its own only as long as nobody else has removed them.
+            if not all(place.is_changelog for place in users[name]):
+                notes.append(
+                    f"The {what} {path} of {_names(users[name])} cannot be read: {error}. What only it names is left "
+                    f"out of all figures and shown as orphaned: restore it, or remove these references."
+                )
+    return found
+
+
+def _names(users: Sequence[Place]) -> str:
+    names = [place.ref.name for place in users]
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def _manifest_rows(content: bytes) -> list[ManifestRow]:
+    return [
+        ManifestRow(row["_FILE_NAME"], row["_FILE_SIZE"], row["_NUM_ADDED_FILES"] + row["_NUM_DELETED_FILES"])
+        for row in rows(content, _LIST_COLUMNS)
+    ]
+
+
+def _index_files(content: bytes) -> list[IndexFile]:
+    return [
+        IndexFile(
+            row["_FILE_NAME"],
+            row["_INDEX_TYPE"],
+            row["_FILE_SIZE"],
+            row["_PARTITION"],
+            row["_BUCKET"],
+            row.get("_EXTERNAL_PATH"),
+        )
+        for row in rows(content, _INDEX_COLUMNS)
+        if row["_KIND"] == 0
+    ]
