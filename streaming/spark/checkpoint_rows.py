@@ -6,7 +6,7 @@ The process that starts the job keeps the snapshot checkpoint from being removed
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self
@@ -22,21 +22,37 @@ OWN_FILES = ("LOG", "LOCK", "rocksdict-config")
 Row = tuple[bytes, bytes]
 
 
-class CheckpointRows:
-    """Some column families of one snapshot checkpoint, opened read-only."""
+class ReadOnlyRows:
+    """Some column families of a RocksDB directory, opened read-only and through links: nothing is written beside it."""
 
-    def __init__(self, directory: str, families: Sequence[str]) -> None:
+    def __init__(
+        self,
+        directory: str,
+        families: Sequence[str],
+        options_of: Callable[[], Options] | None = None,
+        scratch: str | None = None,
+    ) -> None:
         # rocksdict writes a file when it opens a directory, and several tasks open this one at the same time.
-        self._mirror = tempfile.TemporaryDirectory(prefix="deepclean-diff-")
+        self._mirror = tempfile.TemporaryDirectory(prefix="deepclean-rows-", dir=scratch)
         for file in Path(directory).iterdir():
             if not file.name.startswith(OWN_FILES):
                 Path(self._mirror.name, file.name).symlink_to(file.absolute())
-        options = Options(raw_mode=True)
-        there = set(Rdict.list_cf(self._mirror.name, options))
-        wanted = {name: Options(raw_mode=True) for name in (*families, FORMAT_FAMILY) if name in there}
-        self._database = Rdict(self._mirror.name, options, wanted, AccessType.read_only(False))
+        options_of = options_of or _options
+        self.all_families = frozenset(Rdict.list_cf(self._mirror.name, options_of()))
+        wanted = {name: options_of() for name in families if name in self.all_families}
+        self._database = Rdict(self._mirror.name, options_of(), wanted, AccessType.read_only(False))
         self._families = {name: self._database.get_column_family(name) for name in wanted}
-        check_rows(self.scan(FORMAT_FAMILY, b"", b"\xff"), directory)
+
+    def get(self, family: str, keys: list[bytes]) -> list[bytes | None]:
+        """Return the values of some keys, in their order; None for those that are missing."""
+        rows = self._families.get(family)
+        found: list[bytes | None] = [None] * len(keys) if rows is None else rows.get(keys)
+        return found
+
+    def estimated_rows(self, family: str) -> int:
+        """Return about how many rows a family has."""
+        rows = self._families.get(family)
+        return 0 if rows is None else rows.property_int_value("rocksdb.estimate-num-keys") or 0
 
     def scan(self, family: str, start: bytes, end: bytes) -> Iterator[Row]:
         """Yield every row with start <= key < end, in the order of the keys' bytes."""
@@ -71,14 +87,30 @@ class CheckpointRows:
         begins = {bytes(file["start_key"]) for file in files if file.get("column_family_name", family) == family}
         return {key for key in begins if start < key < end} | set(_between(first, last, parts))
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """Close the database and remove the links."""
         for rows in self._families.values():
             rows.close()
         self._database.close()
         self._mirror.cleanup()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class CheckpointRows(ReadOnlyRows):
+    """Some column families of one snapshot checkpoint of a plane."""
+
+    def __init__(self, directory: str, families: Sequence[str]) -> None:
+        super().__init__(directory, (*families, FORMAT_FAMILY))
+        check_rows(self.scan(FORMAT_FAMILY, b"", b"\xff"), directory)
+
+
+def _options() -> Options:
+    return Options(raw_mode=True)
 
 
 def _between(first: bytes, last: bytes, parts: int) -> Iterator[bytes]:
