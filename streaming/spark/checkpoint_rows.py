@@ -46,8 +46,9 @@ class ReadOnlyRows:
     def get(self, family: str, keys: list[bytes]) -> list[bytes | None]:
         """Return the values of some keys, in their order; None for those that are missing."""
         rows = self._families.get(family)
-        found: list[bytes | None] = [None] * len(keys) if rows is None else rows.get(keys)
-        return found
+        wanted: Any = keys
+        found: Any = [None] * len(keys) if rows is None else rows.get(wanted)
+        return list(found)
 
     def estimated_rows(self, family: str) -> int:
         """Return about how many rows a family has."""

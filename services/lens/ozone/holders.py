@@ -20,6 +20,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from services.lens.ozone.chain import SeenTransactions
@@ -97,9 +98,7 @@ def holders_of_live_row(places: Places, row: Row) -> Generator[int, Row | None, 
     found = []
     while True:
         wanted = set(remaining)
-        oldest = yield from places.oldest(
-            known, row.object_id, lambda other, wanted=wanted: wanted <= shared_blocks(row, other, wanted)
-        )
+        oldest = yield from places.oldest(known, row.object_id, partial(_has_all, row, wanted))
         kept = shared_blocks(row, oldest.missed, wanted)
         gone = tuple(block for block in remaining if block not in kept)
         found.append(HeldBlocks(gone, oldest.place, places.active))
@@ -107,6 +106,10 @@ def holders_of_live_row(places: Places, row: Row) -> Generator[int, Row | None, 
             return found
         remaining = tuple(block for block in remaining if block in kept)
         known = min(oldest.missed_place, places.transactions.first_with(oldest.missed.update_id))
+
+
+def _has_all(row: Row, wanted: set[Block], other: Row) -> bool:
+    return wanted <= shared_blocks(row, other, wanted)
 
 
 def shared_blocks(row: Row, other: Row | None, among: Collection[Block]) -> set[Block]:

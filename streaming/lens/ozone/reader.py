@@ -191,12 +191,14 @@ def _read_unit(plan: Plan, unit: Unit, worker: Worker, things: ThingRows) -> Ite
 
 def _add_live(rows: Iterator[Row], bucket: JudgedRows) -> Iterator[None]:
     for key, value in rows:
-        yield bucket.add_live(key, KeyInfo.FromString(value))
+        bucket.add_live(key, KeyInfo.FromString(value))
+        yield
 
 
 def _add_directories(rows: Iterator[Row], bucket: JudgedRows) -> Iterator[None]:
     for _, value in rows:
-        yield bucket.add_directory(DirectoryInfo.FromString(value))
+        bucket.add_directory(DirectoryInfo.FromString(value))
+        yield
 
 
 def _add_garbage(
@@ -220,7 +222,8 @@ def _add_open(rows: Iterator[Row], buckets: Buckets) -> Iterator[None]:
         info = KeyInfo.FromString(value)
         bucket = buckets.get((info.volume, info.bucket))
         if bucket is not None:
-            yield bucket.add_open(info, "open-key", info.name.decode(errors="replace"))
+            bucket.add_open(info, "open-key", info.name.decode(errors="replace"))
+        yield
 
 
 def _add_uploads(rows: Iterator[Row], store: ReadOnlyRows, buckets: Buckets) -> Iterator[None]:
