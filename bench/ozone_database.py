@@ -15,14 +15,16 @@ import time
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from random import Random
+from select import select
 from typing import Any
 from uuid import UUID
 
 from rocksdict import Checkpoint, Options, Rdict, WriteBatch
 
-from bench.process_figures import session_peak_bytes
+from bench.process_figures import session_cpu_seconds, session_peak_bytes
 from services.lens.ozone import tables
 from services.lens.ozone.messages import (
     BucketInfo,
@@ -37,6 +39,7 @@ from services.lens.ozone.tables import BucketKeys
 FILES_PER_DIRECTORY = 1_000
 BATCH_ROWS = 10_000
 OBJECT_STORE = 3
+PAUSE_SECONDS = 0.2
 _RATIS_EPOCH = 2 << 62
 _SIGN = 1 << 63
 
@@ -77,15 +80,22 @@ class RawTables:
     def clear(self, table: str, prefix: bytes) -> None:
         """Delete all rows whose keys begin with ``prefix``."""
         self._write_if(0)
-        for key in list(self._families[table].keys(from_key=prefix)):
-            if not key.startswith(prefix):
-                break
+        for key in list(takewhile(lambda key: key.startswith(prefix), self._keys(table, prefix))):
             self.delete(table, key)
+
+    def _keys(self, table: str, start: bytes) -> Iterator[bytes]:
+        for key in self._families[table].keys(from_key=start):
+            assert isinstance(key, bytes)  # noqa: S101 - the tables are raw
+            yield key
 
     def _write_if(self, rows: int) -> None:
         if len(self._batch) >= rows:
             self._database.write(self._batch)
             self._batch = WriteBatch(raw_mode=True)
+
+    def add_table(self, name: str) -> None:
+        """Add a table that no release knows."""
+        self._families[name] = self._database.create_column_family(name, Options(raw_mode=True))
 
     def checkpoint(self, directory: Path) -> None:
         """Take a checkpoint with hard links."""
@@ -282,15 +292,23 @@ def measure(directory: Path, report: Path, jars: Path) -> None:
     """Write the report of the database, and print how long it took and how much memory all of its processes had."""
     started = time.perf_counter()
     command = [sys.executable, "-m", "streaming.lens", "ozone", str(directory), "--report", str(report)]
-    job = subprocess.Popen([*command, "--jars-directory", str(jars)], stdin=subprocess.PIPE, start_new_session=True)
-    peak_bytes = 0
-    while True:
-        try:
-            status = job.wait(0.2)
-            break
-        except subprocess.TimeoutExpired:
-            peak_bytes = max(peak_bytes, session_peak_bytes(job.pid))
-    print(f"{time.perf_counter() - started:.1f} s, {peak_bytes / (1 << 20):,.0f} MiB at most, status {status}")
+    peak_bytes, cpu_seconds = 0, 0.0
+    job = subprocess.Popen(
+        [*command, "--jars-directory", str(jars)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+    )
+    assert job.stdout is not None  # noqa: S101 - it is a pipe
+    while job.poll() is None:
+        peak_bytes = max(peak_bytes, session_peak_bytes(job.pid))
+        cpu_seconds = max(cpu_seconds, session_cpu_seconds(job.pid))
+        while select([job.stdout], [], [], PAUSE_SECONDS)[0] and (line := job.stdout.readline()):
+            print(
+                f"{time.perf_counter() - started:6.1f} s, {cpu_seconds:6.1f} s of CPU: {line.decode().strip()}",
+                flush=True,
+            )
+    print(
+        f"{time.perf_counter() - started:.1f} s, {cpu_seconds:.0f} s of CPU, {peak_bytes / (1 << 20):,.0f} MiB at most, "
+        f"status {job.returncode}"
+    )
 
 
 def main() -> None:

@@ -74,19 +74,25 @@ class ReadOnlyRows:
 
     def boundaries(self, family: str, start: bytes, end: bytes, parts: int) -> set[bytes]:
         """Return keys that cut a range into about ``parts`` parts: first keys of files, and evenly spaced points."""
-        rows = self._families.get(family)
-        if rows is None:
+        ends = self._ends(family, start, end)
+        if ends is None:
             return set()
-        iterator = rows.iter(ReadOptions())
-        iterator.seek(start)
-        if not iterator.valid() or iterator.key() >= end:
-            return set()
-        first = iterator.key()
-        iterator.seek_for_prev(end)
-        last = iterator.key()
+        first, last = ends
         files: list[dict[str, Any]] = self._database.live_files()
         begins = {bytes(file["start_key"]) for file in files if file.get("column_family_name", family) == family}
         return {key for key in begins if start < key < end} | set(_between(first, last, parts))
+
+    def _ends(self, family: str, start: bytes, end: bytes) -> tuple[bytes, bytes] | None:
+        rows = self._families.get(family)
+        if rows is None:
+            return None
+        iterator = rows.iter(ReadOptions())
+        iterator.seek(start)
+        if not iterator.valid() or iterator.key() >= end:
+            return None
+        first = iterator.key()
+        iterator.seek_for_prev(end)
+        return first, iterator.key()
 
     def close(self) -> None:
         """Close the database and remove the links."""
@@ -123,6 +129,12 @@ def _between(first: bytes, last: bytes, parts: int) -> Iterator[bytes]:
         int.from_bytes(key[common : common + INTERPOLATED_BYTES].ljust(INTERPOLATED_BYTES, b"\0"))
         for key in (first, last)
     )
+    digits = [key[common : common + INTERPOLATED_BYTES] for key in (first, last)]
+    if all(map(bytes.isdigit, digits)) and len(set(map(len, digits))) == 1:  # numbers are written with ten of the bytes
+        low, high = map(int, digits)
+        for part in range(1, parts):
+            yield first[:common] + b"%0*d" % (len(digits[0]), low + (high - low) * part // parts)
+        return
     for part in range(1, parts):
         yield first[:common] + (low + (high - low) * part // parts).to_bytes(INTERPOLATED_BYTES)
 

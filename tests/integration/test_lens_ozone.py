@@ -11,21 +11,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 import pyarrow.compute as pc
 import pytest
 from pyspark.sql import SparkSession
 
-from services.lens.ozone import tables
-from services.lens.ozone.messages import BucketInfo, KeyInfo, MultipartKeyInfo, MultipartPartInfo
 from services.lens.relation import LensFinding, Runs
 from services.lens.report import Report, Thing
 from streaming.lens.ozone.layout import OzoneLocationError
 from streaming.lens.ozone.source import write
 from streaming.lens.writer import ReportWriter
-from tests.ozone_databases import LEGACY, OzoneDatabase, add_version, key_info
-from tests.ozone_model import object_id
 from tests.spark_session import SPARK_MARKS, started_session
 
 pytestmark = [*SPARK_MARKS, pytest.mark.timeout(300)]

@@ -89,7 +89,7 @@ def unreachable(bucket: str, amount: Amount, snapshot: str) -> LensFinding:
     """Return the finding of files below directories that were deleted before a snapshot; "" is the present state."""
     if snapshot:
         sentence = (
-            f"{amount.rows} files below directories that were deleted before snapshot {snapshot} are still in fileTable "
+            f"{amount.rows} files below directories deleted before snapshot {snapshot} are still in fileTable "
             f"and usedBytes, and in the referencedSize of {snapshot}. Only older snapshots show them, and hold them."
         )
     else:
@@ -103,6 +103,6 @@ def unreachable(bucket: str, amount: Amount, snapshot: str) -> LensFinding:
 SENTENCES = {
     "orphaned-file": "No directory leads to this file, and none that waits to be deleted: Ozone never frees it. "
     "ozone repair om fso-tree repairs buckets without snapshots.",
-    "orphaned-directory": "Nothing leads to this directory, and it is not waiting to be deleted: Ozone never removes it.",
+    "orphaned-directory": "Nothing leads to this directory, and it does not wait to be deleted: it stays for ever.",
     "read-but-freed": "Ozone will free blocks that a snapshot still reads, since its row and the deleted one differ.",
 }

@@ -17,7 +17,7 @@ from streaming.lens.ozone.stores import OpenStores
 from streaming.lens.ozone.things import ThingRows
 
 Row = Any
-MAX_WAITING = 50_000
+MAX_WAITING = 100_000
 """Searches that run together. Their rows are in memory: about 1 KB each."""
 MAX_KNOWN_DIRECTORIES = 50_000
 
@@ -34,7 +34,8 @@ class JudgedRows:
 
     def __init__(self, bucket: BucketPlan, stores: OpenStores, index: Index, things: ThingRows) -> None:
         self._bucket = bucket
-        self._keys = bucket.keys
+        self.keys = bucket.keys
+        self._name = bucket.keys.name
         self._places = bucket.places
         self._stores = stores
         self._index = index
@@ -47,7 +48,7 @@ class JudgedRows:
         """Add a row of ``keyTable`` or ``fileTable`` of the active store."""
         self._sum("used", row.data_bytes, replicated_bytes(row.data_bytes, row))
         kind = "key"
-        if self._keys.is_file_system:
+        if self.keys.is_file_system:
             directory = self._directory(row.parent_id)
             leaf = key.rpartition(b"/")[2].decode(errors="replace")
             path = f"{directory.path}/{leaf}" if directory.path else leaf
@@ -80,14 +81,14 @@ class JudgedRows:
         self._sum("directories", 0, 0)
         place = self._directory(row.object_id)
         if place.is_orphaned:
-            self._things.add_fact("orphaned-directory", self._keys.name, 0, 0, place.path, str(row.object_id))
+            self._things.add_fact("orphaned-directory", self._name, 0, 0, place.path, str(row.object_id))
 
     def add_garbage(self, info: Row, bucket_id: int, number: int) -> None:
         """Add an info of a row in ``deletedTable`` of a store; ``bucket_id`` is the row's, 0 in rows before 2.1."""
         if number < 0:
             number = self._bucket.active_number
         blocks = blocks_of(info.versions)
-        is_former = bucket_id not in (0, self._keys.bucket_id)
+        is_former = bucket_id not in (0, self.keys.bucket_id)
         if COMMITTED in metadata_keys(info) and not is_former:
             replicated = sum(replicated_bytes(length, info) for length in blocks.values())
             self._sum("snapshot-used", sum(blocks.values()), replicated)
@@ -116,7 +117,7 @@ class JudgedRows:
                 lengths = [blocks[block] for block in found.lost]
                 self._things.add_fact(
                     "read-but-freed",
-                    self._keys.name,
+                    self._name,
                     sum(lengths),
                     sum(replicated_bytes(length, info) for length in lengths),
                     path,
@@ -128,7 +129,7 @@ class JudgedRows:
         if last < 0 or info.object_id == 0:
             then(HeldGarbage(0, -1))
             return
-        key = self._keys.key_of(info.name, info.parent_id)
+        key = self.keys.key_of(info.name, info.parent_id)
         self._search(holders_of_garbage(self._places, info, last), self._names(key, info.object_id, number), then)
 
     def add_open(self, info: Row, kind: str, path: str) -> None:
@@ -147,7 +148,7 @@ class JudgedRows:
         blocks = blocks_of(row.versions)
         self._things.add_fact(
             "orphaned-file",
-            self._keys.name,
+            self._name,
             sum(blocks.values()),
             sum(replicated_bytes(length, row) for length in blocks.values()),
             path,
@@ -156,7 +157,7 @@ class JudgedRows:
 
     def _emit(self, row: Row, path: str, kind: str, blocks: Iterable[tuple[Block, int]], first: int, last: int) -> None:
         sized = [(block, length, replicated_bytes(length, row)) for block, length in blocks]
-        self._things.add_thing(self._keys.name, path, row.object_id, kind, sized, first, last)
+        self._things.add_thing(self._name, path, row.object_id, kind, sized, first, last)
 
     def _sum(self, fact: str, size_bytes: int, replicated: int, fact_id: str = "") -> None:
         found = self._sums.setdefault((fact, fact_id), [0, 0, 0])
@@ -169,7 +170,7 @@ class JudgedRows:
         if found is None:
             if len(self._directories) >= MAX_KNOWN_DIRECTORIES:
                 self._directories.clear()
-            bucket_id = self._keys.bucket_id
+            bucket_id = self.keys.bucket_id
             found = place_of(directory_id, bucket_id, lambda one: self._index.directory(bucket_id, one))
             self._directories[directory_id] = found
         return found
@@ -177,7 +178,7 @@ class JudgedRows:
     def _path_of_garbage(self, info: Row) -> str:
         """Return the path of a deleted key. After an overwrite, FSO rows have the last part of it only."""
         name: str = info.name.decode(errors="replace")
-        if not self._keys.is_file_system or "/" in name or info.parent_id == self._keys.bucket_id:
+        if not self.keys.is_file_system or "/" in name or info.parent_id == self.keys.bucket_id:
             return name
         directory = self._directory(info.parent_id)
         return f"{directory.path}/{name}" if directory.path else name
@@ -185,7 +186,7 @@ class JudgedRows:
     def _names(self, key: bytes, object_id: int, number: int) -> Names:
         if not self._bucket.has_renames:
             return Names(key)
-        renames = self._index.renames(self._keys.bucket_id, object_id)
+        renames = self._index.renames(self.keys.bucket_id, object_id)
         return Names(key, tuple(rename for rename in renames if rename[0] <= number))
 
     def _search(self, search: Generator[int, Row | None, Any], names: Names, then: Callable[[Any], None]) -> None:
@@ -205,7 +206,7 @@ class JudgedRows:
                 directory = self._bucket.stores[number].directory
                 assert directory is not None  # noqa: S101 - the search asks readable places only
                 questions = sorted(now[number], key=lambda question: question[0])
-                values = self._stores.get(directory).get(self._keys.key_table, [key for key, _ in questions])
+                values = self._stores.get(directory).get(self.keys.key_table, [key for key, _ in questions])
                 for (_, one), value in zip(questions, values, strict=True):
                     self._send(one, None if value is None else KeyInfo.FromString(value), asked)
 
@@ -222,6 +223,6 @@ class JudgedRows:
         """Finish all searches, and add the sums."""
         self.finish_searches()
         for (fact, fact_id), (size_bytes, replicated, rows) in self._sums.items():
-            self._things.add_fact(fact, self._keys.name, size_bytes, replicated, fact_id=fact_id)
-            self._things.add_fact(f"{fact}-rows", self._keys.name, rows, 0, fact_id=fact_id)
+            self._things.add_fact(fact, self._name, size_bytes, replicated, fact_id=fact_id)
+            self._things.add_fact(f"{fact}-rows", self._name, rows, 0, fact_id=fact_id)
         self._sums.clear()

@@ -233,7 +233,7 @@ def _read_stores(bucket: BucketPlan, active: ReadOnlyRows, index: IndexWriter, s
                 _read_store(bucket, number, rows, index)
     if not bucket.places.transactions.is_consistent:
         bucket.notes.append(
-            "The transactions of the snapshots do not ascend along the chain, so all keys are looked up: it takes longer."
+            "The transactions of the snapshots do not ascend along the chain, so that more keys are looked up."
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,7 @@ from streaming.lens.ozone.things import BATCH_ROWS, COLUMNS, ThingRows
 from streaming.spark.checkpoint_rows import ReadOnlyRows, Row, ranges
 
 FORMAT = "deepclean-ozone"
-PARTS_PER_TABLE = 48
-MAX_GARBAGE_PARTITIONS = 96
+PARTS_PER_TABLE = 64
 ALL_BUCKETS = -1
 ACTIVE = -1
 PART_NUMBER_BYTES = 4
@@ -53,7 +53,10 @@ class UnitsPartition(InputPartition):
 
 
 class OzoneDataSource(DataSource):
-    """Things of an Ozone Manager; the option ``scratch`` names the directory of the plan and the index."""
+    """Things of an Ozone Manager.
+
+    The option ``scratch`` names the directory of the plan and the index, ``partitions`` how many tasks read.
+    """
 
     @classmethod
     def name(cls) -> str:
@@ -66,31 +69,43 @@ class OzoneDataSource(DataSource):
 
     def reader(self, schema: object) -> DataSourceReader:  # noqa: ARG002 - Spark passes it
         """Return the reader of a job."""
-        return OzoneReader(Path(self.options["scratch"]))
+        return OzoneReader(Path(self.options["scratch"]), int(self.options["partitions"]))
 
 
 class OzoneReader(DataSourceReader):
     """Cuts the tables into partitions, and reads one."""
 
-    def __init__(self, scratch: Path) -> None:
+    def __init__(self, scratch: Path, partitions: int) -> None:
         self._scratch = scratch
+        self._partitions = partitions
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return the partitions: many for a large table, one for the garbage tables of many snapshots."""
+        """Return partitions of about the same size.
+
+        Each has every n-th range of the active store, and the garbage tables of some neighbouring snapshots, whose
+        look-ups go to the same databases. Partitions are few, since each opens its databases anew.
+        """
         plan = Plan.load(self._scratch)
         with opened(Path(plan.active), ACTIVE_TABLES, self._scratch) as active:
             units = list(_active_units(plan, active))
-        groups = [*([unit] for unit in units), *_garbage_groups(plan)]
-        return [UnitsPartition(number, group) for number, group in enumerate(groups)]
+        groups = [units[number :: self._partitions] for number in range(self._partitions)]
+        for number, of_neighbours in enumerate(_garbage_groups(plan, self._partitions)):
+            groups[number % self._partitions] += of_neighbours
+        return [UnitsPartition(number, group) for number, group in enumerate(groups) if group]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the things of a partition."""
         assert isinstance(partition, UnitsPartition)  # noqa: S101
         worker = _worker(self._scratch)
         things = ThingRows(partition.number << ROW_BITS)
-        for unit in partition.units:
-            for _ in _read_unit(worker.plan, unit, worker, things):
-                yield things.take()
+        judged = [JudgedRows(bucket, worker.stores, worker.index, things) for bucket in worker.plan.buckets]
+        for directory, units in groupby(partition.units, worker.directory_of):
+            with opened(Path(directory), ACTIVE_TABLES, self._scratch, worker.stores.cache) as store:
+                for unit in units:
+                    for _ in _read_unit(worker.plan, unit, store, judged, things):
+                        yield things.take()
+        for bucket in judged:
+            bucket.finish()
         if len(things):
             yield things.take()
 
@@ -99,10 +114,17 @@ class Worker:
     """What a process of Spark keeps from one task to the next: open databases and their cache."""
 
     def __init__(self, scratch: Path) -> None:
-        self.scratch = scratch
         self.plan = Plan.load(scratch)
         self.stores = OpenStores(scratch)
         self.index = Index(scratch / INDEX_DIRECTORY, scratch)
+
+    def directory_of(self, unit: Unit) -> str:
+        """Return the directory of a range's store."""
+        directory = (
+            self.plan.active if unit.store == ACTIVE else self.plan.buckets[unit.bucket].stores[unit.store].directory
+        )
+        assert directory is not None  # noqa: S101 - ranges are made of stores that are there
+        return directory
 
 
 _workers: dict[Path, Worker] = {}
@@ -132,13 +154,13 @@ def _active_units(plan: Plan, active: ReadOnlyRows) -> Iterator[Unit]:
 
 
 def _cut(active: ReadOnlyRows, unit: Unit) -> Iterator[Unit]:
-    cuts = sorted(active.boundaries(unit.family, unit.start, unit.end, 1))
+    cuts = sorted(active.boundaries(unit.family, unit.start, unit.end, PARTS_PER_TABLE))
     kept = set(cuts[:: max(1, len(cuts) // PARTS_PER_TABLE)])
     for start, end in ranges(kept, unit.start, unit.end):
         yield Unit(unit.family, unit.bucket, unit.store, start, end)
 
 
-def _garbage_groups(plan: Plan) -> Iterator[list[Unit]]:
+def _garbage_groups(plan: Plan, count: int) -> Iterator[list[Unit]]:
     """Yield the garbage tables of the snapshots, neighbours together: they look into the same databases."""
     found = [
         (store.garbage_rows, Unit(tables.DELETED, number, place, bucket.keys.by_name, end_of(bucket.keys.by_name)))
@@ -146,7 +168,7 @@ def _garbage_groups(plan: Plan) -> Iterator[list[Unit]]:
         for place, store in enumerate(bucket.stores[:-1])
         if store.directory is not None
     ]
-    limit = sum(rows for rows, _ in found) // MAX_GARBAGE_PARTITIONS
+    limit = sum(rows for rows, _ in found) // count
     group: list[Unit] = []
     group_rows = 0
     for rows, unit in found:
@@ -159,34 +181,25 @@ def _garbage_groups(plan: Plan) -> Iterator[list[Unit]]:
         yield group
 
 
-def _read_unit(plan: Plan, unit: Unit, worker: Worker, things: ThingRows) -> Iterator[None]:
+def _read_unit(
+    plan: Plan, unit: Unit, store: ReadOnlyRows, judged: Sequence[JudgedRows], things: ThingRows
+) -> Iterator[None]:
     """Read a range; yields whenever a batch is full."""
-    buckets = {
-        (bucket.keys.volume, bucket.keys.bucket): JudgedRows(bucket, worker.stores, worker.index, things)
-        for number, bucket in enumerate(plan.buckets)
-        if unit.bucket in (ALL_BUCKETS, number)
-    }
-    directory = plan.active if unit.store == ACTIVE else plan.buckets[unit.bucket].stores[unit.store].directory
-    assert directory is not None  # noqa: S101 - units are made of stores that are there
-    with opened(Path(directory), ACTIVE_TABLES, worker.scratch, worker.stores.cache) as store:
-        rows = store.scan(unit.family, unit.start, unit.end)
-        if unit.family in (tables.KEY, tables.FILE):
-            adding = _add_live(rows, next(iter(buckets.values())))
-        elif unit.family == tables.DIRECTORY:
-            adding = _add_directories(rows, next(iter(buckets.values())))
-        elif unit.family == tables.DELETED:
-            adding = _add_garbage(rows, unit, buckets, set(plan.other_buckets), things)
-        elif unit.family == tables.MULTIPART:
-            adding = _add_uploads(rows, store, buckets)
-        else:
-            adding = _add_open(rows, buckets)
-        for _ in adding:
-            if len(things) >= BATCH_ROWS:
-                yield
-        for judged in buckets.values():
-            judged.finish()
-            if len(things) >= BATCH_ROWS:
-                yield
+    buckets = {(one.keys.volume, one.keys.bucket): one for one in judged}
+    rows = store.scan(unit.family, unit.start, unit.end)
+    if unit.family in (tables.KEY, tables.FILE):
+        adding = _add_live(rows, judged[unit.bucket])
+    elif unit.family == tables.DIRECTORY:
+        adding = _add_directories(rows, judged[unit.bucket])
+    elif unit.family == tables.DELETED:
+        adding = _add_garbage(rows, unit, buckets, set(plan.other_buckets), things)
+    elif unit.family == tables.MULTIPART:
+        adding = _add_uploads(rows, store, buckets)
+    else:
+        adding = _add_open(rows, buckets)
+    for _ in adding:
+        if len(things) >= BATCH_ROWS:
+            yield
 
 
 def _add_live(rows: Iterator[Row], bucket: JudgedRows) -> Iterator[None]:

@@ -19,6 +19,7 @@ from streaming.spark.child_job import say
 
 MAX_LISTED = 10_000
 COUNTED = "-rows"
+PARTITIONS_PER_CORE = 4
 PLANNED, READ = 5, 80
 """Progress in percent after the plan, and after all tables have been read."""
 
@@ -43,7 +44,9 @@ def _read(writer: ReportWriter, scratch: Path) -> DataFrame:
     session = writer.session
     session.dataSource.register(OzoneDataSource)
     found = str(scratch / "rows")
-    session.read.format(FORMAT).option("scratch", str(scratch)).load().write.parquet(found)
+    partitions = PARTITIONS_PER_CORE * session.sparkContext.defaultParallelism
+    reader = session.read.format(FORMAT).option("scratch", str(scratch)).option("partitions", partitions)
+    reader.load().write.parquet(found)
     return session.read.parquet(found)
 
 

@@ -17,7 +17,7 @@ from streaming.lens.ozone.layout import OzoneLocationError
 from streaming.spark.checkpoint_rows import ReadOnlyRows
 
 CACHE_BYTES = 128 << 20
-MAX_OPEN_STORES = 48
+MAX_OPEN_STORES = 128
 MAX_OPEN_FILES = 64
 LIVE_TABLES = (tables.KEY, tables.FILE)
 ACTIVE_TABLES = (
