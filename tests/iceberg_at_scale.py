@@ -85,11 +85,16 @@ class LargeTable:
     snapshots: int
     files_a_snapshot: int
     random: Random
+    address: str = ""
+    """How the metadata calls the directory, if not by its path."""
     lists: list[list[str]] = field(default_factory=list)
     """The names of the manifests of each snapshot."""
     entries: dict[str, list[int]] = field(default_factory=dict)
     """The files that each manifest holds."""
     lengths: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.address = self.address or str(self.directory)
 
     def write(self) -> None:
         """Write all metadata: manifests, manifest lists, and the metadata file."""
@@ -98,10 +103,11 @@ class LargeTable:
         for snapshot in range(self.snapshots):
             first = snapshot * self.files_a_snapshot
             new = self._manifest(snapshot, [(ADDED, file) for file in range(first, first + self.files_a_snapshot)])
+            manifests = manifests.copy()
             if manifests:
                 place = self.random.randrange(len(manifests))
                 manifests[place] = self._without_a_tenth(snapshot, manifests[place])
-            manifests = [*manifests, new]
+            manifests.append(new)
             self.lists.append(manifests)
             rows = [self._listed(name, snapshot) for name in manifests]
             self._avro(f"snap-{snapshot + 1}.avro", MANIFEST_LIST, rows)
@@ -140,7 +146,7 @@ class LargeTable:
 
     def _listed(self, name: str, snapshot: int) -> dict[str, Any]:
         return {
-            "manifest_path": str(self.directory / "metadata" / name),
+            "manifest_path": f"{self.address}/metadata/{name}",
             "manifest_length": self.lengths[name],
             "partition_spec_id": 0,
             "content": 0,
@@ -161,14 +167,14 @@ class LargeTable:
                 **({"parent-snapshot-id": number - 1} if number > 1 else {}),
                 "sequence-number": number,
                 "timestamp-ms": 1_700_000_000_000 + number,
-                "manifest-list": str(self.directory / "metadata" / f"snap-{number}.avro"),
+                "manifest-list": f"{self.address}/metadata/snap-{number}.avro",
                 "summary": {"operation": "append"},
             }
             for number in range(1, self.snapshots + 1)
         ]
         content = {
             "format-version": 2,
-            "location": str(self.directory),
+            "location": self.address,
             "current-snapshot-id": self.snapshots,
             "snapshots": snapshots,
             "refs": {"main": {"snapshot-id": self.snapshots, "type": "branch"}},
@@ -178,7 +184,10 @@ class LargeTable:
 
     def path_of(self, file: int) -> str:
         """Return the address of a data file."""
-        return f"{self.directory}/data/{file % 100:02}/{file:08}.parquet"
+        return f"{self.address}/{self._name_of(file)}"
+
+    def _name_of(self, file: int) -> str:
+        return f"data/{file % 100:02}/{file:08}.parquet"
 
     def size_of(self, file: int) -> int:
         """Return the size of a data file."""
@@ -204,7 +213,7 @@ class LargeTable:
         for part in range(100):
             (self.directory / "data" / f"{part:02}").mkdir(parents=True)
         for file in range(self.snapshots * self.files_a_snapshot):
-            Path(self.path_of(file)).touch()
+            (self.directory / self._name_of(file)).touch()
 
 
 def main() -> None:

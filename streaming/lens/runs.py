@@ -23,4 +23,4 @@ _MERGED = f"""aggregate(
 
 def merged_runs(column: str) -> Column:
     """Return the runs of an array column, which may overlap and be unordered, as the fewest runs."""
-    return functions.expr(_MERGED % column)
+    return functions.expr(f"if(size({column}) < 2, {column}, {_MERGED % column})")

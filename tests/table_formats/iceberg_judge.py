@@ -51,6 +51,8 @@ class Judged:
     freed_versions: int
     protected_by: list[str]
     protectors: list[str]
+    unaccounted: list[str]
+    """Files that are neither things of the report nor orphans, or have another size, or are not there."""
     untouched: bool
     """Whether the table was after the reading as it was before."""
     notes: list[str]
@@ -65,6 +67,7 @@ class Judged:
             and sorted(self.dropped) == sorted(self.gone)
             and self.protected_by == self.protectors
             and self.untouched
+            and not self.unaccounted
         )
 
 
@@ -121,6 +124,7 @@ def judge(session: SparkSession, directory: Path, seed: int) -> Judged:
         freed.freed_versions,
         sorted(freed.protected_by),
         sorted(protectors),
+        _unaccounted(report, answers, before),
         untouched,
         list(freed.notes),
         [f"{one.kind} {one.path}" for one in report.findings()],
@@ -144,12 +148,21 @@ def _made(
 def _foretold(report: Report, answers: BucketQuestions, dropped: set[int]) -> dict[str, int]:
     """Return what is held by dropped snapshots alone, read from the things one by one."""
     places = {place for place, ref in enumerate(answers.bucket.refs) if ref.id and int(ref.id) in dropped}
-    things = report.things(answers.bucket.name, pc.field("bucket") == answers.bucket.name)
+    things = report.things(answers.bucket.name, pc.scalar(True))
     return {
         plain_path(one.id): one.bytes
         for one in things
         if one.runs and all(set(range(first, last + 1)) <= places for first, last in one.runs)
     }
+
+
+def _unaccounted(report: Report, answers: BucketQuestions, files: dict[str, int]) -> list[str]:
+    things = report.things(answers.bucket.name, pc.scalar(True))
+    named = {plain_path(one.id): one.bytes for one in things}
+    orphans = {one.id: one.bytes for one in report.findings() if one.kind == "orphaned-file"}
+    there = {path: size for path, size in files.items() if not path.endswith("/version-hint.text")}
+    both = [path for path in named if path in orphans]
+    return both + [str(one) for one in (named | orphans).items() ^ there.items()]
 
 
 def main() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from random import Random
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import SparkSession
 
 CATALOG = "judged"
@@ -27,7 +29,8 @@ class SqlTable:
         self.done: list[str] = []
         self.refused: list[str] = []
         mode = random.choice(["copy-on-write", "merge-on-read"]) if format_version > 1 else "copy-on-write"
-        parts = random.choice(["", "partitioned by (part)"])
+        self._is_partitioned = random.random() < 0.5
+        parts = "partitioned by (part)" if self._is_partitioned else ""
         self._sql(
             f"create table {self.name} (id long, part long) using iceberg {parts} tblproperties("
             f"'format-version'='{format_version}', 'write.delete.mode'='{mode}', 'write.update.mode'='{mode}', "
@@ -51,11 +54,16 @@ class SqlTable:
                 self._call("rewrite_manifests"),
                 self._call("rewrite_position_delete_files", "options => map('rewrite-all', 'true')"),
                 self._call("compute_table_stats"),
-                self._call("compute_partition_stats"),
+                *([self._call("compute_partition_stats")] if self._is_partitioned else []),
             ]
             statement = wanted[0] if step < 2 else self.random.choice(wanted)
-            self._sql(statement)
-            self.done.append(statement.replace(self.name, "t"))
+            shown = statement.replace(self._table, "t")
+            try:
+                self._sql(statement)
+            except (Py4JJavaError, CapturedException) as error:
+                self.refused.append(f"{shown}: {error}")
+            else:
+                self.done.append(shown)
 
     def _call(self, procedure: str, more: str = "") -> str:
         return f"call {CATALOG}.system.{procedure}(table => '{self._table}'{', ' + more if more else ''})"

@@ -252,12 +252,13 @@ class RandomTable:
     def deletion_vectors(self) -> None:
         """One file with the deletion vectors of several data files."""
         branch = self._branch()
-        shown = self.shown[self._head(branch)]
+        head = self._head(branch)
+        shown = self.shown[head]
         paths = self._some(sorted(shown.data))
-        if not paths:
+        if head is None or not paths:
             return
         location, size = self._write("vectors", "puffin")
-        change = self.table.newRowDelta()
+        change = self.table.newRowDelta().validateFromSnapshot(head)
         vectors = {}
         for index, path in enumerate(paths):
             builder = self.iceberg.FileMetadata.deleteFileBuilder(self.spec).ofPositionDeletes()
@@ -361,7 +362,11 @@ class RandomTable:
         count = len(metadata["snapshots"])
         for index, one in enumerate(metadata["snapshots"]):
             one["timestamp-ms"] = now_ms - (count - index) * DAY_MS + DAY_MS // 2
-        metadata["snapshot-log"] = []
+        times_ms = {one["snapshot-id"]: one["timestamp-ms"] for one in metadata["snapshots"]}
+        current = metadata["current-snapshot-id"]
+        metadata["snapshot-log"] = [
+            {"snapshot-id": one, "timestamp-ms": times_ms[one]} for one in [current] if one in times_ms
+        ]
         metadata["properties"] |= {
             "history.expire.max-snapshot-age-ms": str(self.random.randrange(count + 1) * DAY_MS),
             "history.expire.min-snapshots-to-keep": str(self.random.randint(1, 3)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
+from pyiceberg.utils.config import Config
 
 from services.lens.iceberg.errors import IcebergError
-from services.lens.iceberg.location import find_table, plain_path, version_of
+from services.lens.iceberg.location import find_table, plain_path, read_file, version_of
 from services.lens.iceberg.metadata import Snapshot, TableMetadata, decode_metadata
 from services.lens.iceberg.order import in_order
 from services.lens.iceberg.references import EXPIRABLE, references
@@ -223,8 +228,7 @@ def test_a_named_metadata_file_is_taken_as_it_is(metadata_directory: Callable[..
     [
         ("absent", "absent is missing: name a table's directory"),
         (".", "has no metadata/.*: name the directory of an Iceberg table"),
-        ("nothing://lake/t", "nothing://lake/t cannot be read"),
-        ("lake:db.table", r"pip install 'deepclean\[iceberg\]'|The catalog has no lake:db.table"),
+        ("abfs://lake@account/t", "abfs://lake@account/t is in a store that is not known here"),
     ],
 )
 def test_a_place_without_a_table_is_one_sentence(
@@ -234,3 +238,27 @@ def test_a_place_without_a_table_is_one_sentence(
     with pytest.raises(IcebergError, match=sentence) as caught:
         find_table(location)
     assert "\n" not in str(caught.value)
+
+
+def test_a_catalog_names_the_metadata_of_its_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__TYPE", "sql")
+    monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__URI", f"sqlite:///{tmp_path}/catalog.db")
+    monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__WAREHOUSE", f"file://{tmp_path}/lake")
+    monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())  # it has read the environment when it was imported
+    with SqlCatalog("lake", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}/lake") as catalog:
+        catalog.create_namespace("db")
+        made = catalog.create_table("db.table", Schema(NestedField(1, "id", LongType(), required=False)))
+    found = find_table("lake:db.table")
+    assert found.metadata_file == plain_path(made.metadata_location)
+    assert found.is_certain
+    metadata = decode_metadata(read_file(found.files, found.metadata_file), found.metadata_file)
+    assert plain_path(metadata.location) == plain_path(made.location())
+    with pytest.raises(IcebergError, match=r"The catalog has no lake:db\.other"):
+        find_table("lake:db.other")
+
+
+def test_without_pyiceberg_a_catalog_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyiceberg.catalog", None)
+    with pytest.raises(IcebergError, match=r"pip install 'deepclean\[iceberg\]'"):
+        find_table("lake:db.table")

@@ -87,7 +87,10 @@ def read_file(files: fs.FileSystem, path: str) -> bytes:
 def _file_system(location: str) -> tuple[fs.FileSystem, str]:
     if re.match(LOCAL, location) or not re.match(SCHEME, location):
         return fs.LocalFileSystem(), str(Path(plain_path(location)).absolute())
-    files, path = fs.FileSystem.from_uri(re.sub(r"^s3[an]:", "s3:", location))
+    address = re.sub(r"^s3[an]:", "s3:", location)
+    if not address.startswith(("s3://", "gs://")):  # those of others are not what plain_path makes of them
+        raise IcebergError(f"{location} is in a store that is not known here: copy the table, or use s3:// or gs://.")
+    files, path = fs.FileSystem.from_uri(address)
     return files, path.rstrip("/")
 
 

@@ -47,7 +47,6 @@ class Statistics(msgspec.Struct, frozen=True, rename="kebab"):
 
     snapshot_id: int
     statistics_path: str
-    file_size_in_bytes: int = 0
 
 
 class MetadataLogEntry(msgspec.Struct, frozen=True, rename="kebab"):

@@ -44,19 +44,22 @@ _DELETED = 2
 """Status of an entry that says that a file went: whoever has such a manifest does not hold the file."""
 
 
-def manifest_lists(session: SparkSession, paths: Sequence[str]) -> DataFrame:
-    """Return the manifests of manifest lists: ``read_from``, ``manifest_path``, ``manifest_length``."""
-    return _read(session, _MANIFEST_FILE, paths)
+def manifest_lists(session: SparkSession, paths: Sequence[str], prefix: str) -> DataFrame:
+    """Return the manifests of manifest lists: ``read_from``, ``manifest_path``, ``manifest_length``.
+
+    ``prefix`` stands before the path of a file where it can be read, and is not in ``read_from``.
+    """
+    return _read(session, _MANIFEST_FILE, paths, prefix)
 
 
-def manifest_entries(session: SparkSession, paths: Sequence[str]) -> DataFrame:
+def manifest_entries(session: SparkSession, paths: Sequence[str], prefix: str) -> DataFrame:
     """Return the files that manifests hold: ``read_from``, ``file_path``, ``kind``, ``bytes``."""
     kind = functions.expr(
         "case when data_file.content = 0 then 'data' when data_file.content = 2 then 'equality-deletes' "
         "when upper(data_file.file_format) = 'PUFFIN' then 'deletion-vector' else 'position-deletes' end"
     )
     return (
-        _read(session, _MANIFEST_ENTRY, paths)
+        _read(session, _MANIFEST_ENTRY, paths, prefix)
         .where(f"status <> {_DELETED}")
         .select(
             FILE,
@@ -67,11 +70,12 @@ def manifest_entries(session: SparkSession, paths: Sequence[str]) -> DataFrame:
     )
 
 
-def _read(session: SparkSession, schema: object, paths: Sequence[str]) -> DataFrame:
+def _read(session: SparkSession, schema: object, paths: Sequence[str], prefix: str) -> DataFrame:
     reader = session.read.format("avro").option("avroSchema", json.dumps(schema)).option("__globPaths__", "false")
     # The path is that of a URI: its escapes have to go, and a plus sign is none.
-    path = functions.expr("url_decode(replace(_metadata.file_path, '+', '%2B'))")
-    return reader.load(list(paths)).select("*", plain_column(path).alias(FILE))
+    path = plain_column(functions.expr("url_decode(replace(_metadata.file_path, '+', '%2B'))"))
+    named = functions.substring(path, len(prefix) + 1, 2**31 - 1).alias(FILE)
+    return reader.load([prefix + path for path in paths]).select("*", named)
 
 
 def plain_column(address: Column) -> Column:

@@ -7,13 +7,14 @@ what it lists.
 from __future__ import annotations
 
 import argparse
+import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from pyarrow import fs
-from pyspark.sql import DataFrame, functions
+from pyspark.sql import DataFrame, SparkSession, functions
 
 from services.domain.run_space import Runs
 from services.lens.iceberg.errors import IcebergError
@@ -23,11 +24,13 @@ from services.lens.iceberg.references import references
 from services.lens.relation import LensBucket, merged
 from streaming.lens.iceberg.avro import FILE, manifest_entries, manifest_lists
 from streaming.lens.iceberg.findings import Orphans
-from streaming.lens.iceberg.reading import AvroFile, read_whole
+from streaming.lens.iceberg.reading import AvroFile, TableFiles
 from streaming.lens.runs import RUNS, merged_runs
 from streaming.lens.writer import ReportWriter
 
 _HELD_COLUMNS = f"{FILE} string, held {RUNS}"
+_MANIFESTS_A_PARTITION = 100
+"""So many manifests of usual size list some ten thousand files, which are grouped in memory."""
 Thing = tuple[str, str, int, Runs]
 """Address, kind, bytes and holders of a file."""
 
@@ -40,10 +43,11 @@ def write(location: str, options: argparse.Namespace, writer: ReportWriter) -> N
     """
     del options
     table = find_table(location)
-    if not isinstance(table.files, fs.LocalFileSystem):
-        raise IcebergError(f"{location} is not in a local file system: copy its metadata, or mount it, and name that.")
+    if not isinstance(table.files, fs.LocalFileSystem) and not _is_local(writer.session):
+        raise IcebergError(f"{location} is in an object store, which is read without a cluster: leave --master out.")
     metadata = decode_metadata(read_file(table.files, table.metadata_file), table.metadata_file)
-    _TableReport(table, metadata, writer).write()
+    with tempfile.TemporaryDirectory(prefix="deepclean-iceberg-") as scratch:
+        _TableReport(table, metadata, writer, Path(scratch)).write()
 
 
 def table_name(location: str) -> str:
@@ -53,17 +57,22 @@ def table_name(location: str) -> str:
     return f"{database.removesuffix('.db')}.{path.name}" if database.endswith(".db") else path.name
 
 
+def _is_local(session: SparkSession) -> bool:
+    return str(session.sparkContext.master).startswith("local")
+
+
 class _TableReport:
     """The report of one table in the making."""
 
-    def __init__(self, table: FoundTable, metadata: TableMetadata, writer: ReportWriter) -> None:
+    def __init__(self, table: FoundTable, metadata: TableMetadata, writer: ReportWriter, scratch: Path) -> None:
+        self.files = TableFiles(table.files, scratch)
         self.table, self.metadata, self.writer = table, metadata, writer
         self.session = writer.session
         now_ms = time.time_ns() // 1_000_000
         self.refs = references(metadata, now_ms)
         self.places = {int(ref.id): place for place, ref in enumerate(self.refs) if ref.id}
         self.name = table_name(metadata.location)
-        self.orphans = Orphans(table, metadata, self.name, now_ms)
+        self.orphans = Orphans(table, metadata, self.name, now_ms, scratch)
         self.notes: list[str] = []
         self.is_complete = True
 
@@ -99,18 +108,19 @@ class _TableReport:
     def _manifests(self) -> dict[str, tuple[int, Runs]]:
         """Return the address of each manifest with its length and the snapshots that list it."""
         lists: dict[str, list[tuple[int, int]]] = defaultdict(list)
-        found: dict[str, tuple[int, list[tuple[int, int]]]] = {}
+        bare: dict[str, list[tuple[int, int]]] = defaultdict(list)
         for one in self.metadata.snapshots:
             place = self.places[one.snapshot_id]
             if one.manifest_list is not None:
                 lists[plain_path(one.manifest_list)].append((place, place))
             for address in one.manifests:
-                size_bytes, runs = found.get(address, (self._size_bytes(address), []))
-                found[address] = (size_bytes, [*runs, (place, place)])
+                bare[address].append((place, place))
+        sizes = self._sizes(list(bare))
+        found = {address: (size, bare[address]) for address, size in zip(bare, sizes, strict=True)}
 
-        def read(files: Sequence[AvroFile]) -> None:
+        def read(files: Sequence[AvroFile], prefix: str) -> None:
             rows = (
-                manifest_lists(self.session, [file.path for file in files])
+                manifest_lists(self.session, [file.path for file in files], prefix)
                 .join(functions.broadcast(self._held(files)), FILE)
                 .groupBy("manifest_path")
                 .agg(
@@ -125,17 +135,18 @@ class _TableReport:
                 found[address] = (size_bytes, [*before, *((run.first, run.last) for run in runs)])
 
         files = [AvroFile(path, None, merged(runs)) for path, runs in lists.items()]
-        for lost in read_whole(self.table.files, files, read):
+        for lost in self.files.read_whole(files, read):
             self._note_lost("manifest list", lost)
         return {address: (size_bytes, merged(runs)) for address, (size_bytes, runs) in found.items()}
 
     def _add_entries(self, manifests: dict[str, tuple[int, Runs]]) -> None:
         """Add the data and delete files of the manifests. Several can list a file, also one that another lists."""
 
-        def add(files: Sequence[AvroFile]) -> None:
-            entries = manifest_entries(self.session, [file.path for file in files])
+        def add(files: Sequence[AvroFile], prefix: str) -> None:
+            entries = manifest_entries(self.session, [file.path for file in files], prefix)
             things = (
-                entries.join(self._held(files), FILE)
+                entries.repartition(1 + len(files) // _MANIFESTS_A_PARTITION, "file_path")
+                .join(functions.broadcast(self._held(files)), FILE)
                 .groupBy("file_path")
                 .agg(
                     functions.max("bytes").alias("bytes"),
@@ -147,7 +158,7 @@ class _TableReport:
             self._add_frame(things)
 
         files = [AvroFile(plain_path(address), size_bytes, runs) for address, (size_bytes, runs) in manifests.items()]
-        for lost in read_whole(self.table.files, files, add):
+        for lost in self.files.read_whole(files, add):
             self._note_lost("manifest", lost)
 
     def _named_files(self, manifests: dict[str, tuple[int, Runs]]) -> Iterator[Thing]:
@@ -166,18 +177,23 @@ class _TableReport:
                 # Files of a snapshot that has gone stay in the metadata: no expiry removes them.
                 found[file.statistics_path].append(self.places.get(file.snapshot_id, active))
         metadata = {entry.metadata_file: [active] for entry in self.metadata.metadata_log}
-        metadata[self.table.metadata_file] = [active]
+        metadata[self._address_of(self.table.metadata_file)] = [active]
         kinds = (("manifest-list", lists), ("statistics", statistics), ("partition-statistics", partitions))
         for kind, holders in (*kinds, ("metadata", metadata)):
-            for address, places in holders.items():
-                yield address, kind, self._size_bytes(address), merged([(place, place) for place in places])
+            for (address, places), size_bytes in zip(holders.items(), self._sizes(list(holders)), strict=True):
+                yield address, kind, size_bytes, merged([(place, place) for place in places])
 
-    def _size_bytes(self, address: str) -> int:
-        info = self.table.files.get_file_info(plain_path(address))
-        if not info.is_file:
-            self.notes.append(f"{address} is missing, and its size is not known: it counts as 0 bytes.")
-            return 0
-        return int(info.size)
+    def _address_of(self, path: str) -> str:
+        """Return the path of a file of the table as the metadata would write it."""
+        root = plain_path(self.metadata.location).rstrip("/") + "/"
+        return self.metadata.location.rstrip("/") + "/" + path.removeprefix(root) if path.startswith(root) else path
+
+    def _sizes(self, addresses: Sequence[str]) -> Iterator[int]:
+        sizes = self.files.sizes([plain_path(address) for address in addresses])
+        for address, size_bytes in zip(addresses, sizes, strict=True):
+            if size_bytes is None:
+                self.notes.append(f"{address} is missing, and its size is not known: it counts as 0 bytes.")
+            yield size_bytes or 0
 
     def _add(self, things: Iterator[Thing]) -> None:
         rows = [(address, kind, size_bytes, list(runs)) for address, kind, size_bytes, runs in things]
