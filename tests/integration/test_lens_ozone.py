@@ -89,10 +89,10 @@ class SampleReport:
 def of_sample(session: SparkSession, sample: Path, tmp_path_factory: pytest.TempPathFactory) -> SampleReport:
     files = everything_in(sample)
     report = written(session, sample, tmp_path_factory.mktemp("report"))
-    said = [
+    before, after, names = (
         json.loads((sample / f"{name}.json").read_text()) for name in ("expected.before", "expected.after", "names")
-    ]
-    return SampleReport(report, *said, changed=files != everything_in(sample))
+    )
+    return SampleReport(report, before, after, names, files != everything_in(sample))
 
 
 BUCKETS = {"v1/b1": "c1v1/bucket-b1", "v1/b2": "c1v1/bucket-b2"}
