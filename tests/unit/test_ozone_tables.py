@@ -2,50 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 from uuid import UUID
 
 import pytest
 
 from services.lens.ozone import tables
 from services.lens.ozone.messages import KeyInfo, MultipartKeyInfo, MultipartPartInfo
-from streaming.lens.ozone.layout import directories_at
-from streaming.lens.ozone.plan import Plan, make_plan
-from streaming.lens.ozone.reader import OzoneReader
 from tests.ozone_databases import LEGACY, OzoneDatabase, add_version, key_info
 from tests.ozone_model import object_id
-
-Held = list[tuple[int, tuple[int, int] | None]]
-"""Bytes of the things of a path, with their first and last holder; None if nobody holds them."""
-
-
-class Read:
-    """What the lens reads in a database."""
-
-    def __init__(self, location: Path, scratch: Path, bucket: str = "") -> None:
-        scratch.mkdir()
-        self.plan: Plan = make_plan(directories_at(location), bucket, scratch)
-        reader = OzoneReader(scratch, 2)
-        self.rows = [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
-
-    def things(self, bucket: str) -> Iterator[dict[str, Any]]:
-        return (row for row in self.rows if row["fact"] is None and row["bucket"] == bucket)
-
-    def held(self, bucket: str) -> dict[str, Held]:
-        found: dict[str, Held] = {}
-        for row in self.things(bucket):
-            runs = [(run["first"], run["last"]) for run in row["runs"]]
-            found.setdefault(row["path"], []).append((row["bytes"], runs[0] if runs else None))
-        return {path: sorted(held, key=lambda one: one[0]) for path, held in found.items()}
-
-    def sums(self, fact: str) -> tuple[int, int]:
-        of_fact = [row for row in self.rows if row["fact"] == fact]
-        return sum(row["bytes"] for row in of_fact), sum(row["replicated_bytes"] for row in of_fact)
-
-    def listed(self, fact: str) -> list[tuple[str, int]]:
-        return [(row["path"], row["bytes"]) for row in self.rows if row["fact"] == fact]
+from tests.ozone_reading import Read
 
 
 @pytest.fixture
