@@ -7,13 +7,17 @@ it, and what they would have deleted anyway.
 from __future__ import annotations
 
 import json
+import lzma
 import tarfile
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from typing import Any
+from threading import Thread
+from typing import Any, ClassVar
 
 import pytest
 
-from streaming.lens.ozone.checkpoints import unpacked
+from streaming.lens.ozone.checkpoints import fetched, unpacked
 from streaming.lens.ozone.layout import OzoneLocationError
 from tests.ozone_reading import Read
 
@@ -68,6 +72,59 @@ def test_a_checkpoint_is_put_together(name: str, tmp_path: Path) -> None:
     """The bodies that the two endpoints of a running Ozone Manager sent."""
     directory = unpacked(RECORDINGS / name, tmp_path)
     assert check(Read(directory, tmp_path / "scratch"), expected("g003")) > 0
+
+
+class OzoneManager(BaseHTTPRequestHandler):
+    """Answers as a running Ozone Manager does; a release before 2.2 has one of the two endpoints."""
+
+    bodies: ClassVar[dict[str, bytes]] = {}
+    status = 200
+
+    def do_GET(self) -> None:
+        path, _, query = self.path.partition("?")
+        body = self.bodies.get(path) if "includeSnapshotData=true" in query else None
+        self.send_response(404 if body is None else self.status)
+        self.end_headers()
+        self.wfile.write(body or b"")
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def ozone_manager() -> Iterator[str]:
+    OzoneManager.bodies, OzoneManager.status = {}, 200
+    with HTTPServer(("127.0.0.1", 0), OzoneManager) as server:
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+        thread.join()
+
+
+class TestARunningOzoneManager:
+    @pytest.mark.parametrize("endpoint", ["/v2/dbCheckpoint", "/dbCheckpoint"])
+    def test_its_checkpoint_is_fetched(self, ozone_manager: str, endpoint: str, tmp_path: Path) -> None:
+        OzoneManager.bodies[endpoint] = lzma.decompress(
+            (RECORDINGS / CHECKPOINTS[endpoint.startswith("/v2")]).read_bytes()
+        )
+        archive = fetched(ozone_manager, tmp_path)
+        assert archive.read_bytes() == OzoneManager.bodies[endpoint]
+        assert (unpacked(archive, tmp_path) / "om.db" / "CURRENT").is_file()
+
+    @pytest.mark.parametrize(
+        ("status", "said"), [(403, "wants an administrator"), (503, "not the leader"), (500, "log")]
+    )
+    def test_a_refusal_is_explained(self, ozone_manager: str, status: int, said: str, tmp_path: Path) -> None:
+        OzoneManager.bodies["/v2/dbCheckpoint"], OzoneManager.status = b"no", status
+        with pytest.raises(OzoneLocationError, match=said):
+            fetched(ozone_manager, tmp_path)
+
+    def test_another_server_is_no_ozone_manager(self, ozone_manager: str, tmp_path: Path) -> None:
+        with pytest.raises(OzoneLocationError, match="has no /v2/dbCheckpoint and no /dbCheckpoint"):
+            fetched(ozone_manager, tmp_path)
+        with pytest.raises(OzoneLocationError, match="did not send a checkpoint"):
+            fetched("http://127.0.0.1:1", tmp_path)
 
 
 @pytest.mark.parametrize("name", CHECKPOINTS)

@@ -41,7 +41,7 @@ def fetched(url: str, directory: Path) -> Path:
                 return target
     except httpx.HTTPError as error:
         raise OzoneLocationError(
-            f"{base} did not send a checkpoint ({error}): is it the Ozone Manager's port?"
+            f"{base} did not send a checkpoint ({error}): is it the port of an Ozone Manager (9874)?"
         ) from None
     raise OzoneLocationError(f"{base} has no {' and no '.join(ENDPOINTS)}: name the Ozone Manager's HTTP port (9874).")
 
