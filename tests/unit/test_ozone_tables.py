@@ -9,6 +9,7 @@ import pytest
 
 from services.lens.ozone import tables
 from services.lens.ozone.messages import KeyInfo, MultipartKeyInfo, MultipartPartInfo
+from streaming.lens.ozone.layout import OzoneLocationError
 from tests.ozone_databases import LEGACY, OzoneDatabase, add_version, key_info
 from tests.ozone_model import object_id
 from tests.ozone_reading import Read
@@ -336,3 +337,20 @@ def test_an_unknown_uuid_is_written_as_java_does() -> None:
 def test_unknown_fields_are_skipped() -> None:
     row = KeyInfo.FromString(b"\x1a\x01k" + b"\xfa\x3e\x03abc" + b"\x70\x80\x82\x80\x80\x80\x80\x80\x80\x80\x01")
     assert (row.name, row.object_id) == (b"k", -(1 << 63) + 256)
+
+
+def test_a_directory_that_may_not_be_read(database: OzoneDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One sentence, which names it. The rights are taken away by hand: tests may run as a user who may do all."""
+    bucket = database.bucket("b", 2)
+    snapshot = database.directory_of(database.snapshot(bucket, "snap", 20, 1))
+    location = database.close()
+    is_file = Path.is_file
+
+    def refusing(path: Path) -> bool:
+        if path.parent == snapshot:
+            raise PermissionError(13, "Permission denied", str(path))
+        return is_file(path)
+
+    monkeypatch.setattr(Path, "is_file", refusing)
+    with pytest.raises(OzoneLocationError, match=f"{snapshot}/CURRENT cannot be read: run as a user"):
+        Read(location, location.with_name("scratch"))
