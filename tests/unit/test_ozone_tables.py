@@ -271,7 +271,9 @@ class TestSnapshots:
         transactions = {"1.4": {}, "2.0": {"last_transaction": b"1#90"}, "2.1": {"create_transaction": b"1#21"}}
         database.snapshot_row(bucket, "one", first, None, **transactions[release])
         database.snapshot_row(bucket, "two", second, first)
-        assert read(database).held("vol/b") == {"k": [(5, (0, 0)), (7, (1, 2))]}
+        found = read(database)
+        assert found.held("vol/b") == {"k": [(5, (0, 0)), (7, (1, 2))]}
+        assert not found.plan.buckets[0].notes
 
     def test_a_status_that_is_missing_is_not_deleted_and_the_order_is_that_of_the_links(
         self, database: OzoneDatabase
