@@ -182,7 +182,7 @@ class OzoneModel:
 
     def true_holders_of_garbage(self, number: int, info: Any) -> set[int]:
         """The places of the snapshots that keep a deleted version, by Ozone's filter, one store after the other."""
-        found = set()
+        found = set[int]()
         key = self.keys.key_of(info.name, info.parent_id)
         stores = [*self.snapshots, self.active]
         held = {one: place for place, one in enumerate(self.held_numbers())}

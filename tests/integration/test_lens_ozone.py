@@ -16,11 +16,13 @@ import pyarrow.compute as pc
 import pytest
 from pyspark.sql import SparkSession
 
+from services.lens.ozone import tables
 from services.lens.relation import LensFinding, Runs
 from services.lens.report import Report, Thing
 from streaming.lens.ozone.layout import OzoneLocationError
 from streaming.lens.ozone.source import write
 from streaming.lens.writer import ReportWriter
+from tests.ozone_databases import OzoneDatabase, key_info
 from tests.spark_session import SPARK_MARKS, started_session
 
 pytestmark = [*SPARK_MARKS, pytest.mark.timeout(300)]
@@ -89,10 +91,10 @@ class SampleReport:
 def of_sample(session: SparkSession, sample: Path, tmp_path_factory: pytest.TempPathFactory) -> SampleReport:
     files = everything_in(sample)
     report = written(session, sample, tmp_path_factory.mktemp("report"))
-    said = [
+    before, after, names = (
         json.loads((sample / f"{name}.json").read_text()) for name in ("expected.before", "expected.after", "names")
-    ]
-    return SampleReport(report, *said, changed=files != everything_in(sample))
+    )
+    return SampleReport(report, before, after, names, files != everything_in(sample))
 
 
 BUCKETS = {"v1/b1": "c1v1/bucket-b1", "v1/b2": "c1v1/bucket-b2"}
@@ -208,3 +210,49 @@ class TestLocations:
         next(copy.glob("MANIFEST-*")).write_bytes(b"")
         with pytest.raises(OzoneLocationError, match="cannot be opened"):
             written(session, copy, tmp_path)
+
+
+class TestBlocksInSeveralRows:
+    def test_an_hsynced_key_and_its_open_row_count_once(self, session: SparkSession, tmp_path: Path) -> None:
+        """As long as the key says: its open row has the size of a whole block, and one block more."""
+        database = OzoneDatabase(tmp_path / "om")
+        bucket = database.bucket("b", 2)
+        database.live(bucket, key_info(bucket, "k", 10, [(1, 5)]))
+        database.rows.put(tables.OPEN_KEY, bucket.by_name + b"k/7", key_info(bucket, "k", 10, [(1, 256), (2, 256)]))
+        report = written(session, database.close(), tmp_path)
+        assert [(one.kind, one.bytes, one.runs) for one in things_of(report, "vol/b")["k"]] == [
+            ("key", 5, ((0, 0),)),
+            ("open-key", 256, ((0, 0),)),
+        ]
+        assert not findings_of(report, "shared-block")
+
+    def test_rows_that_disagree_are_joined_and_reported(self, session: SparkSession, tmp_path: Path) -> None:
+        """A deleted row that a crash has left in two stores: whoever holds one of them holds the block."""
+        database = OzoneDatabase(tmp_path / "om")
+        bucket = database.bucket("b", 2)
+        row = key_info(bucket, "k", 10, [(1, 5)])
+        database.live(bucket, row)
+        database.snapshot(bucket, "one", 20, 1)
+        database.remove(bucket, row)
+        database.deleted(bucket, row.object_id, row)
+        database.snapshot(bucket, "two", 30, 2)
+        database.deleted(bucket, row.object_id, row)
+        report = written(session, database.close(), tmp_path)
+        assert held(report, "vol/b") == {"k": [(5, ((0, 0),))]}
+        (finding,) = findings_of(report, "shared-block")
+        assert (finding.bucket, finding.bytes) == ("vol/b", 5)
+
+
+def test_a_checkpoint_and_figures_that_are_wrong(session: SparkSession, tmp_path: Path) -> None:
+    database = OzoneDatabase(tmp_path / "om")
+    bucket = database.bucket("b", 2, used_bytes=7, used_namespace=1, snapshot_used_bytes=3, snapshot_used_namespace=-2)
+    database.live(bucket, key_info(bucket, "k", 10, [(1, 5)]))
+    with tarfile.open(tmp_path / "copy.tar", "w") as archive:
+        archive.add(database.close(), "copy")
+    report = written(session, tmp_path / "copy.tar", tmp_path)
+    assert held(report, "vol/b") == {"k": [(5, ((0, 0),))]}
+    assert {one.kind: one.bytes for one in report.findings()} == {
+        "wrong-used-bytes": -2,
+        "wrong-snapshot-used-bytes": -3,
+        "negative-namespace": 0,
+    }

@@ -2,50 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 from uuid import UUID
 
 import pytest
 
 from services.lens.ozone import tables
 from services.lens.ozone.messages import KeyInfo, MultipartKeyInfo, MultipartPartInfo
-from streaming.lens.ozone.layout import directories_at
-from streaming.lens.ozone.plan import Plan, make_plan
-from streaming.lens.ozone.reader import OzoneReader
+from streaming.lens.ozone.layout import OzoneLocationError
 from tests.ozone_databases import LEGACY, OzoneDatabase, add_version, key_info
 from tests.ozone_model import object_id
-
-Held = list[tuple[int, tuple[int, int] | None]]
-"""Bytes of the things of a path, with their first and last holder; None if nobody holds them."""
-
-
-class Read:
-    """What the lens reads in a database."""
-
-    def __init__(self, location: Path, scratch: Path, bucket: str = "") -> None:
-        scratch.mkdir()
-        self.plan: Plan = make_plan(directories_at(location), bucket, scratch)
-        reader = OzoneReader(scratch, 2)
-        self.rows = [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
-
-    def things(self, bucket: str) -> Iterator[dict[str, Any]]:
-        return (row for row in self.rows if row["fact"] is None and row["bucket"] == bucket)
-
-    def held(self, bucket: str) -> dict[str, Held]:
-        found: dict[str, Held] = {}
-        for row in self.things(bucket):
-            runs = [(run["first"], run["last"]) for run in row["runs"]]
-            found.setdefault(row["path"], []).append((row["bytes"], runs[0] if runs else None))
-        return {path: sorted(held, key=lambda one: one[0]) for path, held in found.items()}
-
-    def sums(self, fact: str) -> tuple[int, int]:
-        of_fact = [row for row in self.rows if row["fact"] == fact]
-        return sum(row["bytes"] for row in of_fact), sum(row["replicated_bytes"] for row in of_fact)
-
-    def listed(self, fact: str) -> list[tuple[str, int]]:
-        return [(row["path"], row["bytes"]) for row in self.rows if row["fact"] == fact]
+from tests.ozone_reading import Read
 
 
 @pytest.fixture
@@ -304,7 +271,9 @@ class TestSnapshots:
         transactions = {"1.4": {}, "2.0": {"last_transaction": b"1#90"}, "2.1": {"create_transaction": b"1#21"}}
         database.snapshot_row(bucket, "one", first, None, **transactions[release])
         database.snapshot_row(bucket, "two", second, first)
-        assert read(database).held("vol/b") == {"k": [(5, (0, 0)), (7, (1, 2))]}
+        found = read(database)
+        assert found.held("vol/b") == {"k": [(5, (0, 0)), (7, (1, 2))]}
+        assert not found.plan.buckets[0].notes
 
     def test_a_status_that_is_missing_is_not_deleted_and_the_order_is_that_of_the_links(
         self, database: OzoneDatabase
@@ -370,3 +339,20 @@ def test_an_unknown_uuid_is_written_as_java_does() -> None:
 def test_unknown_fields_are_skipped() -> None:
     row = KeyInfo.FromString(b"\x1a\x01k" + b"\xfa\x3e\x03abc" + b"\x70\x80\x82\x80\x80\x80\x80\x80\x80\x80\x01")
     assert (row.name, row.object_id) == (b"k", -(1 << 63) + 256)
+
+
+def test_a_directory_that_may_not_be_read(database: OzoneDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One sentence, which names it. The rights are taken away by hand: tests may run as a user who may do all."""
+    bucket = database.bucket("b", 2)
+    snapshot = database.directory_of(database.snapshot(bucket, "snap", 20, 1))
+    location = database.close()
+    is_file = Path.is_file
+
+    def refusing(path: Path) -> bool:
+        if path.parent == snapshot:
+            raise PermissionError(13, "Permission denied", str(path))
+        return is_file(path)
+
+    monkeypatch.setattr(Path, "is_file", refusing)
+    with pytest.raises(OzoneLocationError, match=f"{snapshot}/CURRENT cannot be read: run as a user"):
+        Read(location, location.with_name("scratch"))

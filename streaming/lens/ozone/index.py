@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-from rocksdict import Options, Rdict, WriteBatch
+from rocksdict import BlockBasedOptions, Options, Rdict, WriteBatch
 
 from services.lens.ozone.directories import DirectoryEntry
 from streaming.spark.checkpoint_rows import ReadOnlyRows
@@ -26,7 +26,7 @@ class IndexWriter:
     """Fills the index. Rows of one object may be added in any order, except that the last directory row counts."""
 
     def __init__(self, directory: Path) -> None:
-        self._rows = Rdict(str(directory), Options(raw_mode=True))
+        self._rows = Rdict(str(directory), _options())
         self._batch = WriteBatch(raw_mode=True)
         self._renames: dict[bytes, bytes] = {}
 
@@ -67,7 +67,7 @@ class Index:
     """Reads the index."""
 
     def __init__(self, directory: Path, scratch: Path) -> None:
-        self._rows = ReadOnlyRows(str(directory), ("default",), scratch=str(scratch))
+        self._rows = ReadOnlyRows(str(directory), ("default",), _options, str(scratch))
 
     def directory(self, bucket_id: int, directory_id: int) -> DirectoryEntry | None:
         """Return a directory by its id."""
@@ -86,6 +86,15 @@ class Index:
     def close(self) -> None:
         """Close the database."""
         self._rows.close()
+
+
+def _options() -> Options:
+    """Return options with a Bloom filter: most objects were never renamed."""
+    blocks = BlockBasedOptions()
+    blocks.set_bloom_filter(10, False)
+    found = Options(raw_mode=True)
+    found.set_block_based_table_factory(blocks)
+    return found
 
 
 def _renames(value: bytes) -> Iterator[tuple[int, bytes]]:

@@ -17,8 +17,8 @@ from streaming.lens.ozone.stores import OpenStores
 from streaming.lens.ozone.things import ThingRows
 
 Row = Any
-MAX_WAITING = 100_000
-"""Searches that run together. Their rows are in memory: about 1 KB each."""
+MAX_WAITING = 20_000
+"""Searches that run together. Their rows are in memory: some kilobytes each."""
 MAX_KNOWN_DIRECTORIES = 50_000
 
 

@@ -42,6 +42,13 @@ class OzoneDirectories:
         return plain.with_name(f"{plain.name}-{version}") if version else plain
 
 
+def unreadable(error: PermissionError) -> OzoneLocationError:
+    """Return the error for a file or directory that may not be read."""
+    return OzoneLocationError(
+        f"{error.filename} cannot be read: run as a user who may read Ozone's metadata, or copy it."
+    )
+
+
 def directories_at(location: Path) -> OzoneDirectories:
     """Find the databases at a location: the directory that holds ``om.db``, or ``om.db`` itself.
 
@@ -54,9 +61,7 @@ def directories_at(location: Path) -> OzoneDirectories:
                 next(active.iterdir())
                 return OzoneDirectories(active, active.parent / SNAPSHOTS)
     except PermissionError as error:
-        raise OzoneLocationError(
-            f"{error.filename} cannot be read: run as a user who may read Ozone's metadata, or copy it."
-        ) from None
+        raise unreadable(error) from None
     raise OzoneLocationError(
         f"{location} has no database of an Ozone Manager: name the directory that holds om.db and db.snapshots "
         f"(ozone.om.db.dirs), a copy of it, or a checkpoint's tar file."

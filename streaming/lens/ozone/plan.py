@@ -18,7 +18,7 @@ from services.lens.ozone.holders import Places
 from services.lens.ozone.messages import BucketInfo, DirectoryInfo, KeyInfo, SnapshotInfo, VolumeInfo
 from services.lens.ozone.tables import BucketKeys, end_of
 from streaming.lens.ozone.index import IndexWriter
-from streaming.lens.ozone.layout import OzoneDirectories, OzoneLocationError
+from streaming.lens.ozone.layout import CURRENT, OzoneDirectories, OzoneLocationError, unreadable
 from streaming.lens.ozone.stores import opened
 from streaming.spark.checkpoint_rows import ReadOnlyRows
 
@@ -192,7 +192,7 @@ def _add_chain(bucket: BucketPlan, snapshots: list[ChainSnapshot], directories: 
     place = 0
     for snapshot in chain:
         directory = directories.of_snapshot(snapshot.id)
-        is_there = (directory / "CURRENT").is_file()
+        is_there = _is_database(directory)
         if not is_there:
             what = (
                 "its garbage tables are not counted"
@@ -213,6 +213,13 @@ def _add_chain(bucket: BucketPlan, snapshots: list[ChainSnapshot], directories: 
             f"The chain of snapshots does not fit: {problem}. Ozone stops all garbage collection when it loads such a "
             f"chain; the figures here hold if the snapshots were created in the order shown."
         )
+
+
+def _is_database(directory: Path) -> bool:
+    try:
+        return (directory / CURRENT).is_file()
+    except PermissionError as error:
+        raise unreadable(error) from None
 
 
 def _read_stores(bucket: BucketPlan, active: ReadOnlyRows, index: IndexWriter, scratch: Path) -> None:

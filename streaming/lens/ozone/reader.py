@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -28,6 +29,7 @@ ALL_BUCKETS = -1
 ACTIVE = -1
 PART_NUMBER_BYTES = 4
 ROW_BITS = 40
+GARBAGE_OBJECTS = 100_000
 Buckets = dict[tuple[bytes, bytes], JudgedRows]
 
 
@@ -114,6 +116,9 @@ class Worker:
     """What a process of Spark keeps from one task to the next: open databases and their cache."""
 
     def __init__(self, scratch: Path) -> None:
+        # Python looks for circles after every 700 new objects. The waiting searches are many objects without circles:
+        # with a larger number, reading takes three quarters of the time.
+        gc.set_threshold(GARBAGE_OBJECTS, 20, 20)
         self.plan = Plan.load(scratch)
         self.stores = OpenStores(scratch)
         self.index = Index(scratch / INDEX_DIRECTORY, scratch)

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, functions
 
 from services.lens.ozone.figures import NOTHING, SENTENCES, Amount, BucketSums, compared, unreachable
 from services.lens.relation import LensBucket, LensFinding, Ref, RefKind
+from streaming.lens.ozone.checkpoints import fetched, unpacked
 from streaming.lens.ozone.layout import directories_at
 from streaming.lens.ozone.plan import BucketPlan, Plan, make_plan
 from streaming.lens.ozone.reader import FORMAT, OzoneDataSource
@@ -28,7 +29,7 @@ def write(location: str, options: argparse.Namespace, writer: ReportWriter) -> N
     """Read the databases at a location into a report."""
     with tempfile.TemporaryDirectory(prefix="deepclean-ozone-") as directory:
         scratch = Path(directory)
-        plan = make_plan(directories_at(Path(location)), options.bucket, scratch)
+        plan = make_plan(directories_at(_directory(location, scratch)), options.bucket, scratch)
         say(progress=PLANNED)
         rows = _read(writer, scratch)
         say(progress=READ)
@@ -37,6 +38,13 @@ def write(location: str, options: argparse.Namespace, writer: ReportWriter) -> N
         writer.add_things(shared.things)
         facts = rows.where(functions.col("fact").isNotNull())
         _report(writer, plan, facts, shared.disagreeing)
+
+
+def _directory(location: str, scratch: Path) -> Path:
+    """Return the directory to read; a checkpoint is unpacked into the scratch directory."""
+    if location.startswith(("http://", "https://")):
+        return unpacked(fetched(location, scratch), scratch)
+    return unpacked(Path(location), scratch) if Path(location).is_file() else Path(location)
 
 
 def _read(writer: ReportWriter, scratch: Path) -> DataFrame:

@@ -13,7 +13,7 @@ from pathlib import Path
 from rocksdict import BlockBasedOptions, Cache, Options
 
 from services.lens.ozone import tables
-from streaming.lens.ozone.layout import OzoneLocationError
+from streaming.lens.ozone.layout import OzoneLocationError, unreadable
 from streaming.spark.checkpoint_rows import ReadOnlyRows
 
 CACHE_BYTES = 128 << 20
@@ -51,9 +51,7 @@ def opened(directory: Path, families: Sequence[str], scratch: Path, cache: Cache
     try:
         return ReadOnlyRows(str(directory), families, options, str(scratch))
     except PermissionError as error:
-        raise OzoneLocationError(
-            f"{error.filename} cannot be read: run as a user who may read Ozone's metadata, or copy it."
-        ) from None
+        raise unreadable(error) from None
     except Exception as error:  # rocksdict raises no narrower class
         raise OzoneLocationError(
             f"{directory} cannot be opened ({error}): if it is a copy, copy it again, with the files that end in .log."
