@@ -29,7 +29,7 @@ from streaming.audit.blocks import Tally, judge_all
 from streaming.audit.facts import Fact, directories_of, directory_tasks, fact_tasks, facts_of
 from streaming.audit.result import report_of, trees_of
 from streaming.audit.shard import AuditedCopies, survey
-from streaming.spark.checkpoint_rows import CheckpointRows
+from streaming.rocksdb.checkpoint_rows import CheckpointRows
 from streaming.spark.child_job import job_session, say
 from streaming.spark.session import session_parser
 

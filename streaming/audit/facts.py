@@ -55,7 +55,7 @@ from streaming.audit.shard import (
     Row,
     Rows,
 )
-from streaming.spark.checkpoint_rows import ranges
+from streaming.rocksdb.checkpoint_rows import ranges
 
 STATES_AT_ONCE = 24
 """Most copies that a task has open at once: each needs memory for reading ahead."""

@@ -11,7 +11,7 @@ from streaming.audit.blocks import Tally, _judge_run, judge_all, look_up
 from streaming.audit.facts import AFTER, BEFORE, Fact, FactKind
 from streaming.audit.reach import ACTIVE, FIRST_SNAPSHOT, PRESENT, UNEXPANDED, DirectoryFact, path_in, reach_of
 from streaming.audit.shard import AuditedBucket, AuditedCopies, AuditedShard
-from streaming.spark.checkpoint_rows import CheckpointRows
+from streaming.rocksdb.checkpoint_rows import CheckpointRows
 
 BUCKET = 7
 SNAPSHOTS = (10, 20, 30)
