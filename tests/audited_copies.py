@@ -31,8 +31,9 @@ BUCKET = "keys"
 KEYS_PER_DIRECTORY = 1_000
 SIZE_BYTES = 4_096
 COMMANDS_AT_ONCE = 10_000
-SNAPSHOT_PERCENTS = (40, 60, 80, 100)
-"""Percentage of the keys that are there when each snapshot is created."""
+SNAPSHOTS = 4
+FIRST_PERCENT = 40
+"""Percentage of the keys that are there when the first snapshot is created; with the last one all are."""
 CHANGED_PERCENT = 1
 """Percentage of the keys that are overwritten after each snapshot; a fifth as many are deleted."""
 
@@ -93,12 +94,12 @@ def changes(random: Random, keys: int, moment: int) -> Iterator[NamespaceCommand
         yield DeleteDirectory(VOLUME, BUCKET, str(2 * moment + 1))
 
 
-def fill(stores: AuditedStores, keys: int) -> Iterator[int]:
+def fill(stores: AuditedStores, keys: int, snapshots: int = SNAPSHOTS) -> Iterator[int]:
     """Write the keys and the snapshots; yield the number of keys so far."""
     random, done = Random(1), 0
     stores.metadata.make_bucket(BUCKET, BucketLayout.FILE_SYSTEM_OPTIMIZED)
-    for moment, percent in enumerate(SNAPSHOT_PERCENTS):
-        end = keys * percent // 100
+    for moment in range(snapshots):
+        end = keys * (FIRST_PERCENT + (100 - FIRST_PERCENT) * moment // (snapshots - 1)) // 100
         stores.do([PutKey(VOLUME, BUCKET, path_of(number), SIZE_BYTES) for number in range(done, end)])
         done = end
         stores.metadata.snapshot(f"snapshot-{moment}", BUCKET)
@@ -111,9 +112,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.audited_copies", description=__doc__)
     parser.add_argument("directory", type=Path)
     parser.add_argument("--keys", type=int, default=1_000_000)
+    parser.add_argument("--snapshots", type=int, default=SNAPSHOTS, help="at least 2")
     options = parser.parse_args()
     stores = AuditedStores(options.directory)
-    for done in fill(stores, options.keys):
+    for done in fill(stores, options.keys, options.snapshots):
         print(f"{done:,} keys", flush=True)
     copies = stores.copies()
     stores.close()

@@ -18,31 +18,108 @@ from schemas.formats import SCHEMAS_OF_ROWS
 from schemas.stored_rows import row_codec
 from streaming.rocksdb.checkpoint_rows import WHOLE, CheckpointRows, Row
 
+TABLES: dict[str, tuple[type[Any], ...]] = {
+    "accountTable": (records.AccountRow,),
+    "aclTable": (records.AclRow,),
+    "barrierTable": (records.Barrier,),
+    "block_data": (records.BlockDataRow,),
+    "bucketIdTable": (records.BucketIdentity,),
+    "bucketTable": (records.BucketRow,),
+    "chainTable": (records.ChainRow,),
+    "changedTable": (records.ChangedRow,),
+    "changelog": (records.ChangelogRow,),
+    "claimHourTable": (records.ClaimHourRow,),
+    "clientTable": (records.ClientRow,),
+    "collectionTable": (
+        records.CollectionRow,
+        records.KnownCollectionsRow,
+    ),
+    "consumerTable": (records.ConsumerRow,),
+    "containerTable": (records.ContainerRow,),
+    "countTable": (records.CountRow,),
+    "dTokenTable": (records.DelegationTokenRow,),
+    "deadLetterCountTable": (records.CountRow,),
+    "deadLetterPlaceTable": (records.CountRow,),
+    "deadLetterTable": (records.DeadLetterRow,),
+    "deepCleanTable": (records.SetDeepClean,),
+    "delayedDeletionTable": (records.DelayedDeletion,),
+    "delete_txns": (records.DeleteTransactionRow,),
+    "deletedBlocksTable": (records.DeletedBlocksRow,),
+    "deletedDirectoryTable": (records.DeletedDirectoryRow,),
+    "deletedNameTable": (records.DeletedNameRow,),
+    "deletedTable": (records.DeletedKeyRow,),
+    "directoryTable": (records.DirectoryRow,),
+    "droppedIdTable": (records.CountRow,),
+    "droppedSnapshotTable": (records.DroppedSnapshotRow,),
+    "expiryTable": (records.ExpiryRow,),
+    "fileTable": (records.KeyRow,),
+    "garbageRangeTable": (records.GarbageRangeRow,),
+    "inventoryTable": (records.InventoryRow,),
+    "keyPartTable": (records.KeyPartRow,),
+    "keyTable": (records.KeyRow,),
+    "keyVersionTable": (records.KeyRow,),
+    "letterTable": (records.DeadLetter,),
+    "metadata": (records.ContainerCounterRow,),
+    "multipartInfoTable": (records.UploadRow,),
+    "multipartPartsTable": (records.PartRow,),
+    "openFileTable": (records.OpenKeyRow,),
+    "openKeyTable": (records.OpenKeyRow,),
+    "orphanSearchTable": (records.OrphanSearchRow,),
+    "outbox": (records.OutboxRow,),
+    "pendingTable": (records.PendingSnapshot,),
+    "pipelineTable": (records.PipelineRow,),
+    "positions": (records.PositionRow,),
+    "prefixTable": (records.AclRow,),
+    "principalToAccessIdsTable": (records.PrincipalAccessIdRow,),
+    "reclaimClockTable": (records.ReclaimClockRow,),
+    "reclaimTable": (records.ClaimedRow,),
+    "retentionTable": (records.RetentionRow,),
+    "returnedBarrierTable": (records.MetadataProgress,),
+    "rollbackNameTable": (records.RollbackNameRow,),
+    "rollbackTable": (
+        records.RollbackRow,
+        records.RollbackTaskRow,
+    ),
+    "s3SecretTable": (records.SecretRow,),
+    "scmStateTable": (records.ScmState,),
+    "sequenceIdTable": (records.SequenceRow,),
+    "settleTable": (records.SettleRow,),
+    "shadowTable": (records.ShadowHourRow,),
+    "snapshotCountTable": (records.SnapshotCountRow,),
+    "snapshotInfoTable": (records.SnapshotInfo,),
+    "snapshotListTable": (records.SnapshotListRow,),
+    "snapshotRenamedTable": (records.RenameRow,),
+    "snapshotSizeTable": (records.SnapshotSize,),
+    "spaceProgressTable": (records.SpaceUpdate,),
+    "spaceTable": (records.SpaceCellValue,),
+    "storedRunsTable": (records.InventoryRow,),
+    "sweepTable": (records.SweepRow,),
+    "tagTable": (records.TagRow,),
+    "taskTable": (records.TaskRow,),
+    "tenantAccessIdTable": (records.AccessIdRow,),
+    "tenantStateTable": (records.TenantRow,),
+    "transactionInfoTable": (records.ShardState,),
+    "treeTable": (records.TreeRow,),
+    "uncapturedTable": (records.CountRow,),
+    "unexpandedTable": (records.CountRow,),
+    "userTable": (records.UserVolumeRow,),
+    "volumeTable": (records.VolumeRow,),
+    "waitingDeletionTable": (records.WaitingDeletion,),
+    "waitingTable": (records.WaitingPurge,),
+    "writeExpiryTable": (records.WriteExpiryRow,),
+}
+"""The record classes of all tables of all services: the source decodes a table without importing its service."""
 _SIMPLE = {int: pa.int64(), str: pa.string(), bytes: pa.binary(), bool: pa.bool_()}
 
 
 def decoder_of(rows: CheckpointRows, table: str) -> OwnRows | None:
     """Return the decoder of a table. Where two services have tables of one name, the database says whose it is."""
-    found = record_classes().get(table, ())
+    found = TABLES.get(table, ())
     stored = {
         key.removeprefix(SCHEMAS_OF_ROWS).partition(b"/")[0].decode() for key, _ in rows.scan(FORMAT_FAMILY, *WHOLE)
     }
     wanted = [one for one in found if one.__name__ in stored] or list(found)
     return OwnRows(wanted[0]) if wanted else None
-
-
-def record_classes() -> dict[str, tuple[type[Any], ...]]:
-    """Return the record classes of all tables by the tables' names."""
-    from services.datanode import tables as datanode  # noqa: PLC0415  tasks need none of these modules
-    from services.plane.stack.settings import SERVICES  # noqa: PLC0415
-    from services.plane.upkeep.shard_databases import layout_of  # noqa: PLC0415
-
-    tables = [table for service in SERVICES for table in layout_of(service)[0]]
-    found: dict[str, tuple[type[Any], ...]] = {}
-    for table in (*tables, *datanode.TABLES):
-        if table.record not in found.get(table.name, ()):
-            found[table.name] = (*found.get(table.name, ()), table.record)
-    return found
 
 
 class OwnRows:

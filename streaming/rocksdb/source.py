@@ -26,6 +26,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 from rocksdict import Options, Rdict
 
+from schemas.formats import FAMILY as FORMAT_FAMILY
 from services.domain.errors import DeepcleanError
 from streaming.rocksdb.checkpoint_rows import WHOLE, CheckpointRows, Range, ranges
 from streaming.rocksdb.decoders import KEY, Decoder, find_decoder
@@ -71,7 +72,7 @@ class ReadTable:
         families = Rdict.list_cf(self.path, Options(raw_mode=True))
         if self.table not in families:
             raise TableError(f"{self.path} has no table {self.table}: it has {', '.join(sorted(families))}.")
-        return CheckpointRows(self.path, (self.table,), is_own=False)
+        return CheckpointRows(self.path, (self.table,), is_own=FORMAT_FAMILY in families)
 
 
 class RocksDbSource(DataSource):

@@ -23,7 +23,7 @@ from services.plane.upkeep.shard_databases import layout_of
 from services.storage.rocks import RocksStore
 from services.storage.tables import TableDefinition
 from streaming.rocksdb.checkpoint_rows import CheckpointRows
-from streaming.rocksdb.own_rows import record_classes
+from streaming.rocksdb.own_rows import TABLES
 from streaming.rocksdb.source import FORMAT, RocksDbSource, TableError, register
 from tests.example_records import example
 from tests.spark_session import SPARK_MARKS, started_session
@@ -117,7 +117,8 @@ def plain(value: Any) -> Any:
 
 
 def test_every_table_has_the_columns_of_its_record(copies: Path) -> None:
-    assert {table.name for tables in LAYOUTS.values() for table in tables} == record_classes().keys()
+    every = {(table.name, table.record) for tables in LAYOUTS.values() for table in tables}
+    assert {(name, record) for name, found in TABLES.items() for record in found} == every
     for service, tables in LAYOUTS.items():
         before = contents(copies / service)
         for table in tables:
