@@ -62,6 +62,7 @@ class CheckpointRows:
         options = ReadOptions()
         options.set_total_order_seek(True)
         options.set_readahead_size(2 << 20)
+        options.fill_cache(False)  # each directory has a cache of its own, and a scan comes to a block once
         options.set_iterate_upper_bound(end)
         items: Any = rows.items(from_key=start, read_opt=options)
         last = start
