@@ -13,7 +13,7 @@ from pathlib import Path
 from rocksdict import BlockBasedOptions, Options, Rdict, WriteBatch
 
 from services.lens.ozone.directories import DirectoryEntry
-from streaming.spark.checkpoint_rows import ReadOnlyRows
+from streaming.rocksdb.checkpoint_rows import ReadOnlyRows
 
 _KEY = struct.Struct(">cqq")
 _DIRECTORY = struct.Struct(">qi")

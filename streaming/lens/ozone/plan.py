@@ -20,7 +20,7 @@ from services.lens.ozone.tables import BucketKeys, end_of
 from streaming.lens.ozone.index import IndexWriter
 from streaming.lens.ozone.layout import CURRENT, OzoneDirectories, OzoneLocationError, unreadable
 from streaming.lens.ozone.stores import opened
-from streaming.spark.checkpoint_rows import ReadOnlyRows
+from streaming.rocksdb.checkpoint_rows import ReadOnlyRows
 
 PLAN_FILE, INDEX_DIRECTORY = "plan.pickle", "index"
 _HEAD_TABLES = (

@@ -21,7 +21,7 @@ from streaming.lens.ozone.judged_rows import JudgedRows
 from streaming.lens.ozone.plan import INDEX_DIRECTORY, Plan
 from streaming.lens.ozone.stores import ACTIVE_TABLES, OpenStores, opened
 from streaming.lens.ozone.things import BATCH_ROWS, COLUMNS, ThingRows
-from streaming.spark.checkpoint_rows import ReadOnlyRows, Row, ranges
+from streaming.rocksdb.checkpoint_rows import ReadOnlyRows, Row, ranges
 
 FORMAT = "deepclean-ozone"
 PARTS_PER_TABLE = 64

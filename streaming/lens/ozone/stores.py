@@ -14,7 +14,7 @@ from rocksdict import BlockBasedOptions, Cache, Options
 
 from services.lens.ozone import tables
 from streaming.lens.ozone.layout import OzoneLocationError, unreadable
-from streaming.spark.checkpoint_rows import ReadOnlyRows
+from streaming.rocksdb.checkpoint_rows import ReadOnlyRows
 
 CACHE_BYTES = 128 << 20
 MAX_OPEN_STORES = 128

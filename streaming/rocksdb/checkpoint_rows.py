@@ -1,13 +1,14 @@
-"""Reads rows of a snapshot checkpoint in place: a RocksDB directory whose files never change.
+"""Reads rows of a RocksDB directory in place whose files never change: a checkpoint, or a copy of a database.
 
-The process that starts the job keeps the snapshot checkpoint from being removed while the job runs.
+The process that starts a job keeps what the job reads from being removed. Nothing is written beside the files.
 """
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
+from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,9 +18,19 @@ from schemas.formats import FAMILY as FORMAT_FAMILY
 from schemas.formats import check_rows
 
 INTERPOLATED_BYTES = 8
+CHUNK_ROWS = 4_096
+"""Most rows that a scan returns at once."""
 OWN_FILES = ("LOG", "LOCK", "rocksdict-config")
 """Names (or their beginnings) of files that every process writes when it opens the database."""
+WHOLE = (b"", b"\xff" * 32)
+"""A range with every key: those of all tables are text, or begin with a number of 8 bytes."""
+MAX_OPEN_FILES = 64
+"""Files are opened when a scan gets to them: a task reads few of them, and may have many directories open."""
+_MEMORY = Path("/dev/shm")  # noqa: S108  a directory with a random name is made in it
+_LINKS = _MEMORY if os.access(_MEMORY, os.W_OK) else None
+"""Where links to files are made. On a busy disk, removing them again took longer than opening the database."""
 Row = tuple[bytes, bytes]
+Range = tuple[bytes, bytes]
 
 
 class ReadOnlyRows:
@@ -33,7 +44,7 @@ class ReadOnlyRows:
         scratch: str | None = None,
     ) -> None:
         # rocksdict writes a file when it opens a directory, and several tasks open this one at the same time.
-        self._mirror = tempfile.TemporaryDirectory(prefix="deepclean-rows-", dir=scratch)
+        self._mirror = tempfile.TemporaryDirectory(prefix="deepclean-rows-", dir=scratch or _LINKS)
         for file in Path(directory).iterdir():
             if not file.name.startswith(OWN_FILES):
                 Path(self._mirror.name, file.name).symlink_to(file.absolute())
@@ -57,42 +68,48 @@ class ReadOnlyRows:
 
     def scan(self, family: str, start: bytes, end: bytes) -> Iterator[Row]:
         """Yield every row with start <= key < end, in the order of the keys' bytes."""
+        return chain.from_iterable(self.chunks(family, start, end))
+
+    def chunks(self, family: str, start: bytes, end: bytes, most: int = CHUNK_ROWS) -> Iterator[list[Row]]:
+        """Yield the rows of ``scan`` in lists of at most ``most`` rows."""
         rows = self._families.get(family)
         if rows is None or start >= end:
             return
-        options = ReadOptions()
+        options: Any = ReadOptions()
         options.set_total_order_seek(True)
         options.set_readahead_size(2 << 20)
+        options.fill_cache(False)  # each directory has a cache of its own, and a scan comes to a block once
         options.set_iterate_upper_bound(end)
+        items: Any = rows.items(from_key=start, read_opt=options)
+        last = start
+        while chunk := list(islice(items, most)):
+            last = chunk[-1][0]
+            yield chunk
+        # A broken block ends the iteration, too, and must not look like the end: an iterator that goes on there raises.
         iterator = rows.iter(options)
-        iterator.seek(start)
-        while iterator.valid():
-            yield iterator.key(), iterator.value()
+        iterator.seek(last)
+        if iterator.valid():
             iterator.next()
-        iterator.status()  # raises for a broken block, which also ends the iteration: it must not look like the end
-        del iterator, options, end  # RocksDB reads the upper bound from the memory of ``end`` until here
+        iterator.status()
+        del iterator, items, options, end  # RocksDB reads the upper bound from the memory of ``end`` until here
 
     def boundaries(self, family: str, start: bytes, end: bytes, parts: int) -> set[bytes]:
-        """Return keys that cut a range into about ``parts`` parts: first keys of files, and evenly spaced points."""
-        ends = self._ends(family, start, end)
-        if ends is None:
-            return set()
-        first, last = ends
-        files: list[dict[str, Any]] = self._database.live_files()
-        begins = {bytes(file["start_key"]) for file in files if file.get("column_family_name", family) == family}
-        return {key for key in begins if start < key < end} | set(_between(first, last, parts))
-
-    def _ends(self, family: str, start: bytes, end: bytes) -> tuple[bytes, bytes] | None:
+        """Return keys that cut a range into ``parts`` to twice as many parts: first keys of files, and evenly spaced
+        points. The files are those of all families: RocksDB does not say whose a file is.
+        """
         rows = self._families.get(family)
         if rows is None:
-            return None
+            return set()
         iterator = rows.iter(ReadOptions())
         iterator.seek(start)
         if not iterator.valid() or iterator.key() >= end:
-            return None
+            return set()
         first = iterator.key()
         iterator.seek_for_prev(end)
-        return first, iterator.key()
+        last = iterator.key()
+        files: list[dict[str, Any]] = self._database.live_files()
+        begins = sorted(key for key in {bytes(file["start_key"]) for file in files} if start < key < end)
+        return {*begins[:: 1 + len(begins) // parts], *_between(first, last, parts)}
 
     def close(self) -> None:
         """Close the database and remove the links."""
@@ -109,15 +126,21 @@ class ReadOnlyRows:
 
 
 class CheckpointRows(ReadOnlyRows):
-    """Some column families of one snapshot checkpoint of a plane."""
+    """Some column families of one directory of a plane. With ``is_own`` off, of a directory of any program."""
 
-    def __init__(self, directory: str, families: Sequence[str]) -> None:
+    def __init__(self, directory: str, families: Sequence[str], is_own: bool = True) -> None:
         super().__init__(directory, (*families, FORMAT_FAMILY))
-        check_rows(self.scan(FORMAT_FAMILY, b"", b"\xff"), directory)
+        if is_own:
+            check_rows(self.scan(FORMAT_FAMILY, *WHOLE), directory)
 
 
 def _options() -> Options:
-    return Options(raw_mode=True)
+    """Return options by which a database is opened quickly: its files neither opened nor looked at."""
+    options = Options(raw_mode=True)
+    options.set_max_open_files(MAX_OPEN_FILES)
+    options.set_max_file_opening_threads(1)
+    options.set_skip_stats_update_on_db_open(True)
+    return options
 
 
 def _between(first: bytes, last: bytes, parts: int) -> Iterator[bytes]:
@@ -139,7 +162,7 @@ def _between(first: bytes, last: bytes, parts: int) -> Iterator[bytes]:
         yield first[:common] + (low + (high - low) * part // parts).to_bytes(INTERPOLATED_BYTES)
 
 
-def ranges(boundaries: set[bytes], start: bytes, end: bytes) -> list[tuple[bytes, bytes]]:
+def ranges(boundaries: set[bytes], start: bytes, end: bytes) -> list[Range]:
     """Return the parts of a range between the boundaries. They cover the range and do not overlap."""
     cuts = [start, *sorted(key for key in boundaries if start < key < end), end]
     return list(pairwise(cuts))
