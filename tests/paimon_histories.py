@@ -75,7 +75,6 @@ def _step(table: PaimonTable, kind: TableKind, random: Random) -> None:
     steps = {"write": 10, "overwrite": 2, "tag": 3, "compact": 3, "analyze": 1, "consume": 1}
     steps |= {"truncate": 1, "delete_tag": 1, "branch": 1, "rollback": 1, "expire": 1}
     step = random.choices(list(steps), list(steps.values()))[0]
-    tags = [str(name) for name in table.java.tagManager().allTagNames()]
     if step == "write":
         _write(table, kind, random)
     elif step == "overwrite":
@@ -91,7 +90,13 @@ def _step(table: PaimonTable, kind: TableKind, random: Random) -> None:
         table.analyze(random.randint(1, 100))
     elif step == "consume":
         table.consume(random.choice("ab"), random.choice(table.snapshots()) + random.randint(0, 3))
-    elif step == "truncate":
+    else:
+        _rare_step(step, table, kind, random)
+
+
+def _rare_step(step: str, table: PaimonTable, kind: TableKind, random: Random) -> None:
+    tags = [str(name) for name in table.java.tagManager().allTagNames()]
+    if step == "truncate":
         table.truncate()
     elif step == "delete_tag" and tags:
         table.java.deleteTag(random.choice(tags))

@@ -65,7 +65,7 @@ class Paimon:
         partition: Sequence[str] = (),
         primary: Sequence[str] = (),
     ) -> PaimonTable:
-        """Create a table; a column has the name of a type, or the arguments of one in a tuple: ``("DECIMAL", 10, 2)``."""
+        """Create a table; a column has the name of a type, or its arguments in a tuple: ``("DECIMAL", 10, 2)``."""
         schema = self.classes.schema.Schema.newBuilder()
         for column, kind in columns.items():
             type_name, *arguments = kind if isinstance(kind, tuple) else (kind,)
@@ -173,14 +173,20 @@ class PaimonTable:
         path = self.directory / "snapshot" / f"snapshot-{snapshot}"
         path.write_text(json.dumps({**json.loads(path.read_text()), "timeMillis": time_ms}, indent=2))
 
-    def expire(self, options: Mapping[str, str]) -> int:
-        """Expire snapshots, and then changelogs, by options of the table; return how many snapshots went."""
-        table = self.java
-        config = table.copy(dict(options)).coreOptions().expireConfig()
-        expired = int(table.newExpireSnapshots().config(config).expire())
-        if config.isChangelogDecoupled():
-            table.newExpireChangelog().config(config).expire()
-        return expired
+    def expire(self, options: Mapping[str, str]) -> None:
+        """Expire snapshots by options of the table."""
+        self.java.newExpireSnapshots().config(self._expiry(options)).expire()
+
+    def expire_changelogs(self, options: Mapping[str, str]) -> None:
+        """Expire changelogs that have outlived their snapshots."""
+        self.java.newExpireChangelog().config(self._expiry(options)).expire()
+
+    def _expiry(self, options: Mapping[str, str]) -> Any:
+        return self.runtime.classes.CoreOptions({**self.java.options(), **options}).expireConfig()
+
+    def changelogs(self) -> list[int]:
+        """Return the ids of the changelogs that have outlived their snapshots."""
+        return sorted(int(path.name[10:]) for path in (self.directory / "changelog").glob("changelog-*"))
 
     def files(self) -> dict[str, int]:
         """Return all files in the table's directory with their sizes."""

@@ -79,7 +79,7 @@ class ReadOnlyRows:
         options.set_total_order_seek(True)
         options.set_readahead_size(2 << 20)
         # Each directory has a cache of its own, and a scan comes to a block once. rocksdict's types lack the argument.
-        options.fill_cache(False)  # type: ignore[call-arg]
+        options.fill_cache(False)
         options.set_iterate_upper_bound(end)
         items: Any = rows.items(from_key=start, read_opt=options)
         last = start

@@ -6,6 +6,7 @@ import time
 from argparse import Namespace
 from collections.abc import Collection, Iterator
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 
@@ -101,7 +102,15 @@ def judge(session: SparkSession, table: PaimonTable, directory: Path, random: Ra
     tags = [ref.name for ref in question.bucket.refs if ref.kind is RefKind.TAG]
     for tag in tags:
         table.java.deleteTag(tag)
-    assert_gone(report, [*decision.expired, *tags], vanished(before, table), is_marked=False)
+    dropped = [*decision.expired, *tags]
+    assert_gone(report, dropped, vanished(before, table), is_marked=False)
+
+    outlived = table.changelogs()
+    if outlived:
+        newest = str(table.latest() - random.choice(outlived) + 1)
+        table.expire_changelogs({"changelog.num-retained.min": newest, "changelog.num-retained.max": newest})
+        dropped += [f"{changelog}/changelog" for changelog in outlived if changelog not in table.changelogs()]
+        assert_gone(report, dropped, vanished(before, table), is_marked=False)
 
 
 def assert_gone(report: Report, dropped: Collection[str], gone: dict[str, int], *, is_marked: bool) -> None:
@@ -124,7 +133,7 @@ def aged_by_own_time(bucket: LensBucket) -> LensBucket:
     own age, which is the same question with these times.
     """
     snapshots = [ref for ref in bucket.refs if ref.kind is RefKind.SNAPSHOT]
-    earlier = {ref.name: before.time_ms for before, ref in zip(snapshots, snapshots[1:], strict=False)}
+    earlier = {ref.name: before.time_ms for before, ref in pairwise(snapshots)}
     return replace(bucket, refs=tuple(replace(ref, time_ms=earlier.get(ref.name, ref.time_ms)) for ref in bucket.refs))
 
 

@@ -1,8 +1,8 @@
 """Puts the references of a Paimon table in their order, and says what each of them names.
 
 The snapshots of a branch and its tags stand side by side, by snapshot id, so that a file has one run in a single line.
-A branch stands behind the snapshot from which it was created, and one that shares none with main before all. Changelogs that outlive their snapshots stand before
-all of them; the main branch comes last.
+A branch stands behind the snapshot from which it was created, and one that shares none with main before all.
+Changelogs that outlive their snapshots stand before all of them; the main branch comes last.
 
 A tag is a reference of its own, beside the snapshot that it was made from, since the two hold different files: when the
 snapshot expires, the tag goes on holding its data, but not its changelog. A tag protects itself, and the newest

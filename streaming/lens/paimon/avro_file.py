@@ -39,21 +39,22 @@ def rows(content: bytes, columns: Collection[str]) -> list[dict[str, Any]]:
 
 def _rows(content: bytes, columns: Collection[str]) -> Iterator[dict[str, Any]]:
     file = io.BytesIO(content)
-    header = fastavro.schemaless_reader(file, _HEADER, None)
+    header: Any = fastavro.schemaless_reader(file, _HEADER, None)
     if header["magic"] != _MAGIC:
         raise ValueError("it does not begin as one")
-    written = json.loads(header["meta"]["avro.schema"])
+    written: dict[str, Any] = json.loads(header["meta"]["avro.schema"])
     schema = fastavro.parse_schema(written)
-    wanted = {**written, "fields": [field for field in written["fields"] if field["name"] in columns]}
-    wanted = fastavro.parse_schema(wanted)
+    fields = [field for field in written["fields"] if field["name"] in columns]
+    wanted = fastavro.parse_schema({**written, "fields": fields})
     codec = header["meta"].get("avro.codec", b"null").decode()
     while file.tell() < len(content):
-        block = fastavro.schemaless_reader(file, _BLOCK, None)
+        block: Any = fastavro.schemaless_reader(file, _BLOCK, None)
         if block["sync"] != header["sync"]:
             raise ValueError("a block is damaged")
         inner = io.BytesIO(_decompressed(codec, block["rows"]))
         for _ in range(block["count"]):
-            yield fastavro.schemaless_reader(inner, schema, wanted)
+            row: Any = fastavro.schemaless_reader(inner, schema, wanted)
+            yield row
 
 
 def _decompressed(codec: str, block: bytes) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pyarrow as pa
 from pyarrow import fs
@@ -24,7 +25,9 @@ class TableDirectory:
             PaimonError: it is not there, or is no table.
         """
         try:
-            self._store, self.root = fs.FileSystem.from_uri(location) if "://" in location else _local(location)
+            store, root = fs.FileSystem.from_uri(location) if "://" in location else _local(location)
+            self._store: fs.FileSystem = store
+            self.root: str = root
             found = self._store.get_file_info(fs.FileSelector(self.root, recursive=True))
         except (OSError, pa.ArrowInvalid) as error:
             raise PaimonError(f"{location} cannot be listed ({error}): name the directory of a table.") from None
@@ -71,6 +74,4 @@ class TableDirectory:
 
 
 def _local(location: str) -> tuple[fs.FileSystem, str]:
-    from pathlib import Path
-
     return fs.LocalFileSystem(), str(Path(location).resolve())

@@ -10,7 +10,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from services.lens.paimon.holdings import Events, ManifestUse, events_of
@@ -161,7 +161,7 @@ def incomplete(files: DataFrame, session: SparkSession, address: str, uses: Mapp
     return [name for name, use in uses.items() if counts[name] != use.manifest.entries]
 
 
-def _times(column: str, factor: f.Column) -> f.Column:
+def _times(column: str, factor: Column) -> Column:
     return f.transform(
         column, lambda event: f.struct(event.place.alias("place"), (event.change * factor).alias("change"))
     )

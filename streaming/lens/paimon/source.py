@@ -1,4 +1,4 @@
-"""Reads an Apache Paimon table into a report: its references, its files and who holds them. Nothing is written to it."""
+"""Reads an Apache Paimon table into a report: its references, its files and who holds them. It reads only."""
 
 from __future__ import annotations
 
@@ -189,8 +189,8 @@ class _Report:
         cells = {tuple((run["first"], run["last"]) for run in row["runs"]): row["bytes"] or 0 for row in sums}
         for branch, size_bytes in unprotected(places, cells).items():
             sentence = (
-                f"Expiry in the branch {branch} will delete these bytes, which another branch holds: no tag of {branch} "
-                f"protects them; create one on a snapshot that holds them before any snapshot expires."
+                f"Expiry in the branch {branch} will delete these bytes, which another branch holds: no tag of "
+                f"{branch} protects them; create one on a snapshot that holds them before any snapshot expires."
             )
             self._findings.append(
                 LensFinding("unprotected-branch", self._name, branch, branch, size_bytes, size_bytes, sentence)

@@ -34,9 +34,8 @@ def read_table(directory: TableDirectory) -> Table:
     _, content = next(directory.contents([schemas[-1]]))
     schema = decoded(content or b"", SchemaFile, schemas[-1])
     main = _line(directory, MAIN, "", schema, notes)
-    branches = []
-    for path in sorted({path.split("/")[1] for path in directory.files if path.startswith("branch/branch-")}):
-        branches.append(_line(directory, path.removeprefix("branch-"), f"branch/{path}/", schema, notes))
+    names = sorted({path.split("/")[1] for path in directory.files if path.startswith("branch/branch-")})
+    branches = [_line(directory, name.removeprefix("branch-"), f"branch/{name}/", schema, notes) for name in names]
     if not main.snapshots:
         notes.append("The main branch has no snapshot, so nothing is live.")
     prefixes = ["", *(f"branch/branch-{line.branch}/" for line in branches)]
