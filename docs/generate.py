@@ -164,20 +164,22 @@ def _commands(command: Any, words: list[str]) -> Iterator[str]:
     shown = [one for one in command.params if one.name not in ("help", "as_json")]
     wanted = [_written(one) for one in shown if one.required or one.param_type_name == "argument"]
     has_json = any(one.name == "as_json" for one in command.params)
-    yield f"{'#' * max(3, 1 + len(words))} {' '.join(words)}"
+    depth = sum(word.islower() for word in words)  # a group's own arguments do not count
+    yield f"{'#' * max(3, 1 + depth)} {' '.join(words)}"
     if not inner:
         yield f"`{' '.join([*words, *wanted, *(['[--json]'] if has_json else [])])}`"
     yield inspect.cleandoc(command.help)
     if shown:
         yield _table(("argument or option", "default", "meaning"), map(_parameter, shown))
     for name, one in inner:
-        yield from _commands(one, [*words, name])
+        yield from _commands(one, [*words, *wanted, name])
 
 
 def _written(parameter: Any) -> str:
     """Return an argument or option as it is typed."""
     if parameter.param_type_name == "argument":
-        name = str(parameter.metavar or parameter.name.upper()).strip("[]")
+        name = str(parameter.metavar or parameter.name.upper())
+        name = name.strip("[]") if name.endswith("]") else name
         return name if parameter.required else f"[{name}]"
     annotation = parameter.type_descriptor.annotation
     (kind,) = get_args(annotation) or (annotation,)

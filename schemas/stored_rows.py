@@ -59,6 +59,11 @@ class RowCodec(Generic[R]):
             return self._body.decode(stored, 1)
         return self._body.decode(self.body(stored))
 
+    def numbers(self, stored: list[bytes]) -> dict[str, bytes]:
+        """Return the numbers of many stored rows as columns (``Codec.numbers``). It raises as ``decode`` does."""
+        mark = self._mark
+        return self._body.numbers([row if row[:1] == mark else mark + self.body(row) for row in stored], 1)
+
     def head(self, head_class: type[H]) -> Callable[[bytes], H]:
         """Return a function that decodes only the first fields of a stored row. It raises as ``decode`` does."""
         decode, mark, body = codec(head_class).decode_head, self._mark, self.body

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from schemas.audit_report import AuditReport
 from schemas.records import BlockRun, InventoryRow, ScmState, SnapshotListRow
@@ -14,10 +16,11 @@ from services.mock_scm.tables import INVENTORY_TABLE, SCM_STATE_TABLE, STATE_KEY
 from services.plane.in_memory.plane import InMemoryPlane
 from services.storage.memory import MemoryReader, MemoryStore
 from services.storage.tables import TablesReader
-from streaming.audit.blocks import judge_all
-from streaming.audit.facts import directories_of, directory_tasks, fact_tasks, facts_of
+from streaming.audit.blocks import Tally, judge_run
+from streaming.audit.facts import Fact, FactKind, Facts, fact_tasks, facts_of
 from streaming.audit.result import report_of, trees_of
-from streaming.audit.shard import AuditedCopies, Row, survey
+from streaming.audit.shard import AuditedCopies, AuditedShard, survey
+from streaming.rocksdb.checkpoint_rows import Row
 
 
 class CopiedRows:
@@ -29,10 +32,30 @@ class CopiedRows:
     def scan(self, family: str, start: bytes, end: bytes) -> Iterator[Row]:
         return self._reader.scan(family, start, end)
 
+    def chunks(self, family: str, start: bytes, end: bytes, most: int = 100) -> Iterator[list[Row]]:
+        rows = self.scan(family, start, end)
+        while chunk := list(islice(rows, most)):
+            yield chunk
+
     def boundaries(self, family: str, start: bytes, end: bytes, parts: int) -> set[bytes]:
         """Cuts in the middle of what is there, so that parts have to be put together."""
         keys = [key for key, _ in self._reader.scan(family, start, end)]
         return {keys[len(keys) * part // (parts + 1)] for part in range(1, parts + 1)} if keys else set()
+
+
+def judge_all(facts: Iterable[Facts], shard: AuditedShard) -> Tally:
+    """Every run is judged by itself, without Spark; ``facts`` has all facts of each run."""
+    by_run: defaultdict[tuple[int, int], list[Fact]] = defaultdict(list)
+    tally = Tally()
+    for some in facts:
+        for fact in some.rows():
+            if some.kind < FactKind.NAMES:
+                by_run[fact[1], fact[2]].append(fact)
+            else:
+                tally.count(some.kind, fact[6], fact[9])
+    for of_run in by_run.values():
+        judge_run(of_run, shard, tally)
+    return tally
 
 
 @dataclass(slots=True)
@@ -74,8 +97,8 @@ class MemoryAudit:
     def report(self) -> AuditReport:
         """Audit the copies as the job does, in this process and without Spark."""
         shard = survey(self.copies, self.opened)
-        trees = trees_of(shard, (found for task in directory_tasks(shard) for found in directories_of(shard, task)))
-        facts = (fact for task in fact_tasks(shard, 3) for fact in facts_of(shard, task, trees.reach))
+        trees = trees_of(shard)
+        facts = (some for task in fact_tasks(shard, trees.reach, 3) for some in facts_of(shard, task))
         return report_of(shard, trees, judge_all(facts, shard))
 
 

@@ -116,6 +116,11 @@ SUB_COMMANDS = (
         "collection.space:app",
         "Show the bytes of VOLUME/BUCKET by state and by snapshot, and how many a deletion of snapshots would free.",
     ),
+    SubCommand(
+        "lens",
+        "lens.command:app",
+        "Show what snapshots cost and what their deletion frees, in Apache Ozone, Iceberg, Paimon or git. Read-only.",
+    ),
     SubCommand("ledger", "operate.ledger:app", "Show why and when versions were freed; each record is kept forever."),
     SubCommand("tenant", "operate.tenant:app", "Create tenants, and give users access to them."),
     SubCommand("token", "operate.token:app", "Get, renew and cancel delegation tokens."),

@@ -15,14 +15,14 @@ class DatanodeMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         count = partial(counter, registry)
         self.written_bytes = count("deepclean_datanode_written_bytes_total", "Bytes of chunks that were written.")
-        self.read_bytes = count("deepclean_datanode_read_bytes_total", "Bytes of blocks that were read by others.")
+        self.read_bytes = count("deepclean_datanode_read_bytes_total", "Bytes of blocks that were read over HTTP.")
         self.deleted_bytes = count("deepclean_datanode_deleted_bytes_total", "Bytes of blocks that were removed.")
         self.scrubbed_bytes = count("deepclean_datanode_scrubbed_bytes_total", "Bytes that the scrubber has read.")
         self.damaged_blocks = count(
             "deepclean_datanode_damaged_blocks_total", "Damaged blocks that the scrubber found."
         )
         self.repaired_blocks = count(
-            "deepclean_datanode_repaired_blocks_total", "Blocks that were copied or healed from other datanodes."
+            "deepclean_datanode_repaired_blocks_total", "Blocks that were copied or repaired from other datanodes."
         )
         self.heartbeats = count(
             "deepclean_datanode_heartbeats_total", "Heartbeats to mock_scm, by outcome.", outcome=["answered", "failed"]

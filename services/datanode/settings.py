@@ -10,7 +10,7 @@ class DatanodeSettings:
     """Who a datanode is, and how often it does what."""
 
     name: str = "datanode-0"
-    """Name of the datanode; it keeps its name over restarts."""
+    """Name of the datanode. Start it with the same name each time."""
     scm_url: str = "http://127.0.0.1:9705"
     """Address of mock_scm."""
     disks: int = 1
@@ -22,6 +22,6 @@ class DatanodeSettings:
     max_deletions_per_round: int = 1_000
     """Transactions that one round carries out."""
     scrub_interval_ms: int = 3_600_000
-    """Time between two readings of all blocks that compare them with their checksums."""
+    """Time between two runs of the scrubber, which compares all blocks with their checksums."""
     scrub_bytes_per_second: int = 50_000_000
-    """Most bytes that this reads in a second."""
+    """Most bytes that the scrubber reads in a second."""

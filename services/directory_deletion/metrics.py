@@ -36,13 +36,13 @@ class DirectoryDeletionMetrics:
         )
         self.removals_refused = count(
             "deepclean_directory_deletion_removals_refused_total",
-            "Rows that metadata would not remove because they are held: must stay 0.",
+            "Rows that metadata refused to remove because a snapshot holds them: must stay 0.",
         )
         self.asked_again = count(
             "deepclean_directory_deletion_asked_again_total",
-            "Questions asked again because no answer came in time, by step.",
+            "Requests sent again because no answer arrived in time, by step.",
             step=[state.lower() for state in TreeState],
         )
         self.directories = shard_gauge(
-            registry, "deepclean_directory_deletion_directories", "Deleted directories on their way, by step.", "step"
+            registry, "deepclean_directory_deletion_directories", "Deleted directories in progress, by step.", "step"
         )

@@ -8,15 +8,18 @@ set of snapshots holds.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from operator import attrgetter
 from typing import TypeVar
 
+from schemas.records import SpaceCellValue
 from services.domain.reclaimability import Txn
 
 Holders = tuple[Txn, Txn]
+Counts = tuple[int, int, int, int, int, int]
+"""Bytes, versions, rows of deletedTable, deletedDirectoryTable and snapshotRenamedTable, and bytes of redundancy."""
 H = TypeVar("H")
 NOBODY: Holders = (0, 0)
 
@@ -56,14 +59,14 @@ class SpaceCell:
             self.rename_rows - other.rename_rows,
             self.redundancy_bytes - other.redundancy_bytes,
         )
-        if min(counts(left)) < 0:
+        if min(cell_counts(left)) < 0:
             raise SpaceError(f"{other} cannot be subtracted from {self}: compare the bucket's rows with its matrix")
         return left
 
     @property
     def is_empty(self) -> bool:
         """Whether all counts are 0."""
-        return not any(counts(self))
+        return not any(cell_counts(self))
 
     @property
     def replicated_bytes(self) -> int:
@@ -77,7 +80,7 @@ class SpaceCell:
 
 
 EMPTY = SpaceCell(0, 0, 0, 0, 0)
-counts = attrgetter("bytes", "versions", "key_rows", "directory_rows", "rename_rows", "redundancy_bytes")
+cell_counts: Callable[[SpaceCell | SpaceCellValue], Counts] = attrgetter(*SpaceCell.__slots__)
 """Returns the fields of a cell, also of a stored one."""
 
 
@@ -154,7 +157,7 @@ def freed_by_dropping(cells: Mapping[Holders, SpaceCell], dropped: Collection[Tx
 
 def total(cells: Iterable[SpaceCell]) -> SpaceCell:
     """Return the sum of many cells, column by column: half a million of them take a tenth of a second."""
-    columns = [counts(cell) for cell in cells]
+    columns = [cell_counts(cell) for cell in cells]
     return SpaceCell(*map(sum, zip(*columns, strict=True))) if columns else EMPTY
 
 

@@ -27,7 +27,7 @@ class KeyDeletionMetrics:
         )
         self.rows_claimed = count(
             "deepclean_key_deletion_claim_rows_total",
-            "Rows of claims, by what became of them.",
+            "Rows of claims, by outcome.",
             outcome=["claimed", "removed", "missing", "refused", "suspended"],
         )
         self.rows_suspended = count(
@@ -37,7 +37,7 @@ class KeyDeletionMetrics:
         )
         self.claims_refused = count(
             "deepclean_key_deletion_claims_refused_total",
-            "Rows that metadata would not claim because they are held: must stay 0.",
+            "Rows that metadata refused to claim because a snapshot holds them: must stay 0.",
         )
         self.groups = count(
             "deepclean_key_deletion_groups_total",
@@ -49,7 +49,7 @@ class KeyDeletionMetrics:
         )
         self.asked_again = count(
             "deepclean_key_deletion_asked_again_total",
-            "Questions asked again because no answer came in time, by step.",
+            "Requests sent again because no answer arrived in time, by step.",
             step=[state.lower() for state in TaskState],
         )
         self.sweeps = count(
@@ -71,7 +71,7 @@ class KeyDeletionMetrics:
         )
         self.waiting_purges = gauge(
             "deepclean_key_deletion_waiting_purges",
-            "Purge requests that wait for the chain, for room or for the answer to a claim, and are not throttled.",
+            "Purge requests that wait for a newer chain view, a free task or a claim's answer; not throttled ones.",
         )
         self.purges_in_undo_window = gauge(
             "deepclean_key_deletion_purges_in_undo_window",

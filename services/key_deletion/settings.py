@@ -46,7 +46,7 @@ class KeyDeletionSettings:
     safety_sweep_interval_ms: int = 3_600_000
     """How often all garbage rows of the shard are swept, claimed rows too."""
     write_expiry_interval_ms: int = 3_600_000
-    """How often open keys and uploads are looked through for those that have expired."""
+    """How often expired open keys and uploads are searched for."""
     open_key_expiry_ms: int = 7 * 86_400_000
     """Time since the last command of its writer after which an open key is closed (Ozone: 7 days)."""
     upload_expiry_ms: int = 30 * 86_400_000

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import pyarrow.compute as pc
 
+from schemas.answers import ExpiringSnapshot, RetainedSnapshot, RetentionPreview, RetentionReason
 from schemas.records import RetentionPolicy, SnapshotInfo, SnapshotStatus, TagRow
+from schemas.space_answers import VersionStage
 from services.domain.errors import DeepcleanError
-from services.domain.retention import ExpiryDecision, InvalidPolicyError, check_policy, decide_expiry
-from services.domain.run_space import RunCells, RunSpace
-from services.domain.space_matrix import SpaceCell, by_replicated_bytes
+from services.domain.retention import InvalidPolicyError, KeepReason, ReasonWithFacts, check_policy, decide_expiry
+from services.domain.run_space import RunSpace
+from services.domain.space_matrix import SpaceCell
 from services.lens.relation import LensBucket, LensFinding, Ref, RefKind
 from services.lens.report import Report, Thing
 
 MOST_VERSIONS = 10_000
 """Most versions of one answer of ``explain``."""
+MOST_NAMES = 5
+"""Most names of buckets in an error."""
+SOURCES_OF_MANY = frozenset({"ozone"})
+"""Sources that read a namespace of buckets; the others read one table."""
+PROTECTED = "PROTECTED"
+"""The reason of retention that a tag, a branch or a consumer is: the relation says only their names."""
 
 
 class QuestionError(DeepcleanError):
@@ -26,7 +35,7 @@ class QuestionError(DeepcleanError):
 
 @dataclass(frozen=True, slots=True)
 class LensSnapshot:
-    """What one snapshot holds."""
+    """What one snapshot, tag or branch holds."""
 
     name: str
     id: str
@@ -61,7 +70,11 @@ class LensSpace:
     pending_replicated_bytes: int
     pending_versions: int
     snapshots: tuple[LensSnapshot, ...]
+    is_exact: bool
+    """Whether nothing is missing in the source; otherwise the notes say what is, and what is right all the same."""
     notes: tuple[str, ...]
+    figures: dict[str, int]
+    """Figures that the source itself keeps, by its own names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +87,9 @@ class LensFreed:
     freed_replicated_bytes: int
     freed_versions: int
     protected_by: tuple[str, ...]
-    """Tags, branches or consumers that have to go first; the figures are as if they had gone."""
+    """Tags, branches and consumers that have to be removed first. The figures are as if they were; notes say which
+    snapshot is protected by what."""
+    is_exact: bool
     notes: tuple[str, ...]
 
 
@@ -90,6 +105,7 @@ class LensPlan:
     freed_versions: int
     is_enough: bool
     is_smallest: bool
+    is_exact: bool
     notes: tuple[str, ...]
 
 
@@ -102,7 +118,10 @@ class LensVersion:
     kind: str
     bytes: int
     replicated_bytes: int
+    stage: VersionStage
+    """LIVE, HELD or PENDING."""
     held_by: tuple[str, ...]
+    """Snapshots, tags and branches, in their order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +130,13 @@ class LensExplanation:
 
     bucket: str
     held_by: tuple[str, ...]
-    """All that hold one of the versions, in their order."""
+    """Snapshots, tags and branches that hold one of the versions, in their order."""
+    is_live: bool
+    """Whether the active namespace holds one of them."""
     bytes: int
     replicated_bytes: int
     versions: tuple[LensVersion, ...]
+    is_exact: bool
     notes: tuple[str, ...]
 
 
@@ -123,13 +145,13 @@ class LensRetention:
     """Which snapshots a policy would expire now, and what that would free."""
 
     bucket: str
-    expired: tuple[str, ...]
-    kept: dict[str, tuple[str, ...]]
-    """By the name of a snapshot why it stays: MINIMUM, TAG, LIMIT, AGE."""
-    freed_bytes: int
-    freed_replicated_bytes: int
-    freed_versions: int
+    preview: RetentionPreview
     notes: tuple[str, ...]
+
+    @property
+    def expired(self) -> tuple[str, ...]:
+        """The names of the snapshots that would expire, in their order."""
+        return tuple(one.snapshot for one in self.preview.expired)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,20 +165,22 @@ class LensOrphans:
 class BucketQuestions:
     """The questions on one bucket of a report."""
 
-    def __init__(self, report: Report, bucket: LensBucket) -> None:
+    def __init__(self, report: Report, bucket: LensBucket, *, is_one_of_all: bool = False) -> None:
+        """``is_one_of_all``: other buckets of the report are asked, too."""
         self.report = report
         self.bucket = bucket
+        self._columns = report.columns_of_all if is_one_of_all else report.columns
         self.notes = (*report.head.notes, *bucket.notes)
 
     @cached_property
-    def cells(self) -> RunCells:
-        """The things of the bucket, summed by their holders."""
-        return self.report.cells(self.bucket.name)
-
-    @cached_property
     def matrix(self) -> RunSpace:
-        """The same, to be asked."""
-        return RunSpace(self.cells, self.bucket.active_place)
+        """The things of the bucket, summed by their holders."""
+        return RunSpace(self._columns(self.bucket.name), self.bucket.active_place)
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the source has told of nothing that is missing or not certain."""
+        return not self.notes
 
     def space(self) -> LensSpace:
         """Return where the bytes of the bucket are."""
@@ -189,23 +213,35 @@ class BucketQuestions:
             *_sizes(matrix.held),
             *_sizes(matrix.pending),
             tuple(found),
+            self.is_exact,
             self.notes,
+            self.bucket.figures,
         )
 
     def what_if(self, names: Sequence[str]) -> LensFreed:
-        """Return what dropping snapshots frees.
+        """Return what dropping snapshots frees. What protects them counts as removed.
 
         Raises:
             QuestionError: one of them is not known, or cannot be dropped.
         """
         places = self._places(names)
         refs = [self.bucket.refs[place] for place in places]
-        fixed = next((ref for ref in refs if not ref.is_droppable), None)
-        if fixed is not None:
-            raise QuestionError(f"{fixed.name} is the active namespace of {self.bucket.name}: it cannot be dropped.")
-        freed = self.matrix.freed_by_dropping(places)
-        protectors = tuple(sorted({name for ref in refs for name in ref.protected_by}))
-        return LensFreed(self.bucket.name, tuple(ref.name for ref in refs), *_sizes(freed), protectors, self.notes)
+        for ref in refs:
+            if not ref.is_droppable:
+                raise QuestionError(f"{ref.name} of {self.bucket.name} cannot be dropped: {_why_fixed(ref)}.")
+        notes = tuple(
+            f"{ref.name} is protected by {', '.join(ref.protected_by)}: the figures are as if that were removed first."
+            for ref in refs
+            if ref.protected_by
+        )
+        return LensFreed(
+            self.bucket.name,
+            tuple(ref.name for ref in refs),
+            *_sizes(self.matrix.freed_by_dropping(places)),
+            tuple(sorted({name for ref in refs for name in ref.protected_by})),
+            self.is_exact,
+            (*self.notes, *notes),
+        )
 
     def plan(self, wanted_bytes: int, keep: Sequence[str] = (), *, is_replicated: bool = False) -> LensPlan:
         """Return the smallest set of snapshots, older ones first, whose drop frees the wanted bytes.
@@ -216,20 +252,18 @@ class BucketQuestions:
         kept = set(self._places(keep))
         protected = {
             place
-            for place, ref in enumerate(self.bucket.refs[: self.bucket.active_place])
+            for place, ref in enumerate(self.bucket.refs)
             if place in kept or ref.protected_by or not ref.is_droppable
         }
-        found = self._matrix_of(is_replicated=is_replicated).plan(wanted_bytes, protected)
-        freed = self.matrix.freed_by_dropping(found.places)
+        found = self.matrix.plan(wanted_bytes, protected, is_replicated=is_replicated)
         return LensPlan(
-            bucket=self.bucket.name,
-            snapshots=self._names(found.places),
-            wanted_bytes=wanted_bytes,
-            freed_bytes=freed.bytes,
-            freed_replicated_bytes=freed.replicated_bytes,
-            freed_versions=freed.versions,
+            self.bucket.name,
+            self._names(found.places),
+            wanted_bytes,
+            *_sizes(found.freed),
             is_enough=found.is_enough,
             is_smallest=found.is_smallest,
+            is_exact=self.is_exact,
             notes=self.notes,
         )
 
@@ -239,9 +273,11 @@ class BucketQuestions:
         Raises:
             QuestionError: the report has no such thing.
         """
-        named = (pc.field("path") == what) | (pc.field("id") == what) | pc.starts_with(pc.field("id"), f"{what}/")
+        path, identity = pc.field("path"), pc.field("id")
+        named = (path == what) | (identity == what)
+        part_of_identity = pc.starts_with(identity, f"{what}/") | pc.ends_with(identity, f"/{what}")
         things: list[Thing] = []
-        for thing in self.report.things(self.bucket.name, named):
+        for thing in self.report.things(self.bucket.name, named | part_of_identity):
             things.append(thing)
             if len(things) > MOST_VERSIONS:
                 raise QuestionError(f"{what} has more than {MOST_VERSIONS:,} versions: ask for the id of one.")
@@ -251,21 +287,20 @@ class BucketQuestions:
             )
         things.sort(key=lambda one: (one.path, one.runs, one.id))
         holders = {place for one in things for first, last in one.runs for place in range(first, last + 1)}
-        versions = [
-            LensVersion(one.path, one.id, one.kind, one.bytes, one.replicated_bytes, self._holders(one))
-            for one in things
-        ]
+        versions = tuple(self._version(one) for one in things)
         return LensExplanation(
             bucket=self.bucket.name,
             held_by=self._names(sorted(holders)),
+            is_live=self.bucket.active_place in holders,
             bytes=sum(one.bytes for one in things),
             replicated_bytes=sum(one.replicated_bytes for one in things),
-            versions=tuple(versions),
+            versions=versions,
+            is_exact=self.is_exact,
             notes=self.notes,
         )
 
     def retention(self, policy: RetentionPolicy, now_ms: int) -> LensRetention:
-        """Return which snapshots a policy would expire, and what that would free.
+        """Return which snapshots a policy would expire, why others stay, and what that would free.
 
         Raises:
             QuestionError: the policy contradicts itself.
@@ -274,42 +309,70 @@ class BucketQuestions:
             check_policy(policy)
         except InvalidPolicyError as error:
             raise QuestionError(f"{error}.") from error
-        refs = [
-            (place, ref)
+        # The rule knows snapshots by their names here: snapshots of two branches can have one id.
+        infos = [
+            SnapshotInfo(ref.name, ref.name, "", "", SnapshotStatus.SNAPSHOT_ACTIVE, ref.time_ms, create_txn=place + 1)
             for place, ref in enumerate(self.bucket.refs)
             if ref.kind is RefKind.SNAPSHOT and ref.is_droppable
         ]
-        infos = [_as_snapshot(place, ref) for place, ref in refs]
-        tags = [TagRow("", "", name, ref.id, "", "", -1, -1, False) for _, ref in refs for name in ref.protected_by]
-        decision: ExpiryDecision = decide_expiry(policy, infos, (), tags, now_ms)
-        by_id = {ref.id: (place, ref.name) for place, ref in refs}
-        freed = self.matrix.freed_by_dropping([by_id[snapshot_id][0] for snapshot_id in decision.expired])
-        return LensRetention(
-            self.bucket.name,
-            tuple(by_id[snapshot_id][1] for snapshot_id in decision.expired),
-            {by_id[one][1]: tuple(str(fact.reason) for fact in facts) for one, facts in decision.kept.items()},
-            *_sizes(freed),
-            self.notes,
+        by_name = {info.name: info for info in infos}
+        tags = [
+            TagRow("", "", protector, info.name, "", "", -1, -1, False)
+            for info in infos
+            for protector in self._ref(info).protected_by
+        ]
+        decision = decide_expiry(policy, infos, (), tags, now_ms)
+        expired = [by_name[name] for name in decision.expired]
+        freed = self.matrix.freed_by_dropping([info.create_txn - 1 for info in expired])
+        undated = [info.name for info in infos if info.creation_time_ms < 0]
+        notes = (
+            (f"No time is known of {', '.join(undated)}: age does not keep what is before them.",) if undated else ()
         )
+        preview = RetentionPreview(
+            now_ms=now_ms,
+            policy=policy,
+            expired=tuple(ExpiringSnapshot(*self._identity(info)) for info in expired),
+            kept=tuple(
+                RetainedSnapshot(*self._identity(by_name[name]), tuple(map(_reason, facts)))
+                for name, facts in decision.kept.items()
+            ),
+            freed_bytes=freed.bytes,
+            freed_versions=freed.versions,
+            is_exact=self.is_exact and not undated,
+            dropped_consumers=(),
+            dropped_tags=(),
+            freed_replicated_bytes=freed.replicated_bytes,
+        )
+        return LensRetention(self.bucket.name, preview, (*self.notes, *notes))
 
-    def _matrix_of(self, *, is_replicated: bool) -> RunSpace:
-        if not is_replicated:
-            return self.matrix
-        return RunSpace(by_replicated_bytes(self.cells), self.bucket.active_place)
+    def _ref(self, info: SnapshotInfo) -> Ref:
+        return self.bucket.refs[info.create_txn - 1]
+
+    def _identity(self, info: SnapshotInfo) -> tuple[str, str, int, int]:
+        return info.name, self._ref(info).id, info.create_txn, info.creation_time_ms
 
     def _places(self, names: Collection[str]) -> list[int]:
-        known = {ref.name: place for place, ref in enumerate(self.bucket.refs)}
-        known |= {ref.id: place for place, ref in enumerate(self.bucket.refs) if ref.id not in known}
+        """Return the places of references, each by its name, or by its id if no other one has it."""
+        refs = self.bucket.refs
+        how_often = Counter(ref.id for ref in refs)
+        known = {ref.id: place for place, ref in enumerate(refs) if how_often[ref.id] == 1}
+        known |= {ref.name: place for place, ref in enumerate(refs)}
         unknown = next((name for name in names if name not in known), None)
         if unknown is not None:
             raise QuestionError(f"{self.bucket.name} has no snapshot {unknown}: space lists its snapshots.")
         return sorted({known[name] for name in names})
 
-    def _names(self, places: Collection[int]) -> tuple[str, ...]:
-        return tuple(self.bucket.refs[place].name for place in places)
+    def _names(self, places: Iterable[int]) -> tuple[str, ...]:
+        """Return the names of snapshots, tags and branches."""
+        return tuple(self.bucket.refs[place].name for place in places if place != self.bucket.active_place)
 
-    def _holders(self, thing: Thing) -> tuple[str, ...]:
-        return self._names([place for first, last in thing.runs for place in range(first, last + 1)])
+    def _version(self, thing: Thing) -> LensVersion:
+        holders = [place for first, last in thing.runs for place in range(first, last + 1)]
+        stage = VersionStage.HELD if holders else VersionStage.PENDING
+        if self.bucket.active_place in holders:
+            stage = VersionStage.LIVE
+        sizes = (thing.bytes, thing.replicated_bytes)
+        return LensVersion(thing.path, thing.id, thing.kind, *sizes, stage, self._names(holders))
 
 
 def questions(report: Report, bucket: str = "") -> list[BucketQuestions]:
@@ -319,22 +382,46 @@ def questions(report: Report, bucket: str = "") -> list[BucketQuestions]:
         QuestionError: the report has no such bucket.
     """
     if not bucket:
-        return [BucketQuestions(report, one) for one in report.head.buckets]
+        return [BucketQuestions(report, one, is_one_of_all=len(report.buckets) > 1) for one in report.head.buckets]
     if bucket not in report.buckets:
-        raise QuestionError(f"{report.head.location} has no bucket {bucket}: space without --bucket lists all.")
+        raise QuestionError(f"{report.head.location} has no bucket {bucket}{_choice(report)}.")
     return [BucketQuestions(report, report.buckets[bucket])]
+
+
+def one_bucket(report: Report, bucket: str = "") -> BucketQuestions:
+    """Return the questions of a bucket; of the only one if none is named.
+
+    Raises:
+        QuestionError: the report has no such bucket, or several and none is named.
+    """
+    found = questions(report, bucket)
+    if len(found) != 1:
+        raise QuestionError(f"Name one bucket with --bucket{_choice(report)}.")
+    return found[0]
 
 
 def orphans(report: Report, bucket: str = "") -> LensOrphans:
     """Return the findings of a bucket, or of all."""
-    asked = questions(report, bucket)
-    notes = [note for one in asked for note in one.bucket.notes]
+    notes = [note for one in questions(report, bucket) for note in one.bucket.notes]
     return LensOrphans(tuple(report.findings(bucket)), (*report.head.notes, *notes))
+
+
+def _choice(report: Report) -> str:
+    names = sorted(report.buckets)
+    more = f" … ({len(names):,} in all)" if len(names) > MOST_NAMES else ""
+    return f": it has {', '.join(names[:MOST_NAMES])}{more}" if names else ": it has none"
+
+
+def _why_fixed(ref: Ref) -> str:
+    if ref.kind is RefKind.ACTIVE:
+        return "it is the active namespace"
+    return f"its status is {ref.status}" if ref.status else "the source does not allow it"
 
 
 def _sizes(cell: SpaceCell) -> tuple[int, int, int]:
     return cell.bytes, cell.replicated_bytes, cell.versions
 
 
-def _as_snapshot(place: int, ref: Ref) -> SnapshotInfo:
-    return SnapshotInfo(ref.id, ref.name, "", "", SnapshotStatus.SNAPSHOT_ACTIVE, ref.time_ms, create_txn=place + 1)
+def _reason(facts: ReasonWithFacts) -> RetentionReason:
+    reason = PROTECTED if facts.reason is KeepReason.TAG else str(facts.reason)
+    return RetentionReason(reason, facts.bound, facts.names, facts.until_ms)

@@ -12,7 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from services.domain.run_space import Runs
+from services.domain.run_space import Runs, merged
+
+__all__ = ["LensBucket", "LensFinding", "Ref", "RefKind", "Runs", "merged"]
 
 
 class RefKind(StrEnum):
@@ -82,14 +84,3 @@ class LensFinding:
     replicated_bytes: int
     sentence: str
     """What is wrong, and what to do."""
-
-
-def merged(runs: list[tuple[int, int]]) -> Runs:
-    """Return overlapping, adjacent or unordered runs as the fewest runs, ascending."""
-    found: list[tuple[int, int]] = []
-    for first, last in sorted(runs):
-        if found and first <= found[-1][1] + 1:
-            found[-1] = (found[-1][0], max(found[-1][1], last))
-        else:
-            found.append((first, last))
-    return tuple(found)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ import pyarrow.dataset as ds
 from pydantic import TypeAdapter, ValidationError
 
 from services.domain.errors import DeepcleanError
-from services.domain.run_space import Runs
+from services.domain.run_space import RunCells, Runs
 from services.domain.space_matrix import SpaceCell
 from services.lens.relation import LensBucket, LensFinding
 
@@ -109,11 +110,24 @@ class Report:
 
     def cells(self, bucket: str) -> dict[Runs, SpaceCell]:
         """Return the things of a bucket, summed by their holders."""
-        found = {}
-        for row in self._rows(CELLS, CELL_SCHEMA, pc.field("bucket") == bucket):
-            size_bytes = row["bytes"]
-            redundancy = row["replicated_bytes"] - size_bytes
-            found[_runs(row["runs"])] = SpaceCell(size_bytes, row["versions"], 0, 0, 0, redundancy)
+        columns = self.columns(bucket)
+        return dict(columns.items(repeat(True, len(columns.bytes))))
+
+    def columns(self, bucket: str) -> RunCells:
+        """Return the cells of a bucket as columns; only these are read."""
+        return _columns(list(self._batches(CELLS, CELL_SCHEMA, pc.field("bucket") == bucket)))
+
+    def columns_of_all(self, bucket: str) -> RunCells:
+        """Return the same as ``columns``; the first call reads the cells of all buckets, and later ones nothing."""
+        return self._columns_by_bucket.get(bucket, _columns([]))
+
+    @cached_property
+    def _columns_by_bucket(self) -> dict[str, RunCells]:
+        table = pa.Table.from_batches(self._batches(CELLS, CELL_SCHEMA, None), CELL_SCHEMA).sort_by("bucket")
+        found, start = {}, 0
+        for row in pc.value_counts(table["bucket"]).to_pylist():
+            found[row["values"]] = _columns(table.slice(start, row["counts"]).to_batches())
+            start += row["counts"]
         return found
 
     def things(self, bucket: str, condition: pc.Expression) -> Iterator[Thing]:
@@ -128,10 +142,36 @@ class Report:
             yield LensFinding(**row)
 
     def _rows(self, part: str, schema: pa.Schema, condition: pc.Expression | None) -> Iterator[dict[str, Any]]:
-        files = ds.dataset(self.directory / part, schema=schema, format="parquet", exclude_invalid_files=False)
-        for batch in files.to_batches(filter=condition):
+        for batch in self._batches(part, schema, condition):
             yield from batch.to_pylist()
+
+    def _batches(self, part: str, schema: pa.Schema, condition: pc.Expression | None) -> Iterator[pa.RecordBatch]:
+        folder = self.directory / part
+        try:
+            files = ds.dataset(folder, schema=schema, format="parquet", exclude_invalid_files=False)
+            yield from files.to_batches(filter=condition)
+        except FileNotFoundError:
+            raise ReportError(f"{folder} is missing: make the report again.") from None
+        except (pa.ArrowInvalid, OSError) as error:
+            raise ReportError(f"{folder} cannot be read ({error}): make the report again.") from error
 
 
 def _runs(cells: list[dict[str, int]]) -> Runs:
     return tuple((run["first"], run["last"]) for run in cells)
+
+
+def _columns(batches: list[pa.RecordBatch]) -> RunCells:
+    runs, *sizes = (
+        pa.concat_arrays([pa.array([], field.type), *(batch[field.name] for batch in batches)])
+        for field in CELL_SCHEMA
+        if field.name != "bucket"
+    )
+    firsts, lasts = runs.flatten().flatten()
+    return RunCells(*map(_numbers, (runs.offsets, firsts, lasts, *sizes)))
+
+
+def _numbers(column: pa.Array) -> memoryview:
+    """Return a column of numbers without nulls as what it is in memory: a list of half a million takes a second."""
+    width = column.type.byte_width
+    whole = memoryview(column.buffers()[1] or b"")
+    return whole[column.offset * width : (column.offset + len(column)) * width].cast("i" if width == 4 else "q")

@@ -64,7 +64,7 @@ _GAUGES: tuple[tuple[str, str, str], ...] = (
     (
         "deepclean_metadata_refused_rows",
         "refused_rows",
-        "Rows that metadata kept although two judges had passed them, since the shard began: must stay 0.",
+        "Rows that metadata kept although two judges had found them reclaimable, since the shard exists: must stay 0.",
     ),
 )
 """Gauges with one value for a shard: the name, its field of ``ShardBacklog``, the description."""

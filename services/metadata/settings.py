@@ -37,7 +37,7 @@ class MetadataSettings:
     some seconds for each ten million rows. 0: they are merged only as rows are written."""
     undo_window_ms: int = 0
     """The undo window of the deletion services, repeated here for `deepclean deleted list` and for
-    deepclean_metadata_freed_seconds, which leaves it out."""
+    deepclean_metadata_freed_seconds, which does not count the window."""
     purge_hours: Annotated[str, AfterValidator(checked_hours)] = ""
     """The hours of DEEPCLEAN_KEY_DELETION_PURGE_HOURS, repeated here for deepclean_metadata_freed_seconds, which leaves
     out all other hours. `make up` copies them."""

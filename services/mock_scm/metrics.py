@@ -24,7 +24,7 @@ class MockScmMetrics:
         self.inventory_bytes = gauge("deepclean_mock_scm_inventory_bytes", "Bytes of all blocks in the store.")
         self.waiting_deletions = gauge(
             "deepclean_mock_scm_waiting_deletions",
-            "Deletions that wait for their blocks to be reported, or for their time.",
+            "Deletions that wait until their blocks are reported or their delay is over.",
         )
         self.log_transactions = gauge(
             "deepclean_mock_scm_log_transactions",
@@ -37,7 +37,7 @@ class MockScmMetrics:
         self.datanodes_alive = gauge("deepclean_mock_scm_datanodes_alive", "Datanodes whose heartbeats arrive.")
         self.under_replicated = gauge(
             "deepclean_mock_scm_under_replicated_containers",
-            "Containers with fewer complete copies than they are to have.",
+            "Containers with fewer complete copies than their replication requires.",
         )
         self.lost_containers = gauge(
             "deepclean_mock_scm_lost_containers",

@@ -17,14 +17,16 @@ class MockScmSettings:
     container_size_bytes: int = 5 * GIBIBYTE
     """Bytes in the newest container after which metadata is granted the next one."""
     max_deletion_rows_per_tick: int = 1_000
-    """Transactions of the deletedBlocks log that a datanode gets at a time; without datanodes, that end in one step."""
+    """Transactions of the deletedBlocks log that a datanode gets at a time; without datanodes, transactions that end in
+    one step of the loop.
+    """
     deletion_interval_ms: int = 1_000
-    """Interval in which transactions are sent to the datanodes once more, and counted as a try."""
+    """Interval after which unacknowledged transactions are sent to the datanodes again. Each time counts as a try."""
     max_deletion_retries: int = 4_096
     """Tries after which a transaction is parked until an operator retries it (deepclean blocks retry)."""
     replication: int = 0
-    """Datanodes that have a copy of each container of replication RATIS_ONE; those of RATIS_THREE are on three. 0
-    without datanodes: blocks are an inventory only.
+    """Number of datanodes that keep a copy of a container of replication RATIS_ONE; a container of RATIS_THREE has
+    three copies. 0: there are no datanodes, and blocks are an inventory only.
     """
     dead_after_ms: int = 30_000
     """Time without a heartbeat after which a datanode counts as dead, and its containers are copied to others."""

@@ -49,7 +49,7 @@ class SnapshotsMetrics:
         self.removals = counter("deepclean_snapshots_removals_total", "Deleted snapshots whose row was removed.")
         self.undone_creates = counter(
             "deepclean_snapshots_undone_creates_total",
-            "Captures that were followed by a drop, since the create had ended with an error.",
+            "Captures that were dropped again because the create had ended with an error.",
         )
         self.stale_flags = counter(
             "deepclean_snapshots_stale_flags_total",
@@ -73,7 +73,7 @@ class SnapshotsMetrics:
         )
         self.tags = gauge("deepclean_snapshots_tags", "Tags that protect snapshots.", ["shard"])
         self.consumers = gauge(
-            "deepclean_snapshots_consumers", "Readers whose place keeps snapshots from expiring.", ["shard"]
+            "deepclean_snapshots_consumers", "Consumers; their positions protect snapshots from expiry.", ["shard"]
         )
         self.snapshots = gauge("deepclean_snapshots_rows", "Rows of snapshotInfoTable.", ["shard", "state"])
         self.unclean = gauge(
@@ -94,7 +94,7 @@ class SnapshotsMetrics:
         )
         self.dead_letters_open = gauge(
             "deepclean_snapshots_dead_letters_open",
-            "Dead letters that nobody has dealt with, by the service that put the message aside.",
+            "Unresolved dead letters, by the service that dead-lettered the message.",
             ["shard", "source"],
         )
         for operation in OPERATIONS.values():

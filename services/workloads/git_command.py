@@ -124,6 +124,11 @@ class GitRepository:
         columns = [line.split(" ") for line in lines.splitlines()]
         return [Commit(column[0], column[1] if len(column) > 1 else None) for column in columns]
 
+    def times_ms(self) -> dict[str, int]:
+        """Return the commit time of each commit of the first-parent history."""
+        lines = self._answer("rev-list", "--first-parent", "--timestamp", "HEAD", "--").decode().splitlines()
+        return {commit: 1000 * int(seconds) for seconds, commit in (line.split(" ") for line in lines)}
+
     def tags(self) -> dict[str, list[str]]:
         """Return the names of all tags by the object that each finally points to."""
         target_of: dict[str, str] = {}

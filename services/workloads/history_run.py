@@ -16,7 +16,7 @@ from schemas.records import SnapshotInfo
 from services.client.plane import Plane
 from services.client.tasks.diffs import diff
 from services.client.tasks.space_pages import all_cells
-from services.domain.space_matrix import SpaceCell, counts, freed_by_dropping
+from services.domain.space_matrix import SpaceCell, cell_counts, freed_by_dropping
 from services.workloads.closing import Closing, choose_closing, closing_operations
 from services.workloads.judge.diff_check import flattened, listed_difference
 from services.workloads.judge.outcome_check import CheckResult, ExpectedVersions, ListedKey, OutcomeCheck, Truth
@@ -174,7 +174,7 @@ class HistoryRun:
     def _snapshot_reports(self, infos: list[SnapshotInfo], key_counts: dict[str, int]) -> list[SnapshotReport]:
         commits = {point.name: point.commit for point in self.source.snapshots}
         matrix = {
-            (cell.first_holder, cell.last_holder): SpaceCell(*counts(cell))
+            (cell.first_holder, cell.last_holder): SpaceCell(*cell_counts(cell))
             for cell in all_cells(self.plane.metadata(SHARD), self.source.volume, self.source.bucket)
         }
         live = [info.create_txn for info in infos]

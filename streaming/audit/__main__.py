@@ -4,9 +4,12 @@
 --help`` lists the arguments. The job prints its progress, one JSON object a line, and writes the report as JSON
 (``schemas/audit_report.py``) to ``output``. It ends when its standard input ends.
 
-1. Tasks read the directories of all states; the driver computes which of them can be reached.
-2. Tasks read the keys of all states side by side, the garbage tables and both inventories, one range each.
-3. Tasks collect all facts of each run of blocks and judge the run (``streaming.audit.blocks``).
+1. The driver reads the directories of all states and computes which of them can be reached.
+2. Tasks read the keys of all states side by side, the garbage tables and both inventories, one range each
+   (``streaming.audit.fact_source``). SQL brings the facts of each run of blocks together and groups runs that the rule
+   cannot tell apart (``streaming.audit.alike``).
+3. The driver judges one run of each group (``streaming.audit.blocks``). Of runs with a finding, and of those whose
+   facts do not agree, tasks read all facts again, with their keys.
 """
 
 from __future__ import annotations
@@ -14,35 +17,36 @@ from __future__ import annotations
 import json
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from pydantic import TypeAdapter
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from schemas.audit_report import AuditReport
-from services.domain.table_keys import local_id_txn
-from streaming.audit.blocks import Tally, judge_all
-from streaming.audit.facts import Fact, directories_of, directory_tasks, fact_tasks, facts_of
-from streaming.audit.result import report_of, trees_of
-from streaming.audit.shard import AuditedCopies, survey
-from streaming.spark.checkpoint_rows import CheckpointRows
+from schemas.audit_report import AuditReport, FindingKind
+from streaming.audit.alike import Alike, alike, ids_of, runs_of
+from streaming.audit.blocks import Tally, judge_run
+from streaming.audit.fact_source import ReadFacts, RunId, fact_of
+from streaming.audit.facts import Fact, FactKind, FactTask, fact_tasks
+from streaming.audit.result import Trees, report_of, trees_of
+from streaming.audit.shard import AuditedCopies, AuditedShard, survey
+from streaming.rocksdb.checkpoint_rows import CheckpointRows
 from streaming.spark.child_job import job_session, say
 from streaming.spark.session import session_parser
 
-PARTS_PER_CORE = 8
-RUNS_PER_PART = 100_000
-"""Runs of blocks that one task judges at once, about 500 bytes each."""
+PARTS_PER_CORE = 2
+RUNS_PER_PART = 250_000
+"""Runs of blocks that one task of SQL brings together, about 300 bytes each."""
 MAX_PARTS = 4_000
-ROWS_PER_TASK = 20_000
+ROWS_PER_TASK = 50_000
 """Rows of each table in one task, about: a task with fewer rows spends most of its time on opening the copies."""
-FACTS_PER_CHUNK = 5_000
+WANTED_AT_ONCE = 100_000
+"""Most runs of which all facts are read at once, about a kilobyte each. For each further so many, the tables are read
+once more."""
 WATCH_SECONDS = 0.5
 _READ_PERCENT, _DONE_PERCENT = 15, 95
-Chunk = tuple[int, list[Fact]]
 
 
 def audit(session: SparkSession, copies: AuditedCopies, progress: Callable[[int], None]) -> AuditReport:
@@ -51,47 +55,66 @@ def audit(session: SparkSession, copies: AuditedCopies, progress: Callable[[int]
     Raises:
         InvariantError: the copies do not belong together.
     """
-    context = session.sparkContext
     shard = survey(copies, CheckpointRows)
-    known = context.broadcast(shard)
-    of_trees = directory_tasks(shard)
-    directories = context.parallelize(of_trees, max(1, len(of_trees))).flatMap(
-        lambda task: directories_of(known.value, task)
-    )
-    trees = trees_of(shard, directories.collect())
+    trees = trees_of(shard)
     progress(_READ_PERCENT)
-    cuts = min(PARTS_PER_CORE * context.defaultParallelism, 1 + shard.inventory_blocks // ROWS_PER_TASK)
-    tasks = fact_tasks(shard, cuts)
-    reach = context.broadcast(trees.reach)
-    parts = max(2 * context.defaultParallelism, min(MAX_PARTS, shard.inventory_blocks // RUNS_PER_PART))
-
-    def read(some: Iterable[Any]) -> Iterator[Chunk]:
-        for task in some:
-            yield from _chunks(facts_of(known.value, task, reach.value), parts)
-
-    def judge(some: Iterable[Chunk]) -> Iterator[Tally]:
-        yield judge_all((fact for _, chunk in some for fact in chunk), known.value)
-
-    # Small tasks share a partition: a bucket has several tasks, and a shard may have thousands of buckets.
-    read_parts = min(len(tasks), PARTS_PER_CORE * context.defaultParallelism * 4)
-    tally = Tally()
-    with _watched(context, progress):
-        chunks = context.parallelize(tasks, read_parts).mapPartitions(read)
-        judged = chunks.partitionBy(parts, lambda part: part).mapPartitions(judge)
-        for part in judged.collect():
-            tally.merge(part)
+    with _watched(session.sparkContext, progress):
+        tally = judge_shard(session, shard, trees)
     return report_of(shard, trees, tally)
 
 
-def _chunks(facts: Iterable[Fact], parts: int) -> Iterator[Chunk]:
-    """Group facts by the part that judges them, many in one chunk; all facts of a run go to the same part."""
-    waiting: defaultdict[int, list[Fact]] = defaultdict(list)
-    for fact in facts:
-        part = local_id_txn(fact[2]) % parts
-        waiting[part].append(fact)
-        if len(waiting[part]) >= FACTS_PER_CHUNK:
-            yield part, waiting.pop(part)
-    yield from waiting.items()
+def judge_shard(session: SparkSession, shard: AuditedShard, trees: Trees) -> Tally:
+    """Judge all runs of a shard."""
+    cores = session.sparkContext.defaultParallelism
+    tasks = fact_tasks(shard, trees.reach, min(PARTS_PER_CORE * cores, 1 + shard.inventory_blocks // ROWS_PER_TASK))
+    parts = _parts(tasks, PARTS_PER_CORE * cores * 4)
+    shuffled = max(cores, min(MAX_PARTS, shard.inventory_blocks // RUNS_PER_PART))
+    session.conf.set("spark.sql.shuffle.partitions", shuffled)
+    runs = runs_of(ReadFacts(shard, parts).frame(session), shard)
+    tally, wanted, telling = Tally(), list[RunId](), list[Alike]()
+    for group in alike(runs):
+        if group.is_odd or not _judge_group(group, shard, tally):
+            if group.run_id is None:
+                telling.append(group)
+            else:
+                wanted.append(group.run_id)
+    if telling:
+        wanted += ids_of(runs, telling)
+    for start in range(0, len(wanted), WANTED_AT_ONCE):
+        some = frozenset(wanted[start : start + WANTED_AT_ONCE])
+        _judge_one_by_one(session, ReadFacts(shard, parts, some), tally)
+    return tally
+
+
+def _parts(tasks: Sequence[FactTask], most: int) -> list[list[FactTask]]:
+    """Group tasks into partitions: a bucket has several tasks, and a shard may have thousands of buckets."""
+    return [list(tasks[part::most]) for part in range(min(most, len(tasks)))]
+
+
+def _judge_group(group: Alike, shard: AuditedShard, tally: Tally) -> bool:
+    """Judge runs that are alike; return False if there is something to report of them, for which their keys are needed.
+
+    Nothing but its id is reported of an orphan.
+    """
+    if group.row.kind is not None:
+        tally.count(FactKind(group.row.kind), group.row.bucket_id, group.row.states)
+        return True
+    judged = Tally()
+    judge_run(group.facts(shard), shard, judged, group.amount)
+    if judged.findings.keys() - {FindingKind.ORPHANED}:
+        return False
+    tally.merge(judged)
+    return True
+
+
+def _judge_one_by_one(session: SparkSession, read: ReadFacts, tally: Tally) -> None:
+    """Judge the wanted runs by all of their facts."""
+    by_run: defaultdict[RunId, list[Fact]] = defaultdict(list)
+    for row in read.frame(session).toLocalIterator(prefetchPartitions=True):
+        fact = fact_of(row)
+        by_run[fact[1], fact[2]].append(fact)
+    for facts in by_run.values():
+        judge_run(facts, read.shard, tally)
 
 
 @contextmanager

@@ -18,18 +18,18 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from schemas.audit_report import NO_ROWS, NOTHING, Amount, FindingKind, Verdicts
 from services.domain.replication import redundancy_bytes
 from services.domain.table_keys import local_id_txn
 from streaming.audit.facts import AFTER, BEFORE, Fact, FactKind
-from streaming.audit.reach import ACTIVE, FIRST_SNAPSHOT, PRESENT, UNEXPANDED, snapshots_of
+from streaming.audit.reach import ACTIVE, PRESENT, UNEXPANDED, snapshots_of
 from streaming.audit.shard import AuditedBucket, AuditedShard
 
-MAX_FINDINGS = 10_000
-"""Most findings that are kept of each kind and part; further ones are only counted."""
+MAX_FINDINGS = 100_000
+"""Most findings that are kept of each kind; further ones are only counted."""
 Run = tuple[int, int, int, int, int]
 Holders = tuple[int, int]
 
@@ -49,6 +49,8 @@ class Version:
     """0 for a part of an upload."""
     run: Run
     """As long as in its longest row: the last block may have grown after a snapshot has seen it."""
+    amount: Amount = NOTHING
+    """That of the run; or of all versions that are judged with this one."""
     shown: list[tuple[int, int]] = field(default_factory=list)
     """How many bytes which states show: a mask and a size for each distinct row of the namespace."""
     mask: int = 0
@@ -102,7 +104,7 @@ class BucketTally:
 
 @dataclass(slots=True)
 class Tally:
-    """The results of one part of all runs; ``merge`` adds the parts."""
+    """The results of some runs; ``merge`` adds those of others."""
 
     buckets: defaultdict[int, BucketTally] = field(default_factory=lambda: defaultdict(BucketTally))
     inventory: Amount = NOTHING
@@ -115,12 +117,19 @@ class Tally:
 
     def find(self, kind: FindingKind, version: Version, reason: str) -> None:
         """Count a finding, and keep it unless ``MAX_FINDINGS`` of its kind are kept."""
-        self.findings[kind] += amount_of(version.run)
+        self.findings[kind] += version.amount
         if self.findings[kind].versions <= MAX_FINDINGS:
             self.raw.append(RawFinding(kind, reason, version))
 
+    def count(self, kind: FactKind, bucket_id: int, number: int) -> None:
+        """Add the number in a fact about no run."""
+        if kind is FactKind.NAMES:
+            self.buckets[bucket_id].live_keys += number
+        else:
+            self.buckets[bucket_id].block_rows += number
+
     def merge(self, other: Tally) -> None:
-        """Add the results of another part."""
+        """Add the results of other runs."""
         self.inventory += other.inventory
         self.inventory_after += other.inventory_after
         self.too_young += other.too_young
@@ -137,93 +146,29 @@ class Tally:
                 ours.shown[shown_by] += amount
             for shown_by, amount in theirs.grown.items():
                 ours.grown[shown_by] += amount
+        self.raw += [one for one in other.raw if self.findings[one.kind].versions < MAX_FINDINGS]
         for kind, amount in other.findings.items():
             self.findings[kind] += amount
-        self.raw += other.raw
 
 
-def judge_all(facts: Iterable[Fact], shard: AuditedShard) -> Tally:
-    """Judge every run and return the results; ``facts`` must contain all facts of each run."""
-    by_run: defaultdict[tuple[int, int], list[Fact]] = defaultdict(list)
-    tally = Tally()
-    for fact in facts:
-        if fact[0] == FactKind.NAMES:
-            tally.buckets[fact[6]].live_keys += fact[9]
-        elif fact[0] == FactKind.BLOCK_ROWS:
-            tally.buckets[fact[6]].block_rows += fact[9]
-        else:
-            by_run[fact[1], fact[2]].append(fact)
-    still = _Still(shard)
-    for of_run in by_run.values():
-        if not still.count_if_still(of_run):
-            _judge_run(of_run, shard, tally)
-    still.add_to(tally)
-    return tally
-
-
-class _Still:
-    """Counts versions that are live, shown by every snapshot since their birth and in both inventories: nearly all.
-
-    The rule has no finding for them and takes eight times as long, so they skip it.
-    """
-
-    def __init__(self, shard: AuditedShard) -> None:
-        self._counts = {
-            (bucket_id, mask): [0, 0, 0]
-            for bucket_id, bucket in shard.buckets.items()
-            for mask in _masks_of_live(len(bucket.snapshot_txns))
-        }
-
-    def count_if_still(self, facts: Sequence[Fact]) -> bool:
-        """Count a run of this kind; return whether it was counted."""
-        if len(facts) != 2:
-            return False
-        version, there = facts if facts[1][0] == FactKind.INVENTORY else (facts[1], facts[0])
-        is_in_both = there[0] == FactKind.INVENTORY and there[9] == BEFORE | AFTER
-        if version[0] != FactKind.NAMESPACE or not version[8] or not is_in_both or version[1:7] != there[1:7]:
-            return False
-        counts = self._counts.get((version[6], version[9]))
-        if counts is None:
-            return False
-        counts[0] += 1
-        counts[1] += version[5]
-        counts[2] += redundancy_bytes(version[1], *version[3:6])
-        return True
-
-    def add_to(self, tally: Tally) -> None:
-        """Add the counts to the results."""
-        for (bucket_id, mask), counts in self._counts.items():
-            if counts[0]:
-                amount = Amount(*counts)
-                sums = tally.buckets[bucket_id]
-                sums.live += amount
-                sums.shown[snapshots_of(mask)] += amount
-                tally.inventory += amount
-                tally.inventory_after += amount
-
-
-def _masks_of_live(snapshots: int) -> list[int]:
-    """Return the masks of a live version: shown by no snapshot, or by all snapshots from one of them on."""
-    every = (1 << snapshots) - 1
-    return [ACTIVE | PRESENT | (every >> born << born) << FIRST_SNAPSHOT for born in range(snapshots + 1)]
-
-
-def _judge_run(facts: Sequence[Fact], shard: AuditedShard, tally: Tally) -> None:
+def judge_run(facts: Sequence[Fact], shard: AuditedShard, tally: Tally, amount: Amount | None = None) -> None:
+    """Judge a run by all of its facts. ``amount``: that of all runs that are alike, which are judged together."""
     inventory = [fact for fact in facts if fact[0] == FactKind.INVENTORY]
     versions = _versions(facts)
+    for version in versions:
+        version.amount = amount or amount_of(version.run)
     for fact in inventory:
+        there = Version(bucket_id=fact[6], object_id=0, birth=0, run=fact[1:6], amount=amount or amount_of(fact[1:6]))
         if fact[9] == BEFORE | AFTER:
-            tally.inventory += amount_of(fact[1:6])
+            tally.inventory += there.amount
         if fact[9] & AFTER:
-            tally.inventory_after += amount_of(fact[1:6])
-    if not versions:
-        for fact in inventory:
-            if fact[9] != BEFORE | AFTER or local_id_txn(fact[2]) > shard.txn:
-                tally.too_young += amount_of(fact[1:6])
-            else:
-                unknown = Version(bucket_id=fact[6], object_id=0, birth=0, run=fact[1:6])
-                tally.find(FindingKind.ORPHANED, unknown, "in the block store, and nothing refers to it")
-        return
+            tally.inventory_after += there.amount
+        if versions:
+            continue
+        if fact[9] != BEFORE | AFTER or local_id_txn(fact[2]) > shard.txn:
+            tally.too_young += there.amount
+        else:
+            tally.find(FindingKind.ORPHANED, there, "in the block store, and nothing refers to it")
     if len(versions) > 1:
         for version in versions:
             tally.find(FindingKind.CONTRADICTION, version, f"{len(versions)} versions own the same blocks")
@@ -274,10 +219,11 @@ def _is_late(version: Version) -> bool:
 def _sort(version: Version, shard: AuditedShard, tally: Tally) -> None:
     """Count a version in the sums of its places, and record findings about places that it must not be in."""
     bucket, sums = shard.buckets[version.bucket_id], tally.buckets[version.bucket_id]
-    amount = amount_of(version.run)
+    amount = version.amount
     holders = snapshots_of(version.mask)
     for mask, size_bytes in version.shown:
-        shown = amount_of((*version.run[:4], size_bytes))
+        # Versions that are judged together have rows of one size.
+        shown = amount if size_bytes == version.run[4] else amount_of((*version.run[:4], size_bytes))
         sums.shown[snapshots_of(mask)] += shown
         sums.grown[snapshots_of(mask)] += Amount(
             0, amount.bytes - shown.bytes, amount.redundancy_bytes - shown.redundancy_bytes
@@ -293,7 +239,7 @@ def _sort(version: Version, shard: AuditedShard, tally: Tally) -> None:
         sums.held += amount if holders else NOTHING
         sums.pending += NOTHING if holders else amount
         sums.cells[cell_of(holders, bucket)] += amount
-        sums.keys += look_up(holders, version.deleted, bucket.snapshot_txns)
+        sums.keys += look_up(holders, version.deleted, bucket.snapshot_txns, amount.versions)
     if is_live:
         sums.live += amount
     elif is_unexpanded:
@@ -312,19 +258,19 @@ def _sort(version: Version, shard: AuditedShard, tally: Tally) -> None:
 def _count_beside_keys(version: Version, sums: BucketTally) -> None:
     """Count blocks that no key has: those of an upload, and those that died at their birth."""
     if not version.birth:
-        sums.uploads += amount_of(version.run)
+        sums.uploads += version.amount
     elif max(version.deleted, version.claimed) == version.birth:
-        sums.spare += amount_of(version.run)
+        sums.spare += version.amount
 
 
-def look_up(holders: int, death: int, snapshot_txns: Sequence[int]) -> Verdicts:
-    """Return the verdict on a row. Only the last two snapshots before its death are looked up."""
+def look_up(holders: int, death: int, snapshot_txns: Sequence[int], rows: int = 1) -> Verdicts:
+    """Return the verdict on some rows. Only the last two snapshots before their death are looked up."""
     before_death = bisect_left(snapshot_txns, death)
     if before_death == 0 or not holders >> (before_death - 1) & 1:
-        return Verdicts(reclaimable=1)
+        return Verdicts(reclaimable=rows)
     if before_death == 1 or not holders >> (before_death - 2) & 1:
-        return Verdicts(exclusive_to_previous=1)
-    return Verdicts(shared=1)
+        return Verdicts(exclusive_to_previous=rows)
+    return Verdicts(shared=rows)
 
 
 def cell_of(holders: int, bucket: AuditedBucket) -> Holders:
@@ -376,7 +322,7 @@ def _look_for(version: Version, inventory: Sequence[Fact], shard: AuditedShard, 
     if is_there or not (version.mask or version.deleted):
         return
     if not _was_reported(version, shard):
-        tally.too_young += amount_of(version.run)
+        tally.too_young += version.amount
         return
     if inventory:
         tally.find(FindingKind.DAMAGED, version, "the block store has it with another length or bucket")

@@ -1,17 +1,20 @@
 """The facts that the tasks of an audit read: the rows that refer to blocks, and the blocks in the block store.
 
 A task reads the states of a bucket side by side, so that a row that is the same in a hundred snapshots is decoded once.
+Facts are columns: most of them are only counted, and are never made objects of Python.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from array import array
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
-from heapq import merge
-from itertools import groupby
-from operator import itemgetter
+from itertools import compress, repeat
+from typing import Any
 
 from schemas.records import (
     BlockRun,
@@ -20,13 +23,12 @@ from schemas.records import (
     DeletedKeyRow,
     DirectoryRow,
     InventoryRow,
-    KeyHead,
     KeyPartRow,
     KeyRow,
     PartRow,
     UploadRow,
 )
-from schemas.stored_rows import row_codec
+from schemas.stored_rows import RowCodec, row_codec
 from services.domain.table_keys import (
     flat_key,
     identity_of_garbage_key,
@@ -48,23 +50,16 @@ from streaming.audit.shard import (
     KEY_VERSIONS,
     UPLOADED,
     UPLOADS,
-    WHOLE,
     AuditedBucket,
     AuditedShard,
-    Range,
-    Row,
-    Rows,
 )
-from streaming.spark.checkpoint_rows import ranges
+from streaming.rocksdb.checkpoint_rows import WHOLE, Range, Row, ranges
+from streaming.rocksdb.side_by_side import Copies, distinct_rows
 
 STATES_AT_ONCE = 24
 """Most copies that a task has open at once: each needs memory for reading ahead."""
 BEFORE, AFTER = 1, 2
 """The bits of the two copies of the inventory."""
-MarkedRow = tuple[bytes, bytes, int]
-"""Key, value, and the bits of the copies that have it."""
-States = Sequence[tuple[int, Rows]]
-"""Open copies of states of a bucket, each with its bit."""
 
 
 class FactKind(IntEnum):
@@ -87,9 +82,34 @@ class FactKind(IntEnum):
 
 Fact = tuple[int, int, int, int, int, int, int, int, int, int, bytes]
 """kind; the run: container id, first local id, count, block size, size; bucket id; object id; birth (0 for a part of an
-upload); seen; row's key.
+upload); seen; row's key."""
+Column = Sequence[int]
+RUN = ("container_id", "first_local_id", "block_count", "block_size_bytes", "size_bytes")
 
-A plain tuple, because the shard has at least one for each version and each run."""
+
+@dataclass(slots=True)
+class Facts:
+    """Facts of one kind and bucket, as columns of one length. The inventory has runs of all buckets."""
+
+    kind: FactKind
+    bucket: AuditedBucket | None
+    """None for the inventory."""
+    run: Sequence[Column]
+    """Five columns, as in ``RUN``."""
+    bucket_ids: Column
+    object_ids: Column
+    births: Column
+    seen: list[int]
+    keys: Sequence[bytes]
+
+    def __len__(self) -> int:
+        return len(self.seen)
+
+    def rows(self) -> Iterator[Fact]:
+        """Yield the facts one by one."""
+        return zip(
+            repeat(int(self.kind)), *self.run, self.bucket_ids, self.object_ids, self.births, self.seen, self.keys
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +120,15 @@ class FactTask:
     part: Range
     bucket_id: int = 0
     states: tuple[int, ...] = ()
+    reach: Mapping[int, int] = field(default_factory=dict)
+    """The states that reach each directory with keys in the range (``reach_of``)."""
 
 
-def fact_tasks(shard: AuditedShard, parts: int) -> list[FactTask]:
-    """Return the tasks that read all keys, garbage rows and inventory rows of the shard."""
+def fact_tasks(shard: AuditedShard, reach: Mapping[int, Mapping[int, int]], parts: int) -> list[FactTask]:
+    """Return the tasks that read all keys, garbage rows and inventory rows of the shard.
+
+    ``reach`` holds the result of ``reach_of`` for each bucket that is a tree.
+    """
     with shard.open(shard.copies.inventory_after, (INVENTORY,)) as rows:
         tasks = [FactTask(INVENTORY, part) for part in ranges(rows.boundaries(INVENTORY, *WHOLE, parts), *WHOLE)]
     tasks.append(FactTask(UPLOADS, WHOLE))
@@ -114,32 +139,37 @@ def fact_tasks(shard: AuditedShard, parts: int) -> list[FactTask]:
                 cuts = rows.boundaries(family, *whole, parts)
                 tasks += [FactTask(family, part, bucket.bucket_id) for part in ranges(cuts, *whole)]
             cuts = rows.boundaries(bucket.keys_family, *bucket.keys, parts)
+            reached = _ReachedParts(bucket, reach.get(bucket.bucket_id, {}))
             tasks += [
-                FactTask(bucket.keys_family, part, bucket.bucket_id, states)
+                FactTask(bucket.keys_family, part, bucket.bucket_id, states, of_part)
                 for part in ranges(cuts, *bucket.keys)
-                for states in _groups(1 + len(bucket.snapshot_ids))
+                for of_part in (reached.within(part),)
+                for states in _groups(1 + len(bucket.snapshots))
             ]
             if bucket.is_rolling_back:
                 tasks.append(FactTask(KEY_VERSIONS, bucket.rows_of_tree, bucket.bucket_id))
     return tasks
 
 
+class _ReachedParts:
+    """The directories of a tree in the order of their children's keys."""
+
+    def __init__(self, bucket: AuditedBucket, reach: Mapping[int, int]) -> None:
+        prefix = bucket.rows_of_tree[0]
+        self._sorted = sorted((b"%b%d/" % (prefix, directory), directory, mask) for directory, mask in reach.items())
+
+    def within(self, part: Range) -> Mapping[int, int]:
+        """Return the directories that may have children in a range of keys."""
+        start, end = (bisect_left(self._sorted, (key,)) for key in part)
+        return {directory: mask for _, directory, mask in self._sorted[max(0, start - 1) : end]}
+
+
 def _groups(count: int) -> list[tuple[int, ...]]:
     return [tuple(range(count))[start : start + STATES_AT_ONCE] for start in range(0, count, STATES_AT_ONCE)]
 
 
-def directory_tasks(shard: AuditedShard) -> list[FactTask]:
-    """Return the tasks that read the directories of every bucket that is a tree."""
-    return [
-        FactTask(DIRECTORIES, bucket.rows_of_tree, bucket.bucket_id, states)
-        for bucket in shard.buckets.values()
-        if bucket.is_tree
-        for states in _groups(1 + len(bucket.snapshot_ids))
-    ]
-
-
-def facts_of(shard: AuditedShard, task: FactTask, reach: Mapping[int, Mapping[int, int]]) -> Iterator[Fact]:
-    """Return the facts of a task; ``reach`` holds the result of ``reach_of`` for each bucket that is a tree."""
+def facts_of(shard: AuditedShard, task: FactTask) -> Iterator[Facts]:
+    """Yield the facts of a task, some thousand at a time."""
     if task.family == INVENTORY:
         return _inventory_facts(shard, task)
     if task.family in (DELETED, CLAIMED):
@@ -148,40 +178,102 @@ def facts_of(shard: AuditedShard, task: FactTask, reach: Mapping[int, Mapping[in
         return _upload_facts(shard, task)
     if task.family == KEY_VERSIONS:
         return _moving_version_facts(shard, task)
-    return _namespace_facts(shard, task, reach.get(task.bucket_id, {}))
+    return _namespace_facts(shard, task)
 
 
-def _fact(kind: FactKind, run: BlockRun, bucket_id: int, object_id: int, birth: int, seen: int, key: bytes) -> Fact:
-    return (
-        int(kind), run.container_id, run.first_local_id, run.block_count, run.block_size_bytes, run.size_bytes,
-        bucket_id, object_id, birth, seen, key,
-    )  # fmt: skip
+def _facts(kind: FactKind, bucket: AuditedBucket, found: Iterable[tuple[BlockRun, int, int, int, bytes]]) -> Facts:
+    """Return facts of a bucket: the run, object id, birth, seen and the row's key of each."""
+    rows = list(found)
+    runs = [row[0] for row in rows]
+    return Facts(
+        kind,
+        bucket,
+        [[getattr(run, name) for run in runs] for name in RUN],
+        [bucket.bucket_id] * len(rows),
+        [row[1] for row in rows],
+        [row[2] for row in rows],
+        [row[3] for row in rows],
+        [row[4] for row in rows],
+    )
 
 
-def _count(kind: FactKind, task: FactTask, number: int) -> Fact:
-    return (int(kind), 0, 0, 0, 0, 0, task.bucket_id, 0, 0, number, b"")
+def _count(kind: FactKind, bucket: AuditedBucket, number: int) -> Facts:
+    zero = [0]
+    return Facts(kind, bucket, [zero] * 5, [bucket.bucket_id], zero, zero, [number], [b""])
 
 
-def _namespace_facts(shard: AuditedShard, task: FactTask, reach: Mapping[int, int]) -> Iterator[Fact]:
-    bucket, rows = shard.buckets[task.bucket_id], row_codec(KeyRow)
-    decode, live_keys = rows.head(KeyHead), 0
+class _Numbers:
+    """The numbers of some rows as columns."""
+
+    def __init__(self, codec: RowCodec[Any], values: list[bytes]) -> None:
+        self._columns = codec.numbers(values)
+
+    def __getitem__(self, path: str) -> array[int]:
+        column = array("q")
+        column.frombytes(self._columns[path])
+        return column
+
+    def run(self, path: str) -> list[array[int]]:
+        """Return the five columns of a run of blocks."""
+        return [self[f"{path}.{name}"] for name in RUN]
+
+
+def _facts_with_blocks(facts: Facts, has_blocks: Column) -> Facts:
+    """Return the facts that have blocks, and that something has seen."""
+    if all(has_blocks) and all(facts.seen):
+        return facts
+    kept = [bool(there and seen) for there, seen in zip(has_blocks, facts.seen, strict=True)]
+    return Facts(
+        facts.kind,
+        facts.bucket,
+        [list(compress(column, kept)) for column in facts.run],
+        list(compress(facts.bucket_ids, kept)),
+        list(compress(facts.object_ids, kept)),
+        list(compress(facts.births, kept)),
+        list(compress(facts.seen, kept)),
+        list(compress(facts.keys, kept)),
+    )
+
+
+def _namespace_facts(shard: AuditedShard, task: FactTask) -> Iterator[Facts]:
+    bucket, codec = shard.buckets[task.bucket_id], row_codec(KeyRow)
+    live_keys, reached_by = 0, _Reached(bucket, task.reach)
     with _opened(shard, task, KEY_PARTS, KEY_VERSIONS) as states:
-        for key, value, mask in _distinct_rows(states, task.family, task.part):
-            head = decode(value)
-            live_keys += mask & ACTIVE
-            # A row below a directory that died before a snapshot was created is not reached: it is not in the snapshot.
-            if head.blocks is not None and (reached := _reached(bucket, key, mask, reach)):
-                yield _fact(FactKind.NAMESPACE, head.blocks, task.bucket_id, head.object_id, head.birth, reached, key)
-            body = rows.body(value)
-            if body[-1] or body[-2]:  # is_composed, version_rows
-                owner = [one for one in states if one[0] & mask]
-                for run, object_id, birth, there in _further(bucket, rows.decode(value), owner):
-                    if reached := _reached(bucket, key, there, reach):
-                        yield _fact(FactKind.NAMESPACE, run, task.bucket_id, object_id, birth, reached, key)
-    yield _count(FactKind.NAMES, task, live_keys)
+        for rows, masks in distinct_rows(states, task.family, *task.part):
+            numbers = _Numbers(codec, [value for _, value in rows])
+            live_keys += sum(count for mask, count in Counter(masks).items() if mask & ACTIVE)
+            facts = Facts(
+                FactKind.NAMESPACE,
+                bucket,
+                numbers.run("blocks"),
+                [bucket.bucket_id] * len(rows),
+                numbers["object_id"],
+                numbers["birth"],
+                reached_by.masks(rows, masks),
+                [key for key, _ in rows],
+            )
+            yield _facts_with_blocks(facts, numbers["blocks"])
+            composed, versions = numbers["is_composed"], numbers["version_rows"]
+            if any(composed) or any(versions):
+                has_more = [one or other for one, other in zip(composed, versions, strict=True)]
+                owners = compress(zip(rows, masks, strict=True), has_more)
+                yield _facts(FactKind.NAMESPACE, bucket, _further(states, reached_by, owners))
+    yield _count(FactKind.NAMES, bucket, live_keys)
 
 
-def _further(bucket: AuditedBucket, key: KeyRow, states: States) -> Iterator[tuple[BlockRun, int, int, int]]:
+def _further(
+    states: Copies, reached_by: _Reached, rows: Iterable[tuple[Row, int]]
+) -> Iterator[tuple[BlockRun, int, int, int, bytes]]:
+    """Yield the runs of keys behind their first ones."""
+    decode = row_codec(KeyRow).decode
+    for (key, value), mask in rows:
+        owner = [one for one in states if one[0] & mask]
+        for run, object_id, birth, there in _behind_the_first(reached_by.bucket, decode(value), owner):
+            if reached := reached_by.mask(key, there):
+                yield run, object_id, birth, reached, key
+
+
+def _behind_the_first(bucket: AuditedBucket, key: KeyRow, states: Copies) -> Iterator[tuple[BlockRun, int, int, int]]:
     """Yield the runs of a key behind its first one, those of its noncurrent versions included: the run, its objectID,
     its birth, and the mask of the states that have it like this.
 
@@ -190,8 +282,8 @@ def _further(bucket: AuditedBucket, key: KeyRow, states: States) -> Iterator[tup
     if key.is_composed:
         yield from _parts(bucket, key.object_id, states)
     if key.version_rows:
-        decode, part = row_codec(KeyRow).decode, _rows_of_key(bucket, key.object_id)
-        for _, value, mask in _distinct_rows(states, KEY_VERSIONS, part):
+        decode = row_codec(KeyRow).decode
+        for value, mask in _rows_of_key(bucket, KEY_VERSIONS, key.object_id, states):
             version = decode(value)
             if version.blocks is not None:
                 yield version.blocks, key.object_id, version.birth, mask
@@ -199,20 +291,22 @@ def _further(bucket: AuditedBucket, key: KeyRow, states: States) -> Iterator[tup
                 yield from _parts(bucket, version.object_id, [one for one in states if one[0] & mask])
 
 
-def _rows_of_key(bucket: AuditedBucket, object_id: int) -> Range:
+def _rows_of_key(bucket: AuditedBucket, family: str, object_id: int, states: Copies) -> Iterator[tuple[bytes, int]]:
+    """Yield each distinct row of a key in a table with several rows for one key, and the mask of its states."""
     prefix = key_parts_prefix(bucket.volume_id, bucket.bucket_id, object_id)
-    return prefix, prefix[:-1] + b"0"
+    for rows, masks in distinct_rows(states, family, prefix, prefix[:-1] + b"0"):
+        yield from zip((value for _, value in rows), masks, strict=True)
 
 
-def _parts(bucket: AuditedBucket, object_id: int, states: States) -> Iterator[tuple[BlockRun, int, int, int]]:
-    """Yield the further runs of a version in some states, as ``_further`` does."""
+def _parts(bucket: AuditedBucket, object_id: int, states: Copies) -> Iterator[tuple[BlockRun, int, int, int]]:
+    """Yield the further runs of a version in some states, as ``_behind_the_first`` does."""
     decode = row_codec(KeyPartRow).decode
-    for _, value, mask in _distinct_rows(states, KEY_PARTS, _rows_of_key(bucket, object_id)):
+    for value, mask in _rows_of_key(bucket, KEY_PARTS, object_id, states):
         part = decode(value)
         yield part.blocks, part.object_id, part.birth, mask
 
 
-def _upload_facts(shard: AuditedShard, task: FactTask) -> Iterator[Fact]:
+def _upload_facts(shard: AuditedShard, task: FactTask) -> Iterator[Facts]:
     """Yield the runs of all parts of uploads. Only the active namespace has uploads."""
     decode, decode_part = row_codec(UploadRow).decode, row_codec(PartRow).decode
     with shard.open(shard.copies.namespace, (UPLOADS, UPLOADED)) as rows:
@@ -221,16 +315,13 @@ def _upload_facts(shard: AuditedShard, task: FactTask) -> Iterator[Fact]:
             bucket = shard.buckets.get(upload.bucket_id)
             if bucket is None:  # another bucket is audited
                 continue
-            first = part_key(upload.upload_id, 0)
-            for _, found in rows.scan(UPLOADED, first, first[:-5] + b"0"):
-                for run in decode_part(found).runs:
-                    yield _fact(
-                        FactKind.NAMESPACE, run.blocks, bucket.bucket_id, run.object_id, 0, ACTIVE | PRESENT,
-                        _key_of_upload(bucket, upload),
-                    )  # fmt: skip
+            first, key = part_key(upload.upload_id, 0), _key_of_upload(bucket, upload)
+            parts = (decode_part(found) for _, found in rows.scan(UPLOADED, first, first[:-5] + b"0"))
+            runs = ((run.blocks, run.object_id, 0, ACTIVE | PRESENT, key) for part in parts for run in part.runs)
+            yield _facts(FactKind.NAMESPACE, bucket, runs)
 
 
-def _moving_version_facts(shard: AuditedShard, task: FactTask) -> Iterator[Fact]:
+def _moving_version_facts(shard: AuditedShard, task: FactTask) -> Iterator[Facts]:
     """Yield the runs of all noncurrent versions of a bucket that is rolled back.
 
     Between the pages of the rollback their key may have died, so that its row does not lead to them.
@@ -243,8 +334,7 @@ def _moving_version_facts(shard: AuditedShard, task: FactTask) -> Iterator[Fact]
             runs = [(version.blocks, object_id, birth)] if version.blocks is not None else []
             if version.is_composed:
                 runs += [one[:3] for one in _parts(bucket, version.object_id, states)]
-            for run, of_object, born in runs:
-                yield _fact(FactKind.NAMESPACE, run, bucket.bucket_id, of_object, born, ACTIVE | PRESENT, b"")
+            yield _facts(FactKind.NAMESPACE, bucket, ((*run, ACTIVE | PRESENT, b"") for run in runs))
 
 
 def _key_of_upload(bucket: AuditedBucket, upload: UploadRow) -> bytes:
@@ -253,18 +343,44 @@ def _key_of_upload(bucket: AuditedBucket, upload: UploadRow) -> bytes:
     return flat_key(bucket.volume, bucket.bucket, upload.name)
 
 
-def _reached(bucket: AuditedBucket, key: bytes, mask: int, reach: Mapping[int, int]) -> int:
-    """Return the states of a mask in which the root reaches a row. During a rollback, every active row is reached."""
-    present = PRESENT if mask & ACTIVE else 0
-    if not bucket.is_tree:
-        return mask | present
-    above = reach.get(int(key.split(b"/", 4)[3]), 0)
-    reached = above & (mask | UNEXPANDED if mask & ACTIVE else mask) | present
-    return reached | mask & ACTIVE if bucket.is_rolling_back else reached
+class _Reached:
+    """Tells in which states the root of a bucket reaches rows."""
+
+    def __init__(self, bucket: AuditedBucket, reach: Mapping[int, int]) -> None:
+        self.bucket = bucket
+        self._reach = reach
+        self._begin = len(bucket.rows_of_tree[0])
+
+    def masks(self, rows: Iterable[Row], masks: Iterable[int]) -> list[int]:
+        """Return ``mask`` for each of some rows; most rows are beside others of the same directory."""
+        if not self.bucket.is_tree:
+            return [mask | (PRESENT if mask & ACTIVE else 0) for mask in masks]
+        found = []
+        directory, known = b"\0", dict[int, int]()
+        for (key, _), mask in zip(rows, masks, strict=True):
+            if not key.startswith(directory):
+                directory, known = key[: key.index(b"/", self._begin) + 1], {}
+            reached = known.get(mask)
+            if reached is None:
+                reached = known[mask] = self.mask(key, mask)
+            found.append(reached)
+        return found
+
+    def mask(self, key: bytes, mask: int) -> int:
+        """Return the states of a mask in which the root reaches a row. During a rollback, every active row is reached.
+
+        A row below a directory that died before a snapshot was created is not reached: it is not in the snapshot.
+        """
+        present = PRESENT if mask & ACTIVE else 0
+        if not self.bucket.is_tree:
+            return mask | present
+        above = self._reach.get(int(key[self._begin : key.index(b"/", self._begin)]), 0)
+        reached = above & (mask | UNEXPANDED if mask & ACTIVE else mask) | present
+        return reached | mask & ACTIVE if self.bucket.is_rolling_back else reached
 
 
 @contextmanager
-def _opened(shard: AuditedShard, task: FactTask, *further: str) -> Iterator[States]:
+def _opened(shard: AuditedShard, task: FactTask, *further: str) -> Iterator[Copies]:
     """Open the copies of the states of a task, with its column family and further ones."""
     places = shard.places(shard.buckets[task.bucket_id])
     with ExitStack() as opened:
@@ -274,70 +390,61 @@ def _opened(shard: AuditedShard, task: FactTask, *further: str) -> Iterator[Stat
         ]
 
 
-def _distinct_rows(states: States, family: str, part: Range) -> Iterator[MarkedRow]:
-    """Yield each distinct row of a range (key and value) once, with the mask of the states that have it."""
-    rows = [_marked(copy.scan(family, *part), bit) for bit, copy in states]
-    return _side_by_side(rows) if len(rows) > 1 else rows[0]
-
-
-def _marked(rows: Iterable[Row], bit: int) -> Iterator[MarkedRow]:
-    return ((key, value, bit) for key, value in rows)
-
-
-def _side_by_side(copies: Sequence[Iterable[MarkedRow]]) -> Iterator[MarkedRow]:
-    """Yield each distinct row (key and value) once, with the bits of the copies that have it."""
-    for key, rows in groupby(merge(*copies, key=itemgetter(0)), itemgetter(0)):
-        values: dict[bytes, int] = {}
-        for _, value, bit in rows:
-            values[value] = values.get(value, 0) | bit
-        for value, bits in values.items():
-            yield key, value, bits
-
-
-def _garbage_facts(shard: AuditedShard, task: FactTask) -> Iterator[Fact]:
-    kind = FactKind.DELETED
-    decode: Callable[[bytes], DeletedKeyRow] = row_codec(DeletedKeyRow).decode
-    if task.family == CLAIMED:
-        kind, decode = FactKind.CLAIMED, _claimed_version
-    block_rows = 0
+def _garbage_facts(shard: AuditedShard, task: FactTask) -> Iterator[Facts]:
+    bucket, block_rows = shard.buckets[task.bucket_id], 0
+    is_claimed = task.family == CLAIMED
+    kind, path = (FactKind.CLAIMED, "version.") if is_claimed else (FactKind.DELETED, "")
+    codec: RowCodec[Any] = row_codec(ClaimedRow) if is_claimed else row_codec(DeletedKeyRow)
     with shard.open(shard.copies.namespace, (task.family,)) as rows:
-        for key, value in rows.scan(task.family, *task.part):
-            row = decode(value)
-            block_rows += row.part_of != 0 or row.version_of != 0
-            if row.key.blocks is not None:
+        for chunk in rows.chunks(task.family, *task.part):
+            numbers = _Numbers(codec, [value for _, value in chunk])
+            versions = numbers[f"{path}version_of"]
+            parts = numbers[f"{path}part_of"]
+            block_rows += sum(1 for part, version in zip(parts, versions, strict=True) if part or version)
+            object_ids = numbers[f"{path}key.object_id"]
+            facts = Facts(
+                kind,
+                bucket,
+                numbers.run(f"{path}key.blocks"),
+                [bucket.bucket_id] * len(chunk),
                 # A noncurrent version is one of its key, whose objectID its first run has in the namespace.
-                object_id = row.version_of or row.key.object_id
-                death = identity_of_garbage_key(key)[1]
-                yield _fact(kind, row.key.blocks, task.bucket_id, object_id, row.key.birth, death, key)
-    yield _count(FactKind.BLOCK_ROWS, task, block_rows)
+                [version or own for version, own in zip(versions, object_ids, strict=True)],
+                numbers[f"{path}key.birth"],
+                [identity_of_garbage_key(key)[1] for key, _ in chunk],
+                [key for key, _ in chunk],
+            )
+            yield _facts_with_blocks(facts, numbers[f"{path}key.blocks"])
+    yield _count(FactKind.BLOCK_ROWS, bucket, block_rows)
 
 
-def _claimed_version(row: bytes) -> DeletedKeyRow:
-    return row_codec(ClaimedRow).decode(row).version
-
-
-def _inventory_facts(shard: AuditedShard, task: FactTask) -> Iterator[Fact]:
+def _inventory_facts(shard: AuditedShard, task: FactTask) -> Iterator[Facts]:
     """Yield the runs of both copies; if one bucket is audited, only runs of that bucket in the block store."""
-    decode = row_codec(InventoryRow).decode
+    codec = row_codec(InventoryRow)
     only = shard.buckets if shard.copies.bucket else None
     with (
         shard.open(shard.copies.inventory_before, (INVENTORY,)) as before,
         shard.open(shard.copies.inventory_after, (INVENTORY,)) as after,
     ):
-        copies = [_marked(rows.scan(INVENTORY, *task.part), bit) for rows, bit in ((before, BEFORE), (after, AFTER))]
-        for _, value, seen in _side_by_side(copies):
-            row = decode(value)
-            if only is None or row.bucket_id in only:
-                yield _fact(FactKind.INVENTORY, row.blocks, row.bucket_id, 0, 0, seen, b"")
+        for rows, seen in distinct_rows(((BEFORE, before), (AFTER, after)), INVENTORY, *task.part):
+            numbers = _Numbers(codec, [value for _, value in rows])
+            bucket_ids, nobody = numbers["bucket_id"], [0] * len(rows)
+            facts = Facts(
+                FactKind.INVENTORY, None, numbers.run("blocks"), bucket_ids, nobody, nobody, seen, [b""] * len(rows)
+            )
+            wanted = [1] * len(rows) if only is None else [bucket_id in only for bucket_id in bucket_ids]
+            yield _facts_with_blocks(facts, wanted)
 
 
-def directories_of(shard: AuditedShard, task: FactTask) -> Iterator[DirectoryFact]:
-    """Yield the directories of a range, one fact for each parent and name that a directory has had."""
+def directories_of(shard: AuditedShard, bucket: AuditedBucket) -> Iterator[DirectoryFact]:
+    """Yield the directories of a bucket, one fact for each parent and name that a directory has had."""
     decode = row_codec(DirectoryRow).decode
-    with _opened(shard, task) as states:
-        for _, value, mask in _distinct_rows(states, task.family, task.part):
-            row = decode(value)
-            yield DirectoryFact(task.bucket_id, row.object_id, row.parent_id, row.name, mask)
+    for states in _groups(1 + len(bucket.snapshots)) if bucket.is_tree else ():
+        task = FactTask(DIRECTORIES, bucket.rows_of_tree, bucket.bucket_id, states)
+        with _opened(shard, task) as copies:
+            for rows, masks in distinct_rows(copies, task.family, *task.part):
+                for (_, value), mask in zip(rows, masks, strict=True):
+                    row = decode(value)
+                    yield DirectoryFact(bucket.bucket_id, row.object_id, row.parent_id, row.name, mask)
 
 
 def deleted_directories(shard: AuditedShard, bucket: AuditedBucket) -> list[DeletedDirectoryRow]:

@@ -21,7 +21,7 @@ from schemas.audit_report import (
 )
 from schemas.records import DeletedDirectoryRow, SpaceCellValue
 from streaming.audit.blocks import BucketTally, Holders, RawFinding, Tally, Version, cell_of, look_up
-from streaming.audit.facts import deleted_directories
+from streaming.audit.facts import deleted_directories, directories_of
 from streaming.audit.reach import ACTIVE, PRESENT, UNEXPANDED, DirectoryFact, path_in, reach_of, snapshots_of, state_bit
 from streaming.audit.shard import AuditedBucket, AuditedShard
 
@@ -43,13 +43,12 @@ class Trees:
     reach: dict[int, dict[int, int]] = field(default_factory=dict)
 
 
-def trees_of(shard: AuditedShard, facts: Iterable[DirectoryFact]) -> Trees:
-    """Return the directories of all trees, with the states that reach each directory."""
+def trees_of(shard: AuditedShard) -> Trees:
+    """Read the directories of all trees; return them with the states that reach each directory."""
     trees = Trees()
-    for fact in facts:
-        trees.facts[fact.bucket_id].append(fact)
     for bucket_id, bucket in shard.buckets.items():
         if bucket.is_tree:
+            trees.facts[bucket_id] = list(directories_of(shard, bucket))
             deleted = trees.deleted[bucket_id] = deleted_directories(shard, bucket)
             waiting = [row.directory.object_id for row in deleted if not row.is_expanded]
             trees.reach[bucket_id] = reach_of(bucket_id, trees.facts[bucket_id], waiting)
@@ -80,7 +79,7 @@ def report_of(shard: AuditedShard, trees: Trees, tally: Tally) -> AuditReport:
         shard=shard.copies.shard,
         txn=shard.txn,
         chain_version=shard.chain_version,
-        snapshots=sum(len(bucket.snapshot_ids) for bucket in shard.buckets.values()),
+        snapshots=sum(len(bucket.snapshots) for bucket in shard.buckets.values()),
         buckets=tuple(buckets),
         inventory=tally.inventory,
         too_young=tally.too_young,
@@ -170,14 +169,13 @@ def _referenced(bucket: AuditedBucket, sums: BucketTally, oldest_waiting: int) -
 
     A snapshot is skipped if a directory that died before it waits for expansion: the expansion corrects the figure.
     """
-    for place, (snapshot_id, txn) in enumerate(zip(bucket.snapshot_ids, bucket.snapshot_txns, strict=True)):
-        if txn < oldest_waiting:
+    for place, kept in enumerate(bucket.snapshots):
+        if kept.txn < oldest_waiting:
             shown = sum((amount for holders, amount in sums.shown.items() if holders >> place & 1), NOTHING)
             grown = sum((amount for holders, amount in sums.grown.items() if holders >> place & 1), NOTHING)
-            kept = bucket.snapshots[place]
             refers, has_grown = (
-                f"that snapshot {snapshot_id} refers to",
-                f"that have grown since snapshot {snapshot_id}",
+                f"that snapshot {kept.snapshot_id} refers to",
+                f"that have grown since snapshot {kept.snapshot_id}",
             )
             yield f"bytes {refers}", kept.referenced_bytes, shown.bytes
             yield f"redundancy of bytes {refers}", kept.referenced_redundancy_bytes, shown.redundancy_bytes

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from schemas.audit_report import UsedFigures
 from schemas.records import (
@@ -26,6 +26,8 @@ from schemas.records import (
 from schemas.stored_rows import row_codec
 from services.domain.errors import InvariantError
 from services.domain.table_keys import bucket_id_key, bucket_id_of_cell, bucket_key, flat_key, local_id_txn
+from streaming.rocksdb.checkpoint_rows import WHOLE, Range
+from streaming.rocksdb.side_by_side import Rows
 
 FILES, FLAT_KEYS, DIRECTORIES = "fileTable", "keyTable", "directoryTable"
 DELETED, CLAIMED, DELETED_DIRECTORIES = "deletedTable", "reclaimTable", "deletedDirectoryTable"
@@ -35,21 +37,6 @@ INVENTORY = "inventoryTable"
 _SURVEYED = ("bucketIdTable", "bucketTable", "snapshotListTable", "spaceTable", "accountTable", "transactionInfoTable")
 _BY_PATH = (b"/", b"0")
 _STATE = (b"now", b"now\0")
-WHOLE = (b"", b"\xff")
-Row = tuple[bytes, bytes]
-Range = tuple[bytes, bytes]
-
-
-class Rows(Protocol):
-    """Rows of one copy."""
-
-    def scan(self, family: str, start: bytes, end: bytes) -> Iterator[Row]:
-        """Yield every row with start <= key < end, in the order of the keys' bytes."""
-        ...
-
-    def boundaries(self, family: str, start: bytes, end: bytes, parts: int) -> set[bytes]:
-        """Return keys that cut a range into about ``parts`` parts."""
-        ...
 
 
 Opener = Callable[[str, Sequence[str]], AbstractContextManager[Rows]]
@@ -87,16 +74,19 @@ class AuditedBucket:
     claimed_bytes: int
     claimed_versions: int
     claimed_redundancy_bytes: int
-    snapshot_ids: tuple[str, ...]
-    snapshot_txns: tuple[int, ...]
     snapshots: tuple[SnapshotListRow, ...]
-    """Metadata's row of each, with its figures."""
+    """Metadata's row of each live snapshot, with its figures."""
     cells: tuple[SpaceCellValue, ...]
 
     @property
     def name(self) -> str:
         """Return ``volume/bucket``."""
         return f"{self.volume}/{self.bucket}"
+
+    @property
+    def snapshot_txns(self) -> list[int]:
+        """Return the txn of each live snapshot."""
+        return [one.txn for one in self.snapshots]
 
     @property
     def keys_family(self) -> str:
@@ -140,7 +130,7 @@ class AuditedShard:
 
     def places(self, bucket: AuditedBucket) -> tuple[str, ...]:
         """Return the copies of a bucket's states, in the order of the states."""
-        return (self.copies.namespace, *(self.copies.snapshots[one] for one in bucket.snapshot_ids))
+        return (self.copies.namespace, *(self.copies.snapshots[one.snapshot_id] for one in bucket.snapshots))
 
 
 def survey(copies: AuditedCopies, opener: Opener) -> AuditedShard:
@@ -180,9 +170,8 @@ def _check(shard: AuditedShard, after: ScmState) -> None:
             f"shard {shard.copies.shard}: the block store went back between its two copies: audit again when it is "
             f"ready (deepclean status)."
         )
-    missing = [
-        one for bucket in shard.buckets.values() for one in bucket.snapshot_ids if one not in shard.copies.snapshots
-    ]
+    live = [one.snapshot_id for bucket in shard.buckets.values() for one in bucket.snapshots]
+    missing = [one for one in live if one not in shard.copies.snapshots]
     if missing:
         raise InvariantError(
             f"shard {shard.copies.shard}: snapshot {missing[0]} is live and its checkpoint was not copied: audit "
@@ -244,8 +233,6 @@ def _buckets(rows: Rows, wanted: str) -> dict[int, AuditedBucket]:
             claimed_bytes=account.claimed_bytes,
             claimed_versions=account.claimed_versions,
             claimed_redundancy_bytes=account.claimed_redundancy_bytes,
-            snapshot_ids=tuple(one.snapshot_id for one in snapshots),
-            snapshot_txns=tuple(one.txn for one in snapshots),
             snapshots=tuple(snapshots),
             cells=tuple(cells[identity.bucket_id]),
         )

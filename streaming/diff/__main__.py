@@ -30,7 +30,7 @@ from streaming.diff.rows import (
     directories_in,
     keys_that_may_differ,
 )
-from streaming.spark.checkpoint_rows import ranges
+from streaming.rocksdb.checkpoint_rows import ranges
 from streaming.spark.child_job import job_session, say
 from streaming.spark.session import session_parser
 

@@ -13,7 +13,7 @@ from schemas.records import DirectoryRow, KeyRow
 from schemas.stored_rows import row_codec
 from services.domain.snapshot_diff import NamespaceObject, PlacedObject
 from services.domain.table_keys import flat_key
-from streaming.spark.checkpoint_rows import CheckpointRows, Row
+from streaming.rocksdb.checkpoint_rows import CheckpointRows, Row
 
 BEFORE, AFTER = 0, 1
 FILES, FLAT_KEYS, DIRECTORIES = "fileTable", "keyTable", "directoryTable"

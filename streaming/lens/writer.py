@@ -72,6 +72,10 @@ class ReportWriter:
         """Append things; the columns are those of ``THING_COLUMNS``, in any order."""
         things.select(*THING_SCHEMA.names).write.mode("append").parquet(str(self._unfinished / THINGS))
 
+    def things(self) -> DataFrame:
+        """Return the things that were added so far."""
+        return self.session.read.schema(THING_COLUMNS).parquet(str(self._unfinished / THINGS))
+
     def add_findings(self, findings: Iterable[LensFinding]) -> None:
         """Append findings."""
         self._findings += findings
@@ -80,11 +84,14 @@ class ReportWriter:
         self.add_things(self.session.createDataFrame([], THING_COLUMNS))
 
     def _finish(self) -> None:
-        things = self.session.read.schema(THING_COLUMNS).parquet(str(self._unfinished / THINGS))
-        cells = things.groupBy("bucket", "runs").agg(
-            functions.sum("bytes").alias("bytes"),
-            functions.sum("replicated_bytes").alias("replicated_bytes"),
-            functions.count("*").alias("versions"),
+        cells = (
+            self.things()
+            .groupBy("bucket", "runs")
+            .agg(
+                functions.sum("bytes").alias("bytes"),
+                functions.sum("replicated_bytes").alias("replicated_bytes"),
+                functions.count("*").alias("versions"),
+            )
         )
         cells.coalesce(1).write.parquet(str(self._unfinished / CELLS))
         rows = [tuple(getattr(one, name) for name in LensFinding.__slots__) for one in self._findings]

@@ -48,7 +48,7 @@ class ReclaimMetrics:
         )
         self._passed_over = gauge(
             "deepclean_streaming_passed_over_messages",
-            "Messages of a shard that were passed over and are judged once its chain is whole.",
+            "Messages of a shard that were passed over and are judged once its chain is complete.",
             ["shard"],
         )
         self._premature = gauge(

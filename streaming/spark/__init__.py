@@ -1,1 +1,1 @@
-"""Code that all jobs share: the session, reading snapshot checkpoints, ending with the parent process."""
+"""Code that all jobs share: the session, ending with the parent process."""

@@ -25,7 +25,7 @@ def job_session(options: argparse.Namespace, name: str, login_file: Path | None 
     """Start the session of a job whose command line ``session_parser`` has parsed, and stop it on exit.
 
     The process ends early, with ``STOPPED_STATUS``: when its standard input ends; and after an error that an operator
-    has to fix, with one sentence on standard error.
+    has to fix, with one sentence on standard error, and as ``error`` of a JSON object on standard output.
     """
     end_with_standard_input()
     session_options = SessionOptions(
@@ -36,11 +36,12 @@ def job_session(options: argparse.Namespace, name: str, login_file: Path | None 
             yield session
     except (DeepcleanError, CredentialsError) as error:
         print(error, file=sys.stderr)
+        say(error=str(error))
         sys.exit(STOPPED_STATUS)
 
 
-def say(**what: int) -> None:
-    """Print the progress of the job as one JSON object on one line."""
+def say(**what: int | str) -> None:
+    """Print the progress of the job, or its error, as one JSON object on one line."""
     print(json.dumps(what), flush=True)
 
 

@@ -23,7 +23,7 @@ from services.runtime.copies.kept_copies import DAY_SECONDS, KeptCopies
 from services.storage.memory import MemoryStore
 from services.storage.rocks import RocksStore
 from services.storage.tables import TableDefinition
-from streaming.spark.checkpoint_rows import CheckpointRows
+from streaming.rocksdb.checkpoint_rows import CheckpointRows
 from tests.contract.test_http_reads import serving
 from tests.diffed_shard import DiffedShard
 

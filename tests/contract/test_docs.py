@@ -207,6 +207,8 @@ def _check_command(command: Any, words: list[str]) -> None:
             break
         assert words[0] in inner, words
         command, words = inner[words[0]], words[1:]
+        if hasattr(command, "commands"):  # a group's own arguments stand before its commands
+            words = words[sum(parameter.param_type_name == "argument" for parameter in command.params) :]
     known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
     options = {word for word in words if word.startswith("--")}
     assert options <= known | {"--help"}, (command.name, options - known)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from schemas.records import DeletedDirectoryRow
-from services.domain.space_matrix import EMPTY, merged_after_drop
+from services.domain.space_matrix import EMPTY, cell_counts, merged_after_drop
 from services.domain.table_keys import bucket_id_prefix, holders_of_cell
 from services.metadata.collecting import expansion, sweeps
 from services.metadata.state import orphan_search, space
@@ -36,7 +36,7 @@ def a_drop_reads_the_whole_matrix(patch: pytest.MonkeyPatch) -> None:
         rows = work.table(SPACE_TABLE).scan(prefix, prefix_end(prefix))
         cells = {holders_of_cell(key): cell_of(value) for key, value in rows}
         for holder, cell in merged_after_drop(cells, dropped, live).items():
-            self._put(work, bucket_id, holder, space._counts(cell))
+            self._put(work, bucket_id, holder, cell_counts(cell))
         return cells.get((dropped, dropped), EMPTY).rows
 
     patch.setattr(SpaceChanges, "drop", drop)

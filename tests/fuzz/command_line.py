@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 
 from schemas.records import BucketLayout, CreateBucket, CreateSnapshot, CreateVolume, DeleteKey, PutKey
 from services.cli.lazy import loaded_commands
+from services.cli.lens import reading
 from services.cli.main import app
 from services.cli.operate import up_down
 from services.cli.session import Session
@@ -31,6 +32,7 @@ from services.plane.in_memory.plane import InMemoryPlane
 from services.plane.stack import stack
 from tests.fuzz.sandbox import LeftOutError, Sandbox
 from tests.fuzz.target import PromiseError, Target, replaced
+from tests.lens_reports import chain, thing, write_report
 
 STATUSES = frozenset({0, 1, 2})
 MOST_WORDS = 40
@@ -53,6 +55,8 @@ FITTING = {
     "FILE": "text",
     "NAME=COUNT": "keys=10",
     "ID": "1",
+    "SOURCE": "report",
+    "LOCATION": "report",
 }
 FITTING_NAMES = {
     "size": "10",
@@ -123,6 +127,7 @@ class _CommandLine:
             (KafkaLog, "__init__", _left_out),
             (stack, "Stack", _left_out),
             (up_down, "run_plane", _left_out),
+            (reading, "run_spark_job", _left_out),
         )
         try:
             with replaced(*places), self._sandbox.entered():
@@ -152,6 +157,7 @@ class _CommandLine:
         (self._home / "folder").mkdir(parents=True)
         for name, content in FILES.items():
             (self._home / name).write_bytes(content)
+        write_report(self._home / "report", [chain("snap1")], [thing("dir/k", 10, 0), thing("dir/old", 10, 1)])
         self._made = frozenset(os.listdir(self._home))  # noqa: PTH208
 
 
@@ -182,8 +188,9 @@ def _leaves() -> Iterator[tuple[tuple[str, ...], Any]]:
     while waiting:
         path, command = waiting.pop()
         yield path, command
+        own = [_fitting(one) for one in command.params if one.param_type_name == "argument"]
         for name, inner in sorted(loaded_commands(command)):
-            waiting.append(((*path, name), inner))
+            waiting.append(((*path, *own, name), inner))
 
 
 def _fitting(parameter: Any) -> str:

@@ -7,6 +7,7 @@ import time
 from argparse import Namespace
 from collections.abc import Collection, Iterator
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import struct
+from dataclasses import is_dataclass
 from typing import Any
 
 import fastavro
@@ -64,6 +66,34 @@ def test_compiled_and_interpreted_read_the_same(record: type[Any]) -> None:
             body[place : place + data.draw(st.integers(0, 2))] = data.draw(st.binary(max_size=10))
         here = outcome(avro_binary, compiled._kind, bytes(body))
         assert outcome(interpreted(), interpreted_kind(record), bytes(body)) == here
+
+    check()
+
+
+def number_at(record: Any, path: str) -> int:
+    """A number of a record as its column has it."""
+    for name in path.split("."):
+        value = getattr(record, name) if record is not None else None
+        if is_dataclass(value) and path.endswith(name):
+            return 1
+        record = value
+    return int(record or 0)
+
+
+@pytest.mark.parametrize("record", [*TOPIC_RECORDS, *ROWS], ids=lambda record: record.__name__)
+def test_numbers_are_those_of_the_decoded_records(record: type[Any]) -> None:
+    @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(st.lists(record_values(record), max_size=3), st.data())
+    def check(values: list[Any], data: st.DataObject) -> None:
+        bodies = [codec(record).encode(value) for value in values]
+        found = codec(record).numbers(bodies)
+        columns = {path: struct.unpack(f"<{len(values)}q", column) for path, column in found.items()}
+        assert columns == {path: tuple(number_at(value, path) for value in values) for path in columns}
+        assert interpreted().read_numbers(interpreted_kind(record), bodies, 0) == list(found.values())
+        if bodies:
+            cut = bodies[-1][: data.draw(st.integers(0, len(bodies[-1]) - 1))] if bodies[-1] else b"\0"
+            with pytest.raises(DecodeError):
+                codec(record).numbers([*bodies, cut])
 
     check()
 

@@ -35,7 +35,7 @@ from services.storage import rocks
 from services.storage.rocks_options import RocksOptions
 from services.storage.store import BEYOND
 from services.storage.tables import TablesReader
-from streaming.spark.checkpoint_rows import CheckpointRows
+from streaming.rocksdb.checkpoint_rows import CheckpointRows
 from tests.diffed_shard import DiffedShard
 from tests.property.test_diff_rows import compared_by_parts
 from tests.shard_copies import rebuilt_digest

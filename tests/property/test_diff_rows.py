@@ -12,7 +12,7 @@ from schemas.records import BucketLayout
 from services.domain.snapshot_diff import DiffEntry, NamespaceObject, PlacedObject, difference, reachable
 from streaming.diff.__main__ import _side
 from streaming.diff.rows import AFTER, BEFORE, DIRECTORIES, ComparedBucket, directories_in, keys_that_may_differ
-from streaming.spark.checkpoint_rows import CheckpointRows, ranges
+from streaming.rocksdb.checkpoint_rows import CheckpointRows, ranges
 from tests.diffed_shard import DiffedShard
 
 FSO, OBS = BucketLayout.FILE_SYSTEM_OPTIMIZED, BucketLayout.OBJECT_STORE

@@ -157,7 +157,7 @@ def a_removal_is_subtracted_from_the_live_figures(patch: Patch) -> None:
 
     def finish(self: BucketFigures, bucket_id: int, size_bytes: int, versions: int, **counted: int) -> None:
         original(self, bucket_id, size_bytes, versions, **counted)
-        self._used.add(bucket_id, (0, -versions, 0, 0, 0, 0, 0))
+        self._used.add(bucket_id, (0, -versions, 0, 0))
 
     patch.setattr(BucketFigures, "finish", finish)
 

@@ -5,14 +5,12 @@ What they do to keys they do through the links; the model has to say where each 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from random import Random
-
 from schemas import records
 from schemas.records import BucketLayout
 from services.workloads.judge.model_bucket import OperationRefusedError
-from tests.simulation.actions import BLOCK_BYTES, Actor
+from tests.simulation.actions import BLOCK_BYTES
 from tests.simulation.model import Incarnation
+from tests.simulation.side_actor import SideActor
 
 LINKS = ("link-1", "link-2", "link-3")
 _WEIGHTS = {
@@ -29,33 +27,24 @@ _WEIGHTS = {
 }
 
 
-@dataclass(slots=True)
-class Linker:
-    """These clients of one shard. Their random numbers are their own: without them a run is what it was."""
+class Linker(SideActor):
+    """These clients of one shard."""
 
-    actor: Actor
-    random: Random
-    rate: float
-    """How often they do something, for each action of the other clients."""
+    __slots__ = ()
 
-    def may_act(self) -> None:
-        """Do nothing, or one thing."""
-        if self.random.random() < self.rate:
-            name = self.random.choices(list(_WEIGHTS), list(_WEIGHTS.values()))[0]
-            leading = [link for link in LINKS if self._target(link) is not None]
-            if not leading and self.random.random() < 0.6:
-                name = self.random.choice(("link", "unlink"))
-            is_known = name not in ("link", "bucket") and leading and self.random.random() < 0.9
-            getattr(self, f"_{name}")(self.random.choice(leading if is_known else LINKS))
-
-    @property
-    def _volume(self) -> str:
-        return self.actor.volume
+    def act(self) -> None:
+        """Do one thing."""
+        name = self.chosen(_WEIGHTS)
+        leading = [link for link in LINKS if self._target(link) is not None]
+        if not leading and self.random.random() < 0.6:
+            name = self.random.choice(("link", "unlink"))
+        is_known = name not in ("link", "bucket") and leading and self.random.random() < 0.9
+        getattr(self, f"_{name}")(self.random.choice(leading if is_known else LINKS))
 
     def _target(self, link: str) -> Incarnation | None:
         """Where a name leads by now."""
         try:
-            return self.actor.model.found(self._volume, link)
+            return self.actor.model.found(self.volume, link)
         except OperationRefusedError:
             return None
 
@@ -74,43 +63,43 @@ class Linker:
     def _link(self, link: str) -> None:
         """Give a bucket, or a link, or nothing another name."""
         source = self.random.choice(("bucket-a", "bucket-a", "bucket-b", *LINKS, "bucket-none"))
-        self.actor.submit(records.CreateBucketLink(self._volume, link, self._volume, source))
+        self.actor.submit(records.CreateBucketLink(self.volume, link, self.volume, source))
 
     def _unlink(self, link: str) -> None:
-        self.actor.submit(records.DeleteBucket(self._volume, link))
+        self.actor.submit(records.DeleteBucket(self.volume, link))
 
     def _bucket(self, link: str) -> None:
         """Make a bucket where a link could be: others lead to it then."""
         layout = self.random.choice((BucketLayout.FILE_SYSTEM_OPTIMIZED, BucketLayout.OBJECT_STORE))
-        self.actor.submit(records.CreateBucket(self._volume, link, layout))
+        self.actor.submit(records.CreateBucket(self.volume, link, layout))
 
     def _limit(self, link: str) -> None:
         """Quotas are of buckets."""
-        self.actor.submit(records.SetQuota(self._volume, link, self.random.choice((-1, 10_000)), -1))
+        self.actor.submit(records.SetQuota(self.volume, link, self.random.choice((-1, 10_000)), -1))
 
     def _snapshot(self, link: str) -> None:
         """Snapshots are of buckets."""
-        self.actor.request(records.CreateSnapshot(self._volume, link, f"linked-{self.random.randrange(1 << 20)}"))
+        self.actor.request(records.CreateSnapshot(self.volume, link, f"linked-{self.random.randrange(1 << 20)}"))
 
     # ---- keys
 
     def _put(self, link: str) -> None:
         size_bytes, tag = self.random.choice((0, 10, 1_500)), f"linked-{self.random.randrange(1 << 20)}"
         key = self._key(link) if self.random.random() < 0.4 else self._new_key()
-        self.actor.submit(records.PutKey(self._volume, link, key, size_bytes, tag, BLOCK_BYTES))
+        self.actor.submit(records.PutKey(self.volume, link, key, size_bytes, tag, BLOCK_BYTES))
 
     def _delete(self, link: str) -> None:
         key = self._key(link)
-        one, many = records.DeleteKey(self._volume, link, key), records.DeleteKeys(self._volume, link, (key,))
+        one, many = records.DeleteKey(self.volume, link, key), records.DeleteKeys(self.volume, link, (key,))
         self.actor.submit(self.random.choice((one, many)))
 
     def _rename(self, link: str) -> None:
         source, target = self._key(link), self._new_key()
         if target not in (source, source.rpartition("/")[0]):  # onto itself: planes may differ in what they answer
-            self.actor.submit(records.RenameKey(self._volume, link, source, target))
+            self.actor.submit(records.RenameKey(self.volume, link, source, target))
 
     def _make_directory(self, link: str) -> None:
-        self.actor.submit(records.MakeDirectory(self._volume, link, self._new_key()))
+        self.actor.submit(records.MakeDirectory(self.volume, link, self._new_key()))
 
     def _write(self, link: str) -> None:
         """Open a key by one name of its bucket, or go on by another name than it was opened by."""
@@ -118,9 +107,9 @@ class Linker:
         sessions = [one for one in self.actor.model.writes.sessions.values() if one.incarnation is target]
         if not sessions or self.random.random() < 0.3:
             tag = f"linked-{self.random.randrange(1 << 20)}"
-            self.actor.submit(records.OpenKey(self._volume, link, self._key(link), 300, tag, 100))
+            self.actor.submit(records.OpenKey(self.volume, link, self._key(link), 300, tag, 100))
             return
         session = self.random.choice(sessions)
         size_bytes = (session.left.size_bytes if session.left else 0) + self.random.choice((0, 50))
         kind = self.random.choice((records.SyncKey, records.CommitKey))
-        self.actor.submit(kind(self._volume, link, session.path, session.txn, size_bytes))
+        self.actor.submit(kind(self.volume, link, session.path, session.txn, size_bytes))

@@ -7,7 +7,6 @@ what other clients do; who they are decides whether it is done.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from random import Random
 from typing import Any
 
 from schemas import records
@@ -15,8 +14,9 @@ from schemas.records import Acl, AclIdentity, AclObject, AclRight, AclScope, Buc
 from schemas.topics import METADATA_COMMANDS
 from services.log.signing import Signer, signed_command
 from services.workloads.judge.model_bucket import OperationRefusedError
-from tests.simulation.actions import BLOCK_BYTES, Actor
+from tests.simulation.actions import BLOCK_BYTES
 from tests.simulation.linker import LINKS
+from tests.simulation.side_actor import SideActor
 from tests.simulation.signing import ROOT
 from tests.simulation.tokens import SIGNS_AS
 
@@ -27,13 +27,9 @@ _STAFF = "staff"
 
 
 @dataclass(slots=True)
-class People:
-    """The people of one shard. Their random numbers are their own: without them a run is what it was."""
+class People(SideActor):
+    """The people of one shard."""
 
-    actor: Actor
-    random: Random
-    rate: float
-    """How often they do something, for each action of the other clients."""
     _numbers: dict[str, int] = field(default_factory=dict)
     _tokens: list[str] = field(default_factory=list)
     """Some that there were once."""
@@ -42,8 +38,8 @@ class People:
         if self.rate:
             self.enrol()
             self.send(ROOT, records.SetGroups("bob", (_STAFF,)))
-            self.send(ROOT, records.SetOwner(self._volume, "", self.random.choice(("ann", "ann", ""))))
-            volume, rights = (AclObject.VOLUME, self._volume, "", ""), self.random.choice((AclRight.ALL, AclRight.READ))
+            self.send(ROOT, records.SetOwner(self.volume, "", self.random.choice(("ann", "ann", ""))))
+            volume, rights = (AclObject.VOLUME, self.volume, "", ""), self.random.choice((AclRight.ALL, AclRight.READ))
             self.send(ROOT, records.AddAcl(*volume, self._entry(rights)))
 
     def enrol(self) -> None:
@@ -51,17 +47,11 @@ class People:
         for name, secret in PEOPLE.items():
             self.send(ROOT, records.SetSecret(name, SecretRole.USER, secret))
 
-    def may_act(self) -> None:
-        """Do nothing, or one thing."""
-        if self.random.random() < self.rate:
-            name = self.random.choices(list(_WEIGHTS), list(_WEIGHTS.values()))[0]
-            getattr(self, f"_{name}")()
+    def act(self) -> None:
+        """Do one thing."""
+        getattr(self, f"_{self.chosen(_WEIGHTS)}")()
 
     # ---- sending
-
-    @property
-    def _volume(self) -> str:
-        return self.actor.volume
 
     def send(self, signer: Signer, body: Any) -> None:
         """Append a command that somebody has signed; sometimes it comes twice."""
@@ -92,14 +82,14 @@ class People:
 
     def _leads(self, name: str) -> bool:
         try:
-            return bool(self.actor.model.found(self._volume, name).name)
+            return bool(self.actor.model.found(self.volume, name).name)
         except OperationRefusedError:
             return False
 
     def _key(self, bucket: str, *, is_directory: bool = False) -> str:
         """Mostly one that is there, since others need no right of their own."""
         try:
-            view = self.actor.model.found(self._volume, bucket).bucket.view()
+            view = self.actor.model.found(self.volume, bucket).bucket.view()
             paths = list(view.directories if is_directory else view.keys)
         except OperationRefusedError:
             paths = []
@@ -119,7 +109,7 @@ class People:
     # ---- doing
 
     def _write(self) -> None:
-        place = (self._volume, self._bucket())
+        place = (self.volume, self._bucket())
         key, tag = self._key(place[1]), f"people-{self.random.randrange(1 << 20)}"
         directory = self._key(place[1], is_directory=True)
         sessions = [one for one in self.actor.model.writes.sessions.values() if not one.body.upload_id]
@@ -146,10 +136,10 @@ class People:
     def _object(self) -> tuple[AclObject, str, str, str]:
         bucket = self._bucket()
         objects = (
-            (AclObject.VOLUME, self._volume, "", ""),
-            *[(AclObject.BUCKET, self._volume, bucket, "")] * 2,
-            *[(AclObject.PREFIX, self._volume, bucket, self.random.choice(("a/", "b/", "a/b/")))] * 2,
-            *[(AclObject.KEY, self._volume, bucket, self._key(bucket, is_directory=self.random.random() < 0.4))] * 2,
+            (AclObject.VOLUME, self.volume, "", ""),
+            *[(AclObject.BUCKET, self.volume, bucket, "")] * 2,
+            *[(AclObject.PREFIX, self.volume, bucket, self.random.choice(("a/", "b/", "a/b/")))] * 2,
+            *[(AclObject.KEY, self.volume, bucket, self._key(bucket, is_directory=self.random.random() < 0.4))] * 2,
         )
         return self.random.choice(objects)
 
@@ -168,7 +158,7 @@ class People:
         """Give a volume or bucket to somebody."""
         bucket = self.random.choice(("", self._bucket(), self._bucket()))
         who = ROOT if self.random.random() < 0.6 else self._someone()
-        self.send(who, records.SetOwner(self._volume, bucket, self.random.choice(("ann", "bob", ""))))
+        self.send(who, records.SetOwner(self.volume, bucket, self.random.choice(("ann", "bob", ""))))
 
     def _group(self) -> None:
         body = records.SetGroups(self.random.choice(("bob", "eve", "nobody")), self.random.choice(((), (_STAFF,))))
@@ -191,11 +181,11 @@ class People:
         bucket, link = self._bucket(), self.random.choice(LINKS)
         layout = self.random.choice((BucketLayout.FILE_SYSTEM_OPTIMIZED, BucketLayout.OBJECT_STORE))
         bodies: list[Any] = [
-            records.SetQuota(self._volume, bucket, self.random.choice((-1, 20_000)), -1),
-            records.SetQuota(self._volume, "", -1, self.random.choice((-1, 8))),
-            records.CreateBucketLink(self._volume, link, self._volume, bucket),
-            records.CreateBucket(self._volume, link, layout),
-            records.DeleteBucket(self._volume, link),
+            records.SetQuota(self.volume, bucket, self.random.choice((-1, 20_000)), -1),
+            records.SetQuota(self.volume, "", -1, self.random.choice((-1, 8))),
+            records.CreateBucketLink(self.volume, link, self.volume, bucket),
+            records.CreateBucket(self.volume, link, layout),
+            records.DeleteBucket(self.volume, link),
             records.CreateVolume("volume-of-people"),
         ]
         self.send(self._someone(), self.random.choice(bodies))

@@ -2,39 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from random import Random
-
 from schemas import records
 from services.workloads.workload import NO_LIMIT
-from tests.simulation.actions import Actor
 from tests.simulation.model import Incarnation
+from tests.simulation.side_actor import SideActor
 
 _WEIGHTS = {"limit": 8, "lift": 3, "limit_volume": 2, "lift_volume": 3, "repair": 2, "nonsense": 1}
 _ROOM_BYTES = (-1_000, -1, 0, 1, 1_024, 3_000, 3_000, 8_000, 8_000, 30_000)
 _ROOM_NAMES = (-3, -1, 0, 1, 2, 3, 6, 6, 12)
 
 
-@dataclass(slots=True)
-class QuotaKeeper:
-    """The administrator of one shard's quotas. The random numbers are his own: without him a run is what it was."""
+class QuotaKeeper(SideActor):
+    """The administrator of one shard's quotas."""
 
-    actor: Actor
-    random: Random
-    rate: float
-    """How often he does something, for each action of the clients."""
+    __slots__ = ()
 
-    def may_act(self) -> None:
-        """Do nothing, or one thing."""
-        if self.random.random() < self.rate:
-            name = self.random.choices(list(_WEIGHTS), list(_WEIGHTS.values()))[0]
-            getattr(self, f"_{name}")(self.random.choice(("bucket-a", "bucket-a", "bucket-b")))
+    def act(self) -> None:
+        """Do one thing."""
+        getattr(self, f"_{self.chosen(_WEIGHTS)}")(self.bucket_name())
 
     def _set(self, bucket: str, quota_bytes: int, quota_namespace: int) -> None:
-        self.actor.submit(records.SetQuota(self.actor.volume, bucket, quota_bytes, quota_namespace))
+        self.actor.submit(records.SetQuota(self.volume, bucket, quota_bytes, quota_namespace))
 
     def _one_of(self, bucket: str) -> Incarnation | None:
-        return self.actor.model.current(self.actor.volume, bucket)
+        return self.actor.model.current(self.volume, bucket)
 
     def _limit(self, bucket: str) -> None:
         """Leave a bucket about as much room as it needs, or less."""
@@ -80,6 +71,6 @@ class QuotaKeeper:
     def _nonsense(self, bucket: str) -> None:
         """A quota that is none, or of what is not there."""
         volume, name = self.random.choice(
-            ((self.actor.volume, bucket), (self.actor.volume, "bucket-none"), ("volume-none", ""), ("volume-none", "b"))
+            ((self.volume, bucket), (self.volume, "bucket-none"), ("volume-none", ""), ("volume-none", "b"))
         )
         self.actor.submit(records.SetQuota(volume, name, self.random.choice((0, 10, -2)), NO_LIMIT))

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from random import Random
-
 from schemas import records
 from schemas.records import Replication
-from tests.simulation.actions import Actor
+from tests.simulation.side_actor import SideActor
 
 
-@dataclass(slots=True)
-class ReplicationSetter:
-    """This client of one shard. Its random numbers are its own: without it a run is what it was."""
+class ReplicationSetter(SideActor):
+    """This client of one shard."""
 
-    actor: Actor
-    random: Random
-    rate: float
-    """How often it does something, for each action of the other clients."""
+    __slots__ = ()
 
-    def may_act(self) -> None:
-        """Do nothing, or set the replication of a bucket."""
-        if self.random.random() < self.rate:
-            bucket = self.random.choice(("bucket-a", "bucket-a", "bucket-b"))
-            replication = self.random.choice(list(Replication))
-            self.actor.submit(records.SetBucketReplication(self.actor.volume, bucket, replication))
+    def act(self) -> None:
+        """Set the replication of a bucket."""
+        bucket, replication = self.bucket_name(), self.random.choice(list(Replication))
+        self.actor.submit(records.SetBucketReplication(self.volume, bucket, replication))

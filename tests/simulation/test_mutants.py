@@ -13,7 +13,7 @@ import re
 import pytest
 
 from tests.simulation.all_mutants import ALL_MUTANTS
-from tests.simulation.mutant import FIRST_SEED, Mutant, first_find, play_mutant
+from tests.simulation.mutant import Mutant, first_find, play_mutant
 from tests.simulation.oracles import ORACLES
 from tests.simulation.scripts import Script
 
@@ -28,7 +28,7 @@ def test_a_fault_put_in_by_hand_is_found_by_its_oracle(name: str, monkeypatch: p
         seed, error = found
         assert re.search(mutant.message, str(error)), error
         play_mutant(mutant, seed, without=ORACLES)
-    for sound in range(FIRST_SEED, seed + 1):
+    for sound in range(mutant.first_seed, seed + 1):
         _plays(sound, repr(mutant.mix), mutant)
 
 

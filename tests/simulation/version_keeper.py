@@ -2,41 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from random import Random
-
 from schemas import records
 from schemas.records import BucketVersioning
-from tests.simulation.actions import BLOCK_BYTES, Actor
+from tests.simulation.actions import BLOCK_BYTES
+from tests.simulation.side_actor import SideActor
 
-_KINDS = ("switch", "overwrite", "delete_version")
-_WEIGHTS = (1, 6, 5)
+_WEIGHTS = {"switch": 1, "overwrite": 6, "delete_version": 5}
 
 
-@dataclass(slots=True)
-class VersionKeeper:
-    """These clients of one shard. Their random numbers are their own: without them a run is what it was."""
+class VersionKeeper(SideActor):
+    """These clients of one shard."""
 
-    actor: Actor
-    random: Random
-    rate: float
-    """How often they do something, for each action of the other clients."""
+    __slots__ = ()
 
-    def may_act(self) -> None:
-        """Do nothing, or one thing."""
-        if self.random.random() < self.rate:
-            kind = self.random.choices(_KINDS, _WEIGHTS)[0]
-            getattr(self, f"_{kind}")(self.random.choice(("bucket-a", "bucket-a", "bucket-b")))
+    def act(self) -> None:
+        """Do one thing."""
+        getattr(self, f"_{self.chosen(_WEIGHTS)}")(self.bucket_name())
 
     def _switch(self, bucket: str) -> None:
         choice = self.random.random()
         versioning = BucketVersioning.ENABLED if choice < 0.75 else BucketVersioning.SUSPENDED
         if choice > 0.98:
             versioning = BucketVersioning.UNVERSIONED
-        self.actor.submit(records.SetBucketVersioning(self.actor.volume, bucket, versioning))
+        self.actor.submit(records.SetBucketVersioning(self.volume, bucket, versioning))
 
     def _existing(self, bucket: str) -> str:
-        incarnation = self.actor.model.current(self.actor.volume, bucket)
+        incarnation = self.actor.model.current(self.volume, bucket)
         paths = list(incarnation.bucket.view().keys) if incarnation else []
         return self.random.choice(paths) if paths and self.random.random() < 0.95 else self.random.choice("xya")
 
@@ -44,11 +35,11 @@ class VersionKeeper:
         size_bytes = self.random.choice((0, 10, 1_500, 3_000))
         tag = f"kept-{self.random.randrange(1 << 20)}"
         path = self._existing(bucket)
-        self.actor.submit(records.PutKey(self.actor.volume, bucket, path, size_bytes, tag, BLOCK_BYTES))
+        self.actor.submit(records.PutKey(self.volume, bucket, path, size_bytes, tag, BLOCK_BYTES))
 
     def _delete_version(self, bucket: str) -> None:
         model, path = self.actor.model, self._existing(bucket)
-        incarnation = model.current(self.actor.volume, bucket)
+        incarnation = model.current(self.volume, bucket)
         live = incarnation.bucket.view().keys.get(path) if incarnation else None
         births = [self.random.randint(1, 400)]
         if incarnation is not None and live is not None:
@@ -57,4 +48,4 @@ class VersionKeeper:
             if others and self.random.random() < 0.7:
                 births = births[1:]
         version = self.random.choice(births) + (self.random.random() < 0.03)
-        self.actor.submit(records.DeleteKeyVersion(self.actor.volume, bucket, path, version))
+        self.actor.submit(records.DeleteKeyVersion(self.volume, bucket, path, version))

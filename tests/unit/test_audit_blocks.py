@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from schemas.audit_report import Amount, FindingKind, UsedFigures, Verdicts
-from streaming.audit.blocks import Tally, _judge_run, judge_all, look_up
-from streaming.audit.facts import AFTER, BEFORE, Fact, FactKind
+from schemas.records import SnapshotListRow
+from streaming.audit.blocks import Tally, look_up
+from streaming.audit.facts import AFTER, BEFORE, Fact, FactKind, Facts
 from streaming.audit.reach import ACTIVE, FIRST_SNAPSHOT, PRESENT, UNEXPANDED, DirectoryFact, path_in, reach_of
 from streaming.audit.shard import AuditedBucket, AuditedCopies, AuditedShard
-from streaming.spark.checkpoint_rows import CheckpointRows
+from streaming.rocksdb.checkpoint_rows import CheckpointRows
+from tests.audited_plane import judge_all
+from tests.example_records import example
 
 BUCKET = 7
 SNAPSHOTS = (10, 20, 30)
@@ -32,17 +36,25 @@ def fact(kind: FactKind, seen: int, birth: int = 5, size: int = 100, bucket: int
 
 def shard(*, is_rolling_back: bool = False, reported_local_id: int = 0) -> AuditedShard:
     """A shard with one bucket; nothing reads its copies, names and figures."""
-    snapshots = ("one", "two", "three"), SNAPSHOTS
+    snapshots = tuple(replace(example(SnapshotListRow), txn=txn) for txn in SNAPSHOTS)
     bucket = AuditedBucket(
-        "vol", "bucket", 1, BUCKET, False, False, is_rolling_back, UsedFigures(), 0, 0, 0, *snapshots, (), ()
+        "vol", "bucket", 1, BUCKET, False, False, is_rolling_back, UsedFigures(), 0, 0, 0, snapshots, ()
     )
     return AuditedShard(
         AuditedCopies(0, "", "", {}, ""), CheckpointRows, NOW, 0, MARK, reported_local_id, 0, 0, {BUCKET: bucket}
     )
 
 
+def columns(facts: Iterable[Fact]) -> Iterator[Facts]:
+    """Facts as tasks read them."""
+    for one in facts:
+        kind, *run, bucket_id, object_id, birth, seen, key = one
+        numbers = ([bucket_id], [object_id], [birth])
+        yield Facts(FactKind(kind), None, [[number] for number in run], *numbers, [seen], [key])
+
+
 def judged(*facts: Fact, is_rolling_back: bool = False) -> Tally:
-    return judge_all(facts, shard(is_rolling_back=is_rolling_back))
+    return judge_all(columns(facts), shard(is_rolling_back=is_rolling_back))
 
 
 def kinds(*facts: Fact, is_rolling_back: bool = False) -> set[FindingKind]:
@@ -174,7 +186,7 @@ def test_blocks_of_an_earlier_command_are_missing_once_all_late_reports_have_arr
     reported_local_id: int, expected: set[FindingKind]
 ) -> None:
     facts = [written_in_steps(FactKind.NAMESPACE, LIVE, birth=31)]
-    assert set(judge_all(facts, shard(reported_local_id=reported_local_id)).findings) == expected
+    assert set(judge_all(columns(facts), shard(reported_local_id=reported_local_id)).findings) == expected
 
 
 @pytest.mark.parametrize(
@@ -184,7 +196,7 @@ def test_a_block_that_has_grown_is_damaged_once_all_late_reports_have_arrived(
     reported_local_id: int, expected: set[FindingKind]
 ) -> None:
     facts = [*GROWN, written_in_steps(FactKind.INVENTORY, BOTH, size=60)]
-    assert set(judge_all(facts, shard(reported_local_id=reported_local_id)).findings) == expected
+    assert set(judge_all(columns(facts), shard(reported_local_id=reported_local_id)).findings) == expected
 
 
 def test_blocks_of_an_undeleted_version_may_not_have_been_reported_yet() -> None:
@@ -216,38 +228,6 @@ def test_parts_add_up() -> None:
         parts.merge(judged(*facts[start::4]))
     assert (parts.findings, parts.inventory) == (whole.findings, whole.inventory)
     assert parts.buckets[BUCKET].cells == whole.buckets[BUCKET].cells
-
-
-@given(
-    st.lists(
-        st.tuples(
-            st.sampled_from(sorted({*FactKind} - {FactKind.NAMES, FactKind.BLOCK_ROWS})),  # which are about no run
-            st.sampled_from([LIVE, PRESENT, LIVE | held(2), LIVE | held(1, 2), LIVE | held(0, 2), held(1), 15, BOTH]),
-            st.integers(1, 4),
-            st.sampled_from([99, 100]),
-        ),
-        max_size=12,
-    )
-)
-def test_what_is_only_counted_would_be_judged_the_same(rows: list[tuple[FactKind, int, int, int]]) -> None:
-    facts = [
-        fact(kind, seen & BOTH or BOTH if kind is FactKind.INVENTORY else seen, birth=birth, size=size)
-        for kind, seen, birth, size in rows
-    ]
-    by_run: dict[tuple[int, int], list[Fact]] = {}
-    for one in facts:
-        by_run.setdefault((one[1], one[2]), []).append(one)
-    expected = Tally()
-    for of_run in by_run.values():
-        _judge_run(of_run, shard(), expected)
-    found = judged(*facts)
-    assert found.buckets[BUCKET] == expected.buckets[BUCKET]
-    assert (found.inventory, found.inventory_after, found.findings) == (
-        expected.inventory,
-        expected.inventory_after,
-        expected.findings,
-    )
-    assert found.raw == expected.raw
 
 
 @pytest.mark.parametrize(

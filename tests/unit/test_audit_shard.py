@@ -56,7 +56,8 @@ def test_a_survey_knows_the_bucket_and_its_snapshots() -> None:
     (bucket,) = surveyed(Copied().mixed()).values()
     referenced = [one.referenced_bytes for one in bucket.snapshots]
     assert (bucket.name, bucket.is_tree, bucket.used.bytes, referenced) == ("vol/bucket", False, 20, [10])
-    assert len(bucket.snapshot_ids) == len(bucket.snapshot_txns) == 1
+    assert bucket.snapshot_txns == [one.txn for one in bucket.snapshots]
+    assert len(bucket.snapshots) == 1
 
 
 def test_copies_in_the_wrong_order_are_refused() -> None:

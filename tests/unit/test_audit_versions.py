@@ -73,5 +73,5 @@ def test_a_lost_noncurrent_version_is_found_by_the_path_of_its_key(line: Command
 def test_without_the_versions_of_keys_the_audit_takes_their_blocks_for_orphans(
     line: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(facts, "_further", lambda *_: iter(()))
+    monkeypatch.setattr(facts, "_behind_the_first", lambda *_: iter(()))
     assert FindingKind.ORPHANED in audit_at_once(line.client.plane).findings

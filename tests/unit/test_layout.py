@@ -21,11 +21,18 @@ PURE_MODULES = {
 BASE = ("schemas", "services.domain")
 SHARED = (*BASE, "services.storage", "services.log", "services.runtime")
 CLIENT = (*BASE, "services.log", "services.client")
-CLI = (*CLIENT, *(f"services.cli.{name}" for name in ("amounts", "collection_lines", "output", "session", "terminal")))
+CLI = (
+    *CLIENT,
+    *(
+        f"services.cli.{name}"
+        for name in ("amounts", "collection_lines", "output", "progress", "session", "space_lines", "terminal")
+    ),
+)
 WORK = tuple(f"services.workloads.{name}" for name in ("git_command", "source", "workload"))
 ALLOWED = {
     "bench": ("bench", "schemas", "services", "streaming"),
     "deepclean": (*CLIENT, "services.plane.stack.stack.running_client"),
+    "services.cli.lens": (*CLI, "services.cli.lens", "services.lens", "services.plane.machine.spark_jobs"),
     "services.cli.store": (*CLI, "services.cli.store"),
     "services.cli.collection": (*CLI, "services.cli.collection"),
     "services.cli.operate": (*CLI, "services.cli.operate", "services.plane", "services.verifier"),
@@ -35,11 +42,13 @@ ALLOWED = {
     "services.workloads.judge": (*BASE, *WORK, "services.workloads.judge"),
     "services.workloads": (*CLIENT, "services.workloads"),
     **{f"services.{service}": (*SHARED, f"services.{service}") for service in SERVICES},
+    "services.lens": (*BASE, "services.lens"),
     "services.runtime": SHARED,
     "services.verifier": (*BASE, "services.log", "services.verifier"),
     "services.client": CLIENT,
     "services.log": (*BASE, "services.log"),
     "services.storage": (*BASE, "services.storage"),
+    "streaming.lens": (*BASE, *WORK, "services.workloads.git_history", "services.lens", "streaming"),
     "streaming": (*BASE, "services.log", "streaming"),
     "services.domain": ("schemas.error_codes", "schemas.records", "services.domain"),
     "schemas": ("schemas",),
@@ -52,7 +61,7 @@ ROOMS = {
     "services.runtime": ("loop", "http", "copies", "parts", "process"),
     "services.plane": ("machine", "broker", "stack", "upkeep", "in_memory"),
     "services.client": ("wire", "tasks"),
-    "streaming": ("spark", "reclaiming", "audit", "diff", "ledger_export"),
+    "streaming": ("spark", "rocksdb", "reclaiming", "audit", "diff", "ledger_export", "lens"),
 }
 """Rooms of a package, lowest first: a module imports from its own room and from those before it."""
 

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from schemas.records import BucketLayout, Replication
-from services.plane.in_memory.client import InMemoryClient
-from services.plane.in_memory.plane import InMemoryPlane
-from services.workloads.replay import Replay
 from services.workloads.workload import (
     BLOCK_BYTES,
     NO_LIMIT,
@@ -22,30 +17,17 @@ from services.workloads.workload import (
     InitiateUpload,
     Observe,
     OpenKey,
-    Operation,
     PutKey,
     PutPart,
     SetQuota,
     Settle,
     SyncKey,
     WorkloadError,
-    has_wide_observations,
     parse_line,
     to_json,
 )
-from tests.model_lines import lines_of
+from tests.played import PLACE, play
 from tests.replicated_sizes import replicated_size
-
-PLACE = ("v", "b")
-
-
-def play(operations: list[Operation]) -> list[Any]:
-    """The lines of a plane, which are those of the model."""
-    numbered = [(number, parse_line(to_json(one), number)) for number, one in enumerate(operations)]
-    assert [one for _, one in numbered] == operations
-    lines = list(Replay(InMemoryClient(InMemoryPlane()), is_wide=has_wide_observations(numbered)).run(numbered))
-    assert lines == lines_of(numbered)
-    return lines
 
 
 @pytest.mark.parametrize("replication", [None, *Replication])

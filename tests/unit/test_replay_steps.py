@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import pytest
 
 from schemas.records import BucketLayout
@@ -29,9 +26,8 @@ from services.workloads.workload import (
     SyncKey,
     WorkloadError,
 )
-from tests.model_lines import lines_of
+from tests.played import PLACE, play
 
-PLACE = ("v", "b")
 SHOWN = (Settle(), Observe("shown"))
 
 
@@ -39,13 +35,6 @@ SHOWN = (Settle(), Observe("shown"))
 def start(request: pytest.FixtureRequest) -> list[Operation]:
     layout = BucketLayout.OBJECT_STORE if request.param == "OBS" else BucketLayout.FILE_SYSTEM_OPTIMIZED
     return [CreateVolume("v"), CreateBucket(*PLACE, layout)]
-
-
-def play(operations: Sequence[Operation]) -> list[Any]:
-    """The lines of a plane, which are those of the model."""
-    lines = list(Replay(InMemoryClient(InMemoryPlane())).run(enumerate(operations)))
-    assert lines == lines_of(enumerate(operations))
-    return lines
 
 
 def test_blocks_that_a_key_never_used_are_shown_apart(start: list[Operation]) -> None:

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas.records import BucketLayout
-from services.plane.in_memory.client import InMemoryClient
-from services.plane.in_memory.plane import InMemoryPlane
-from services.workloads.replay import Replay
 from services.workloads.workload import (
     CommitKey,
     CreateBucket,
@@ -32,20 +28,8 @@ from services.workloads.workload import (
     Settle,
     SetVersioning,
     SyncKey,
-    parse_line,
-    to_json,
 )
-from tests.model_lines import lines_of
-
-PLACE = ("v", "b")
-
-
-def play(operations: list[Operation]) -> list[Any]:
-    """The lines of a plane, which are those of the model."""
-    numbered = [(number, parse_line(to_json(one), number)) for number, one in enumerate(operations)]
-    lines = list(Replay(InMemoryClient(InMemoryPlane())).run(numbered))
-    assert lines == lines_of(numbered)
-    return lines
+from tests.played import PLACE, play
 
 
 @pytest.mark.parametrize("layout", [BucketLayout.OBJECT_STORE, BucketLayout.FILE_SYSTEM_OPTIMIZED])

@@ -137,10 +137,11 @@ def reset(
     reason: Annotated[str, typer.Option(help="Reason, shown by gc status.")] = "",
     bucket_id: IdOption = 0,
 ) -> None:
-    """Resume claims where the breaker has tripped. A new hour starts, and what waits now may go beside its limits.
+    """Resume claims where the breaker has tripped. A new hour starts; its limits do not count the rows that wait now.
 
-    What snapshots hold is kept; a pause, the shadow or a stop goes on. On a secured plane only an administrator may
-    do this; or the volume's owner, where limits of the owner alone have tripped the breaker of one bucket.
+    Rows that a snapshot holds are kept. A pause, shadow mode or a stop stays in force. On a secured plane the owner may
+    reset the breaker of a bucket unless an administrator set the limits, or rows and figures disagree; then only an
+    administrator may.
     """
     volume, name = bucket_path(bucket) if bucket else ("", "")
     with session_of(context) as session:

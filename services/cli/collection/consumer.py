@@ -27,7 +27,7 @@ def set_consumer(
     ] = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Record the position of a consumer, which also renews it."""
+    """Record the position of a consumer. This also postpones the expiry of the consumer."""
     if bool(next_snapshot) == bool(read_snapshot):
         raise typer.BadParameter("give --next SNAPSHOT or --after SNAPSHOT, one of the two")
     volume_name, bucket_name = bucket_path(bucket)

@@ -8,9 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from schemas.answers import RetentionReason
-from schemas.space_answers import ExplainedVersion, PathExplanation, VersionStage
-from services.cli.collection.retention import reasons_text
-from services.cli.collection.space import accounted_bytes, print_bucket, sizes_of, suspended_in, view_of
+from schemas.space_answers import ExplainedVersion, PathExplanation
+from services.cli.collection.space import accounted_bytes, print_bucket, snapshot_texts, suspended_in, view_of
 from services.cli.collection_lines import suspended_words
 from services.cli.output import (
     amount_in_words,
@@ -24,6 +23,7 @@ from services.cli.output import (
     time_text,
 )
 from services.cli.session import JsonOption, Session, bucket_path, key_path, session_of
+from services.cli.space_lines import goes_when, names_text, reasons_text
 from services.cli.terminal import say
 from services.client.errors import PlaneError
 from services.client.tasks.space_view import (
@@ -38,7 +38,6 @@ from services.client.tasks.space_view import (
 from services.domain.table_keys import local_id_shard
 
 SNAPSHOT_INDICATOR = "/.snapshot/"
-_MOST_NAMES = 4
 MAX_DIGITS = 19
 """Most digits of a signed 64-bit number."""
 _BUCKET_DEPTH = 2
@@ -93,7 +92,7 @@ def _path(view: BucketView, path: str, *, as_json: bool) -> None:
         [
             ("path", f"{view.volume}/{view.bucket}/{path}"),
             ("as of", f"txn {found.txn}, chain version {found.chain_version} of shard {view.shard}"),
-            ("held by", _names(names) or "no snapshot"),
+            ("held by", names_text(names) or "no snapshot"),
             ("bytes", size_text(held.bytes, held.replicated_bytes, is_exact=found.is_exact)),
         ]
     )
@@ -117,7 +116,7 @@ def _print_directories(snapshots: NamedSnapshots, found: PathExplanation) -> Non
         names = [info.name for info in snapshots.active if is_held_by(info, directory)]
         state = "live" if not directory.death else f"deleted at txn {directory.death}"
         waits = "" if directory.is_expanded or not directory.death else ", not expanded yet"
-        say(f"a directory, {state}{waits}; held by {_names(names) or 'no snapshot'}")
+        say(f"a directory, {state}{waits}; held by {names_text(names) or 'no snapshot'}")
 
 
 def _version_cells(snapshots: NamedSnapshots, version: ExplainedVersion, suspended: str) -> tuple[Any, ...]:
@@ -128,35 +127,9 @@ def _version_cells(snapshots: NamedSnapshots, version: ExplainedVersion, suspend
         f"txn {version.birth}",
         f"txn {version.death}" if version.death else "",
         version.stage.lower(),
-        _names(names),
+        names_text(names),
         goes_when(version.stage, names, suspended),
     )
-
-
-def goes_when(stage: VersionStage, holders: list[str], suspended: str) -> str:
-    """Return the event after which a version's blocks are freed, as a clause.
-
-    ``suspended`` is the reason why claims are suspended, empty if they are not.
-    """
-    last = f"{_names(holders)} {'are' if len(holders) > 1 else 'is'} deleted"
-    if stage is VersionStage.LIVE:
-        return f"it is deleted, and {last}" if holders else "it is deleted"
-    if stage is VersionStage.CLAIMED:
-        return "the block store confirms"
-    if holders:
-        return last
-    if suspended:
-        return f"a person lets it go: {suspended}"
-    if stage is VersionStage.UNEXPANDED:
-        return "the directory above it is expanded, then judged and claimed: by itself"
-    return "it is judged and claimed: by itself"
-
-
-def _names(names: list[str]) -> str:
-    """Return the names as one text. If there are more than ``_MOST_NAMES``, give only some and the number."""
-    if len(names) <= _MOST_NAMES:
-        return ", ".join(names)
-    return f"{names[0]}, {names[1]} … {names[-1]} ({counted(len(names), 'snapshot')})"
 
 
 # A snapshot
@@ -182,7 +155,7 @@ def _snapshot(view: BucketView, name: str, *, as_json: bool) -> None:
         print_json({**shown, **asdict(space)})
         return
     is_held_exact = space.is_referenced_exact and space.is_exclusive_exact
-    referenced, exclusive, before, after = (size_text(*sizes, is_exact=is_exact) for sizes, is_exact in sizes_of(space))
+    referenced, exclusive, before, after = snapshot_texts(space)
     exclusive = f"{exclusive} in {counted(space.exclusive_versions, 'version')}"
     print_fields(
         [
@@ -197,7 +170,7 @@ def _snapshot(view: BucketView, name: str, *, as_json: bool) -> None:
             ("held by it alone", f"{exclusive}: freed when it is deleted"),
             ("shown by the previous too", before),
             ("shown by the next too", after),
-            ("what it shows is held by", _names(names)),
+            ("what it shows is held by", names_text(names)),
             ("it stays because", _why(of_all, snapshot_id, reasons)),
         ]
     )
@@ -262,7 +235,7 @@ def _block(session: Session, local_id: int, bucket: str, *, as_json: bool) -> No
             ("path", found.path or f"…/{version.name}"),
             ("bytes of the version", size_text(version.size_bytes, version.replicated_bytes, is_exact=True)),
             ("stage", version.stage.lower()),
-            ("held by", _names(holders) or "no snapshot"),
+            ("held by", names_text(holders) or "no snapshot"),
             ("goes when", goes_when(version.stage, holders, suspended)),
         ]
     print_fields(shown)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
 
-from schemas.answers import ExpiringSnapshot, RetainedSnapshot, RetentionPreview, RetentionReason
 from schemas.records import (
     ExecutionMode,
     ExpireSnapshots,
@@ -19,8 +17,9 @@ from schemas.records import (
     UnsetRetention,
 )
 from services.cli.amounts import duration_ms, duration_text
-from services.cli.output import amount_in_words, counted, print_fields, print_json, print_result, print_table, time_text
+from services.cli.output import counted, print_fields, print_json, print_result, time_text
 from services.cli.session import BucketArgument, JsonOption, Session, bucket_path, request, session_of
+from services.cli.space_lines import print_preview
 from services.cli.terminal import say
 from services.client.errors import PlaneError
 
@@ -142,7 +141,7 @@ def preview(
     if as_json:
         print_json(plan)
     else:
-        _print_preview(plan)
+        print_preview(plan)
 
 
 @app.command()
@@ -211,50 +210,3 @@ def _fields(row: RetentionRow) -> list[tuple[str, object]]:
 
 def _duration_or(milliseconds: int, otherwise: str) -> str:
     return duration_text(milliseconds) if milliseconds else otherwise
-
-
-def _print_preview(plan: RetentionPreview) -> None:
-    listed: list[ExpiringSnapshot | RetainedSnapshot] = [*plan.expired, *plan.kept]
-    chain = sorted(listed, key=lambda one: one.create_txn)
-    print_table(
-        ["SNAPSHOT", "CREATED", "", "WHY"],
-        (
-            (one.snapshot, time_text(one.creation_time_ms), "stays", reasons_text(one.reasons))
-            if isinstance(one, RetainedSnapshot)
-            else (one.snapshot, time_text(one.creation_time_ms), "expires", "")
-            for one in chain
-        ),
-    )
-    for kind, names in (("consumers", plan.dropped_consumers), ("tags", plan.dropped_tags)):
-        if names:
-            say(f"{kind} that go: {', '.join(names)}")
-    about = "" if plan.is_exact else "about "
-    say(
-        f"{_verb(len(plan.expired), 'expire')}, {_verb(len(plan.kept), 'stay')}; "
-        f"that frees {about}{amount_in_words(plan.freed_bytes, plan.freed_versions, plan.freed_replicated_bytes)}"
-    )
-
-
-def _verb(number: int, verb: str) -> str:
-    return f"{number:,} {verb}{'s' if number == 1 else ''}"
-
-
-def reasons_text(reasons: Iterable[RetentionReason]) -> str:
-    """Return the reasons for which a snapshot is kept, as clauses."""
-    return "; ".join(map(_reason_text, reasons))
-
-
-def _reason_text(reason: RetentionReason) -> str:
-    match reason.reason:
-        case "MINIMUM":
-            return f"one of the newest {reason.bound}"
-        case "CONSUMER":
-            return f"still to be read by {', '.join(reason.names)}"
-        case "TAG":
-            return f"tagged {', '.join(reason.names)}"
-        case "LIMIT":
-            return f"behind the oldest {reason.bound}, which a run looks at"
-        case _ if reason.until_ms < 0:
-            return "no later one is there whose age counts"
-        case _:
-            return f"the next one is not old enough until {time_text(reason.until_ms)}"

@@ -13,8 +13,9 @@ from schemas.answers import BucketSpace
 from schemas.space_answers import SnapshotSpace, SnapshotSpaces
 from services.cli.amounts import parse_size
 from services.cli.collection_lines import suspended_words
-from services.cli.output import bytes_text, counted, print_fields, print_json, print_table, size_text, time_text
+from services.cli.output import print_fields, print_json, size_text
 from services.cli.session import BucketArgument, JsonOption, Session, bucket_path, session_of
+from services.cli.space_lines import freed_text, print_snapshots, print_states, say_plan, sizes_of
 from services.cli.terminal import say
 from services.client.tasks.space_view import BucketView, NamedSnapshots
 
@@ -109,14 +110,7 @@ def print_bucket(view: BucketView, space: BucketSpace, suspended: str) -> None:
         say(f"Nothing is claimed at present: {suspended}")
     say("")
     pending = "a person lets it go (deepclean gc status)" if suspended else "it is judged and claimed"
-    print_table(
-        ["WHERE", "BYTES", "ON DISKS", "VERSIONS", "GOES WHEN"],
-        [
-            (where, bytes_text(size_bytes), bytes_text(replicated_bytes), versions, goes)
-            for where, size_bytes, replicated_bytes, versions, goes in _states(space, pending)
-        ],
-        numbers=["BYTES", "ON DISKS", "VERSIONS"],
-    )
+    print_states(_states(space, pending))
 
 
 def _states(space: BucketSpace, pending: str) -> Iterator[tuple[str, int, int, int | str, str]]:
@@ -135,26 +129,21 @@ def _states(space: BucketSpace, pending: str) -> Iterator[tuple[str, int, int, i
 
 def _print_snapshots(spaces: SnapshotSpaces, snapshots: NamedSnapshots) -> None:
     names = {info.snapshot_id: info.name for info in snapshots.active}
-    print_table(
-        ["SNAPSHOT", "CREATED", "REFERENCED", "EXCLUSIVE", "SHARED WITH PREVIOUS", "SHARED WITH NEXT"],
-        (
-            (
-                names.get(one.snapshot_id, "(being deleted)"),
-                time_text(one.creation_time_ms),
-                *(size_text(*sizes, is_exact=is_exact) for sizes, is_exact in sizes_of(one)),
-            )
-            for one in spaces.snapshots
-        ),
-        numbers=["REFERENCED", "EXCLUSIVE", "SHARED WITH PREVIOUS", "SHARED WITH NEXT"],
+    print_snapshots(
+        (names.get(one.snapshot_id, "(being deleted)"), one.creation_time_ms, snapshot_texts(one))
+        for one in spaces.snapshots
     )
 
 
-def sizes_of(one: SnapshotSpace) -> Iterator[tuple[tuple[int, int], bool]]:
-    """Yield sizes of a snapshot with what they take on disks, and whether they are exact."""
-    yield (one.referenced_bytes, one.referenced_replicated_bytes), one.is_referenced_exact
-    yield (one.exclusive_bytes, one.exclusive_replicated_bytes), one.is_exclusive_exact
-    yield (one.shared_with_previous_bytes, one.shared_with_previous_replicated_bytes), one.is_referenced_exact
-    yield (one.shared_with_next_bytes, one.shared_with_next_replicated_bytes), one.is_shared_with_next_exact
+def snapshot_texts(one: SnapshotSpace) -> list[str]:
+    """Return the sizes of a snapshot as text: referenced, exclusive, shared with previous, shared with next."""
+    are_exact = (
+        one.is_referenced_exact,
+        one.is_exclusive_exact,
+        one.is_referenced_exact,
+        one.is_shared_with_next_exact,
+    )
+    return [size_text(*sizes, is_exact=is_exact) for sizes, is_exact in zip(sizes_of(one), are_exact, strict=True)]
 
 
 @app.command("what-if")
@@ -171,8 +160,8 @@ def what_if(
     if as_json:
         print_json({"snapshots": names, **asdict(freed)})
         return
-    size = size_text(freed.freed_bytes, freed.freed_replicated_bytes, is_exact=freed.is_exact)
-    say(f"deleting {', '.join(names)} would free {size}, {counted(freed.freed_versions, 'version')} (txn {freed.txn})")
+    sizes = (freed.freed_bytes, freed.freed_replicated_bytes, freed.freed_versions)
+    say(f"deleting {', '.join(names)} would free {freed_text(*sizes, is_exact=freed.is_exact)} (txn {freed.txn})")
 
 
 @app.command()
@@ -198,12 +187,6 @@ def plan(
     if as_json:
         print_json({"snapshots": names, "wanted_bytes": wanted_bytes, **asdict(found)})
         return
-    for name in names:
-        say(name)
-    size = size_text(found.freed_bytes, found.freed_replicated_bytes, is_exact=found.is_exact)
-    what = "this snapshot" if len(names) == 1 else f"these {counted(len(names), 'snapshot')}"
-    say(f"deleting {what} would free {size}, {counted(found.freed_versions, 'version')} (txn {found.txn})")
-    if not found.is_enough:
-        say(f"{bytes_text(wanted_bytes)} cannot be freed: this is all that snapshots which may go hold")
-    if not found.is_smallest:
-        say("a smaller set may do: the search was cut short")
+    sizes = (found.freed_bytes, found.freed_replicated_bytes, found.freed_versions)
+    freed = f"{freed_text(*sizes, is_exact=found.is_exact)} (txn {found.txn})"
+    say_plan(names, freed, wanted_bytes, is_enough=found.is_enough, is_smallest=found.is_smallest)

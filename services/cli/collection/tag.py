@@ -22,7 +22,7 @@ def create(
     snapshot: Annotated[str, typer.Argument(metavar="SNAPSHOT", help="Name of the snapshot.")],
     tag: TagArgument,
     owner: Annotated[str, typer.Option(help="Owner of the tag.")] = "",
-    reason: Annotated[str, typer.Option(help="What it is for.")] = "",
+    reason: Annotated[str, typer.Option(help="Purpose of the tag.")] = "",
     time_to_live: Annotated[str, typer.Option(help="Lifetime of the tag, such as 30d; 0: unlimited.")] = "0",
     as_json: JsonOption = False,
 ) -> None:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import zip_longest
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from schemas.audit_report import LOSSES, Amount, AuditReport, BucketAudit, FindingKind
 from services.cli.output import bytes_text, counted, print_fields, print_json, print_table, time_text
+from services.cli.progress import shown_progress
 from services.cli.session import JsonOption, bucket_path, session_of
 from services.cli.terminal import say
 from services.client.kafka_plane import KafkaPlane
@@ -53,7 +52,7 @@ def audit(
         int | None,
         typer.Option(
             min=1,
-            help=f"With --repair: versions that metadata looks through at most [{DEFAULT_REPAIR_ROWS:,}].",
+            help=f"With --repair: maximum number of versions that metadata examines [{DEFAULT_REPAIR_ROWS:,}].",
         ),
     ] = None,
     heap: Annotated[str, typer.Option(help="Heap of Spark's driver.")] = "1g",
@@ -97,25 +96,8 @@ def audit(
 
 
 def _audited(auditor: Auditor, shard: int, bucket: str) -> FinishedAudit:
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        return auditor.audit(shard, bucket, _lines_of_progress(shard))
-    with console.status(f"shard {shard}") as status:
-        return auditor.audit(
-            shard, bucket, lambda percent, doing: status.update(f"shard {shard}: {doing} ({percent} %)")
-        )
-
-
-def _lines_of_progress(shard: int) -> Any:
-    said: set[str] = set()
-
-    def progress(percent: int, doing: str) -> None:
-        line = f"shard {shard}: {doing} ({percent // 25 * 25} %)"
-        if line not in said:
-            said.add(line)
-            print(line, file=sys.stderr, flush=True)
-
-    return progress
+    with shown_progress(f"shard {shard}") as progress:
+        return auditor.audit(shard, bucket, progress)
 
 
 def _show(

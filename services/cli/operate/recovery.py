@@ -105,7 +105,7 @@ def rebuild(
     shard: SHARD,
     compare_with: Annotated[
         Path | None,
-        typer.Option(help="A moved copy of the lost database: at its position the new one must have the same digest."),
+        typer.Option(help="The lost database, moved away: at its position the new one must have the same digest."),
     ] = None,
     backups: Annotated[
         Path | None, typer.Option(help="Directory of backups whose digests the rebuilt database is compared with.")

@@ -23,7 +23,7 @@ NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="A user or a s
 def set_secret(
     context: typer.Context,
     name: NameArgument,
-    is_administrator: Annotated[bool, typer.Option("--administrator", help="A user who may do everything.")] = False,
+    is_administrator: Annotated[bool, typer.Option("--administrator", help="Make the user an administrator.")] = False,
 ) -> None:
     """Register a user or a service, or change its secret. The previous secret stays valid until the next change."""
     with session_of(context) as session:

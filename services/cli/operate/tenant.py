@@ -34,8 +34,8 @@ AccessIdArgument = Annotated[str, typer.Argument(metavar="ACCESS_ID", help="The 
 def create(
     context: typer.Context,
     tenant: TenantArgument,
-    volume: Annotated[str, typer.Option(help="Its volume, which is made; by default named as the tenant.")] = "",
-    owner: Annotated[str, typer.Option(help="Who owns the volume.")] = "",
+    volume: Annotated[str, typer.Option(help="Name of the new volume; by default the tenant's.")] = "",
+    owner: Annotated[str, typer.Option(help="Owner of the volume.")] = "",
 ) -> None:
     """Create a tenant and its volume."""
     with session_of(context) as session:
@@ -84,7 +84,7 @@ def _role(row: AccessIdRow) -> str:
 def assign(
     context: typer.Context,
     tenant: TenantArgument,
-    user: Annotated[str, typer.Argument(metavar="USER", help="Who gets the access id TENANT$USER.")],
+    user: Annotated[str, typer.Argument(metavar="USER", help="User who gets the access id TENANT$USER.")],
 ) -> None:
     """Give a user an access id of a tenant, and write its secret to a file."""
     access_id = f"{tenant}${user}"
@@ -109,8 +109,8 @@ def revoke(context: typer.Context, access_id: AccessIdArgument) -> None:
 def admin(
     context: typer.Context,
     access_id: AccessIdArgument,
-    is_delegated: Annotated[bool, typer.Option("--delegated", help="It can make others administrators, too.")] = False,
-    is_ended: Annotated[bool, typer.Option("--end", help="It is no administrator any more.")] = False,
+    is_delegated: Annotated[bool, typer.Option("--delegated", help="Let it make others administrators, too.")] = False,
+    is_ended: Annotated[bool, typer.Option("--end", help="Remove its administrator rights.")] = False,
 ) -> None:
     """Make an access id an administrator of its tenant."""
     with session_of(context) as session:

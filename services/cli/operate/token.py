@@ -38,7 +38,7 @@ def get(
 
 @app.command()
 def renew(context: typer.Context, token: TokenArgument) -> None:
-    """Let a token be valid for another day, at most for seven."""
+    """Renew a token for another day, up to seven days from its creation."""
     with session_of(context) as session:
         session.execute(_shard(token), RenewDelegationToken(token))
     say(f"token {token} is renewed")

@@ -32,12 +32,12 @@ def up(
         typer.Option(
             min=1,
             max=1024,
-            help="Number of shards; it can only grow. As many as the home has by default; 1 for a new one.",
+            help="Number of shards; it can only grow. By default that of the home; 1 for a new home.",
         ),
     ] = None,
     base_port: Annotated[
         int,
-        typer.Option(min=0, max=65_000, help="First port: the broker's, then those of /metrics; 0 takes free ones."),
+        typer.Option(min=0, max=65_000, help="First port, the broker's; those of /metrics follow. 0: free ports."),
     ] = DEFAULT_BASE_PORT,
     is_foreground: Annotated[
         bool, typer.Option("--foreground", help="Run in the foreground; Ctrl-C or SIGTERM stops the plane.")
@@ -54,7 +54,7 @@ def up(
             min=0,
             max=64,
             help="Number of datanodes, which keep the bytes of blocks. A new plane with 3 or more keeps 3 copies. "
-            "It can only grow. As many as the home has by default; none for a new one: blocks are then only counted.",
+            "It can only grow. By default that of the home; 0 for a new home: blocks have no bytes then.",
         ),
     ] = None,
 ) -> None:

@@ -45,7 +45,7 @@ def prepare(context: typer.Context) -> None:
 def finish(
     context: typer.Context,
     is_confirmed: Annotated[
-        bool, typer.Option("--yes", help="Do not ask: no part can be started with the older program afterwards.")
+        bool, typer.Option("--yes", help="Do not ask. Afterwards no process can run the older program.")
     ] = False,
 ) -> None:
     """Raise the feature level of every shard to the newest one that all processes know."""

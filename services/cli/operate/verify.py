@@ -37,14 +37,14 @@ def verify(
     context: typer.Context,
     shard: Annotated[list[int] | None, typer.Option(help="Verify this shard; may be repeated. By default all.")] = None,
     scratch: Annotated[
-        Path | None, typer.Option(help="Where to keep what is replayed meanwhile: some 300 bytes a command.")
+        Path | None, typer.Option(help="Directory for the state of the replay: some 300 bytes a command.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Replay the command log with independent code and compare the result with the ledger.
 
-    Exit status: 0 all as the log says; 1 it could not be verified; 2 wrong options; 3 something was freed that was
-    needed, or that never was; 4 the ledger differs otherwise.
+    Exit status: 0 the ledger agrees with the log; 1 it could not be verified; 2 wrong options; 3 a version was freed
+    that was still needed or never existed; 4 the ledger differs otherwise.
     """
     with session_of(context) as session:
         plane = session.connected()

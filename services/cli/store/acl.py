@@ -19,7 +19,7 @@ EntryArgument = Annotated[
     str,
     typer.Argument(
         metavar="ENTRY",
-        help="user:NAME:RIGHTS, group:NAME:RIGHTS or world::RIGHTS, with [DEFAULT] behind it if it is inherited. "
+        help="user:NAME:RIGHTS, group:NAME:RIGHTS or world::RIGHTS, then [DEFAULT] if new objects inherit it. "
         "Rights: r read, w write, c create, d delete, l list, x read the list, y change the list, a all, n none.",
     ),
 ]
@@ -74,7 +74,7 @@ def replace(
     context: typer.Context,
     name: ObjectArgument,
     entries: Annotated[
-        list[str] | None, typer.Argument(metavar="ENTRY...", help="The new entries; none: no list.")
+        list[str] | None, typer.Argument(metavar="ENTRY...", help="The new entries; none: remove the list.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -62,7 +62,7 @@ def create(
     bucket: BucketArgument,
     layout: Annotated[LayoutName, typer.Option(help="A tree of directories, or flat keys.")] = LayoutName.FSO,
     replication: Annotated[
-        Replication | None, typer.Option(help="How blocks are kept, if not as the plane's default says.")
+        Replication | None, typer.Option(help="Replication of its blocks; by default that of the plane.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -108,7 +108,7 @@ def quota(
     quota_namespace: NamesQuotaOption = NO_QUOTA,
     as_json: JsonOption = False,
 ) -> None:
-    """Set the quotas of a bucket; one that is not given is taken away.
+    """Set the quotas of a bucket. A quota that is not given is removed.
 
     They count live bytes and names, and deleted ones until they are freed.
     """
@@ -126,7 +126,7 @@ def versioning(
     state: Annotated[VersioningState, typer.Argument(metavar="STATE", help="enabled or suspended.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Keep versions of keys that are overwritten from now on, or suspend this. What is kept already stays."""
+    """Keep versions of keys that are overwritten from now on, or suspend this. Versions kept so far stay."""
     volume_name, bucket_name = bucket_path(bucket)
     chosen = BucketVersioning(state.value.upper())
     reply = execute(context, volume_name, SetBucketVersioning(volume_name, bucket_name, chosen))
@@ -143,7 +143,7 @@ def set_replication(
     ],
     as_json: JsonOption = False,
 ) -> None:
-    """Set how blocks are kept that are allocated from now on. Older ones stay as they are."""
+    """Set the replication of blocks that are allocated from now on. Existing blocks stay as they are."""
     volume_name, bucket_name = bucket_path(bucket)
     reply = execute(context, volume_name, SetBucketReplication(volume_name, bucket_name, replication))
     made = {"volume": volume_name, "bucket": bucket_name, "replication": replication, "txn": reply.txn}

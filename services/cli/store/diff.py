@@ -37,7 +37,8 @@ def diff(
 ) -> None:
     """Show how TO differs from FROM: - deleted, R renamed, + created, M modified.
 
-    A renamed directory is one line, whatever it contains. Deleted and put again is two lines, overwritten is M.
+    A renamed directory is one line, whatever it contains. A key that was deleted and put
+    again is two lines; an overwritten key is M.
     """
     names = bucket_path(bucket)
     with session_of(context) as session:

@@ -63,7 +63,8 @@ def rollback(
 ) -> None:
     """Make a snapshot the active namespace of its bucket again. Newer snapshots are deleted.
 
-    Versions that only they or the present namespace contain are freed. Meanwhile changes are refused (BUCKET_BUSY).
+    Versions that only these snapshots or the present namespace contain are freed. Until the rollback has ended, changes
+    are refused (BUCKET_BUSY).
     """
     volume_name, bucket_name = bucket_path(bucket)
     snapshot_id = request(context, volume_name, RollBackBucket(volume_name, bucket_name, name, tag)).snapshot_id

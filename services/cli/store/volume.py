@@ -23,7 +23,7 @@ VolumeArgument = Annotated[str, typer.Argument(metavar="VOLUME", help="Name of t
 def create(
     context: typer.Context,
     volume: VolumeArgument,
-    owner: Annotated[str, typer.Option(help="Who owns it.")] = "",
+    owner: Annotated[str, typer.Option(help="Owner of the volume.")] = "",
     shard: Annotated[
         int | None, typer.Option(help="Shard of the volume, permanently; by default derived from the name.")
     ] = None,
@@ -56,7 +56,7 @@ def quota(
 ) -> None:
     """Set the quotas of a volume: the sum of its buckets' quotas of bytes, and the number of its buckets.
 
-    One that is not given is taken away.
+    A quota that is not given is removed.
     """
     with session_of(context) as session:
         shard = session.volumes().shard_of(volume)

@@ -38,8 +38,8 @@ def git(
     repository: Annotated[
         Path,
         typer.Argument(
-            help="A clone of a git repository; its first-parent history is played. A directory that is none, such as "
-            "an unpacked archive, gets a generated history."
+            help="A clone of a git repository; its first-parent history is played. For another directory, such "
+            "as an unpacked archive, a history is generated."
         ),
     ],
     every: Annotated[

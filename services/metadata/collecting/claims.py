@@ -46,7 +46,7 @@ from services.metadata.collecting.breaker import Gate
 from services.metadata.collecting.collection_commands import is_suspended
 from services.metadata.collecting.expansion import key_of_row, remove_directory_row
 from services.metadata.collecting.shadow import count_version, discount_version, has_counted, is_in_shadow
-from services.metadata.namespace.garbage import RENAME_CELL, has_one_run, key_cell
+from services.metadata.namespace.garbage import ONE_RUN, RENAME_CELL, key_cell
 from services.metadata.state.deleted_names import forget_death
 from services.metadata.state.figures import BucketFigures
 from services.metadata.state.snapshot_lists import SnapshotList
@@ -267,7 +267,7 @@ class _FinishedRows:
         if birth == death:
             self.spare_bytes += size_bytes
             self.spare_redundancy += redundancy
-        if not has_one_run(row):
+        if not row.endswith(ONE_RUN):
             version = _CLAIMED_ROW.decode_head(row).version
             self.block_rows += version.part_of != 0 or version.version_of != 0
 

@@ -22,12 +22,17 @@ from schemas.records import (
     RenameRow,
 )
 from services.domain.replication import redundancy_of, redundancy_of_all
-from services.domain.space_matrix import NOBODY, Holders, holders
+from services.domain.space_matrix import NOBODY, Counts, Holders, holders
 from services.domain.table_keys import garbage_key, object_txn
 from services.metadata.namespace.key_parts import Ids, pop_parts, row_of_first_run, row_of_part
-from services.metadata.namespace.key_versions import is_kept, keep_version, keeps_versions, take_all_versions
+from services.metadata.namespace.key_versions import (
+    UNVERSIONED,
+    is_kept,
+    keep_version,
+    keeps_versions,
+    take_all_versions,
+)
 from services.metadata.state.deleted_names import note_death
-from services.metadata.state.space import Counts
 from services.metadata.state.tables import DELETED_DIRECTORY_TABLE, DELETED_TABLE, SNAPSHOT_RENAMED_TABLE
 from services.metadata.state.transaction import Transaction
 from services.runtime.loop.service import Work
@@ -91,7 +96,7 @@ def move_key_to_garbage(
         redundancy = _redundancy(row) if transaction.counters.has_redundancy else 0
         if redundancy:
             transaction.figures.add_redundancy(bucket_id, -redundancy, redundancy)
-        end = _end_of_row(transaction, death, is_overwritten=is_overwritten) + _ONE_RUN
+        end = _end_of_row(transaction, death, is_overwritten=is_overwritten) + ONE_RUN
         live = transaction.snapshots.of(transaction.work, bucket_id).live_txns
         held_by = _move(transaction.work, volume_id, bucket_id, row, key, end, death.txn, live)
         if held_by != NOBODY:
@@ -117,7 +122,7 @@ def move_keys_to_garbage(
     rows = _move_large_ones(transaction, (volume_id, bucket_id), rows, death)
     if not rows:
         return
-    work, end = transaction.work, _end_of_row(transaction, death, is_overwritten=False) + _ONE_RUN
+    work, end = transaction.work, _end_of_row(transaction, death, is_overwritten=False) + ONE_RUN
     live = transaction.snapshots.of(work, bucket_id).live_txns
     has_redundancy = transaction.counters.has_redundancy
     entries, sizes_by_holders = [], dict[Holders, list[tuple[int, int]]]()
@@ -220,15 +225,9 @@ def _runs(part_of: int, part_ids: tuple[int, ...] = (), unread_bytes: int = 0, v
     return _LAST_FIELDS(fields)
 
 
-_ONE_RUN = _runs(0)
-"""The last fields of the row of a current version that has one run of blocks."""
-
-
-def has_one_run(row: bytes) -> bool:
-    """Return whether an encoded row of deletedTable is that of a current version with one run of blocks, as most are.
-    Also of a row that ends with one.
-    """
-    return row.endswith(_ONE_RUN)
+ONE_RUN = _runs(0)
+"""The last fields of a row of deletedTable, and of a row that ends with one, if it is that of a current version with
+one run of blocks, as most are."""
 
 
 def _move_run(transaction: Transaction, ids: Ids, row: KeyRow, death: Death, end: bytes) -> Holders:
@@ -254,7 +253,7 @@ def replace_live(
 def end_or_keep(transaction: Transaction, bucket: BucketRow, replaced: KeyRow, encoded: bytes) -> int:
     """Move a version that is overwritten to deletedTable, or make it noncurrent. Return the new ``version_rows``."""
     ids = (bucket.volume_id, bucket.object_id)
-    if is_kept(bucket, replaced):
+    if bucket.versioning is not UNVERSIONED and is_kept(bucket, replaced):
         return keep_version(transaction, ids, replaced)
     move_key_to_garbage(transaction, *ids, encoded, death_now(transaction, ids[1]), is_overwritten=True)
     return replaced.version_rows

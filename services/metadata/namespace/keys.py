@@ -38,7 +38,7 @@ from services.metadata.namespace.garbage import (
     note_rename,
 )
 from services.metadata.namespace.inheritance import key_created
-from services.metadata.namespace.key_versions import keeps_versions, rename_versions
+from services.metadata.namespace.key_versions import UNVERSIONED, keeps_versions, rename_versions
 from services.metadata.namespace.quotas import NO_QUOTA, check_room, room_bytes
 from services.metadata.namespace.tree import Place
 from services.metadata.state.tables import BUCKET_TABLE, KEY_TABLE
@@ -123,7 +123,7 @@ def put_key(transaction: Transaction, command: PutKey | PutKeyIf, expected_gener
         "modification_time_ms": now,
     }
     end = _PLAIN_END
-    if version_rows or keeps_versions(bucket):
+    if version_rows or bucket.versioning is not UNVERSIONED:
         end = _row_end(is_versioned=keeps_versions(bucket), version_rows=version_rows)
     table.put_encoded(place.db_key, _ROW_START(start) + end)
     if existing is None and transaction.acls.is_used:

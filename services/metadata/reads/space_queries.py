@@ -36,14 +36,14 @@ def snapshot_spaces(tables: TablesReader, bucket: BucketRow, start_after: Txn, l
     referenced = {row.txn: row.referenced_bytes + row.grown_bytes for row in rows}
     redundancy = {row.txn: row.referenced_redundancy_bytes + row.grown_redundancy_bytes for row in rows}
     found = shares(cells, referenced)
-    replicated = found
-    if any(redundancy.values()) or any(cell.redundancy_bytes for cell in cells.values()):
-        replicated = shares(by_replicated_bytes(cells), {txn: one + redundancy[txn] for txn, one in referenced.items()})
+    on_disks, replicated = by_replicated_bytes(cells), found
+    if on_disks is not cells or any(redundancy.values()):
+        replicated = shares(on_disks, {txn: one + redundancy[txn] for txn, one in referenced.items()})
     unexpanded = unexpanded_bounds(tables, bucket.object_id)
     following = [*(row.txn for row in rows), 0][1:]
     page = [
-        _snapshot_space(row, share, on_disks, next_txn, unexpanded)
-        for row, share, on_disks, next_txn in zip(rows, found, replicated, following, strict=True)
+        _snapshot_space(row, share, its_replicated, next_txn, unexpanded)
+        for row, share, its_replicated, next_txn in zip(rows, found, replicated, following, strict=True)
         if row.txn > start_after
     ]
     state = shard_state(tables)

@@ -43,8 +43,8 @@ class LostCommandsError(InvariantError):
             f"shard {shard}: before offset {offset} of {METADATA_COMMANDS.name} metadata reaches txn {known.txn} and "
             f"chain version {known.chain_version}, but has published txn {sent.txn} and chain version "
             f"{sent.chain_version} before: the broker has lost the newest commands, and their numbers would be used "
-            f"twice; restore the log or a later backup, or continue without the lost commands "
-            f"(deepclean accept-lost-tail {shard})"
+            f"twice, or another process of metadata runs this shard: end that one if there is one; else restore the "
+            f"log or a later backup, or continue without the lost commands (deepclean accept-lost-tail {shard})"
         )
 
 

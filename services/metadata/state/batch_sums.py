@@ -78,8 +78,8 @@ class BatchSums(Generic[K]):
         return self._sums.items()
 
     def last_txn(self, key: K) -> int:
-        """Return the txn of the last command that changed a key of ``items``. Call it at the end of a batch."""
-        return self._last_txns[key]
+        """Return the txn of the last command that changed a key, or 0. Call it after ``items``, at a batch's end."""
+        return self._last_txns.get(key, 0)
 
     def _sum_up(self, until: int) -> None:
         if not until:

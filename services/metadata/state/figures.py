@@ -16,8 +16,7 @@ into 64 bits. A put that exceeds it is refused (INVALID_REQUEST). Sums that only
 value.
 """
 _NO_ACCOUNT = AccountRow(0, 0, 0, 0)
-_NOTHING = (0,) * 7
-_NO_REDUNDANCY = (0,) * 6
+_NOTHING_USED, _NO_BLOCKS, _NO_REDUNDANCY = (0,) * 4, (0,) * 3, (0,) * 6
 
 
 class BucketFigures:
@@ -26,7 +25,11 @@ class BucketFigures:
     def __init__(self, present: PresentTxn) -> None:
         self._present = present
         self._used: BatchSums[int] = BatchSums(present)
+        """Live bytes and names, deleted bytes, and rows of garbage tables."""
+        self._blocks: BatchSums[int] = BatchSums(present)
+        """Bytes of parts of uploads, spare bytes, and garbage rows of blocks alone. Most commands change none."""
         self._accounts: BatchSums[int] = BatchSums(present)
+        """Claimed bytes and versions, freed bytes and versions."""
         self._redundancy: BatchSums[int] = BatchSums(present)
         """Bytes that blocks take beyond one copy of them: live, deleted, of parts, spare, claimed, freed. Most buckets
         have none.
@@ -37,14 +40,14 @@ class BucketFigures:
 
     def clear(self) -> None:
         """Discard the changes of an aborted batch."""
-        for sums in (self._used, self._accounts, self._redundancy):
+        for sums in self._all_sums():
             sums.clear()
         self._stored_bytes = 0
         self._stored_before = (-1, 0)
 
     def undo_message(self) -> None:
         """Roll back the changes of the present message, which was not applied."""
-        for sums in (self._used, self._accounts, self._redundancy):
+        for sums in self._all_sums():
             sums.undo_message()
         txn, before = self._stored_before
         if txn == self._present.txn:
@@ -71,34 +74,39 @@ class BucketFigures:
 
     def put(self, bucket_id: int, size_bytes: int, names: int) -> None:
         """Count bytes and names that have become live."""
-        self._used.add(bucket_id, (size_bytes, names, 0, 0, 0, 0, 0))
+        self._used.add(bucket_id, (size_bytes, names, 0, 0))
         self._store(size_bytes)
 
     def put_part(self, bucket_id: int, size_bytes: int) -> None:
         """Count a part of an upload. Its bytes are used, and no snapshot refers to them."""
-        self._used.add(bucket_id, (size_bytes, 0, 0, 0, size_bytes, 0, 0))
+        self._used.add(bucket_id, (size_bytes, 0, 0, 0))
+        self._blocks.add(bucket_id, (size_bytes, 0, 0))
         self._store(size_bytes)
 
     def join_parts(self, bucket_id: int, size_bytes: int) -> None:
         """Count the bytes of parts that have become those of a version."""
-        self._used.add(bucket_id, (0, 0, 0, 0, -size_bytes, 0, 0))
+        self._blocks.add(bucket_id, (-size_bytes, 0, 0))
 
     def move_to_garbage(self, bucket_id: int, size_bytes: int, *, names: int, rows: int, block_rows: int = 0) -> None:
         """Count keys or directories that have died. Keys without bytes have no row in a garbage table.
 
         ``block_rows`` of the rows are those of further runs of blocks, or of noncurrent versions.
         """
-        self._used.add(bucket_id, (-size_bytes, -names, size_bytes, rows, 0, 0, block_rows))
+        self._used.add(bucket_id, (-size_bytes, -names, size_bytes, rows))
+        if block_rows:
+            self._blocks.add(bucket_id, (0, 0, block_rows))
 
     def lose_runs(self, bucket_id: int, size_bytes: int, rows: int) -> None:
         """Count runs of blocks that a live version has lost."""
-        self._used.add(bucket_id, (-size_bytes, 0, size_bytes, rows, 0, 0, rows))
+        self._used.add(bucket_id, (-size_bytes, 0, size_bytes, rows))
+        self._blocks.add(bucket_id, (0, 0, rows))
 
     def free_runs(self, bucket_id: int, size_bytes: int, rows: int, *, upload_bytes: int = 0) -> None:
         """Count runs of blocks that never belonged to a version. ``upload_bytes`` of them are those of parts of
         uploads.
         """
-        self._used.add(bucket_id, (-upload_bytes, 0, size_bytes, rows, -upload_bytes, size_bytes, rows))
+        self._used.add(bucket_id, (-upload_bytes, 0, size_bytes, rows))
+        self._blocks.add(bucket_id, (-upload_bytes, size_bytes, rows))
 
     def allocate(self, size_bytes: int) -> None:
         """Count what allocated blocks take, which are stored until SCM has confirmed that they are deleted.
@@ -109,24 +117,26 @@ class BucketFigures:
 
     def add_garbage(self, bucket_id: int, size_bytes: int) -> None:
         """Count a garbage row that was made for orphaned blocks."""
-        self._used.add(bucket_id, (0, 0, size_bytes, 1, 0, 0, 0))
+        self._used.add(bucket_id, (0, 0, size_bytes, 1))
 
     def restore(self, bucket_id: int, size_bytes: int, *, rows: int = 1) -> None:
         """Count a key or directory that was restored from one or more rows of a garbage table."""
-        self._used.add(bucket_id, (size_bytes, 1, -size_bytes, -rows, 0, 0, 1 - rows))
+        self._used.add(bucket_id, (size_bytes, 1, -size_bytes, -rows))
+        self._blocks.add(bucket_id, (0, 0, 1 - rows))
 
     def restore_version(self, bucket_id: int) -> None:
         """Count that the row of what was restored was that of a noncurrent version, which counted among block rows."""
-        self._used.add(bucket_id, (0, 0, 0, 0, 0, 0, -1))
+        self._blocks.add(bucket_id, (0, 0, -1))
 
     def repair(self, bucket_id: int, amounts: Amounts) -> None:
         """Add what a recount has found, in the order of ``stated``."""
-        self._used.add(bucket_id, amounts[:7])
+        self._used.add(bucket_id, amounts[:4])
+        self._blocks.add(bucket_id, amounts[4:7])
         self._redundancy.add(bucket_id, (*amounts[7:], 0, 0))
 
     def remove_directory(self, bucket_id: int) -> None:
         """Count a removed row of a deleted directory."""
-        self._used.add(bucket_id, (0, 0, 0, -1, 0, 0, 0))
+        self._used.add(bucket_id, (0, 0, 0, -1))
 
     def claim(self, bucket_id: int, size_bytes: int, versions: int = 1) -> None:
         """Count claimed versions."""
@@ -137,8 +147,13 @@ class BucketFigures:
         ``block_rows`` of the rows had blocks only, or were noncurrent versions.
         """
         self._accounts.add(bucket_id, (-size_bytes, -versions, size_bytes, versions))
-        self._used.add(bucket_id, (0, 0, -size_bytes, -versions, 0, -spare_bytes, -block_rows))
+        self._used.add(bucket_id, (0, 0, -size_bytes, -versions))
+        if spare_bytes or block_rows:
+            self._blocks.add(bucket_id, (0, -spare_bytes, -block_rows))
         self._store(-size_bytes)
+
+    def _all_sums(self) -> tuple[BatchSums[int], ...]:
+        return self._used, self._blocks, self._accounts, self._redundancy
 
     def _store(self, size_bytes: int) -> None:
         if self._stored_before[0] != self._present.txn:
@@ -176,9 +191,10 @@ class BucketFigures:
             *(bucket.used_redundancy_bytes, bucket.snapshot_used_redundancy_bytes),
             *(bucket.upload_redundancy_bytes, bucket.spare_redundancy_bytes),
         )
+        used = self._used.of(bucket.object_id) or _NOTHING_USED
+        blocks = self._blocks.of(bucket.object_id) or _NO_BLOCKS
         redundancy = self._redundancy.of(bucket.object_id) or _NO_REDUNDANCY
-        moved = (self._used.of(bucket.object_id) or _NOTHING) + redundancy[:4]
-        return tuple([one + more for one, more in zip(row, moved, strict=True)])
+        return tuple([one + more for one, more in zip(row, used + blocks + redundancy[:4], strict=True)])
 
     def counted_by_quotas(self, bucket: BucketRow) -> tuple[int, int]:
         """Return the bytes and names of a live bucket that its quotas count, with the changes of this batch so far:
@@ -192,36 +208,26 @@ class BucketFigures:
 
     def write(self, work: Work) -> None:
         """Write the changed figures, and clear them."""
-        for bucket_id, moved in self._used.items():
-            self._write_used(work, bucket_id, moved)
-        self._write_accounts(work)
-        for bucket_id, redundancy in self._redundancy.items():
-            _write_redundancy(work, bucket_id, redundancy)
+        used, blocks, accounts, redundancy = (dict(sums.items()) for sums in self._all_sums())
+        for bucket_id in used | blocks | redundancy:
+            moved = used.get(bucket_id, _NOTHING_USED) + blocks.get(bucket_id, _NO_BLOCKS)
+            self._write_bucket(work, bucket_id, moved, redundancy.get(bucket_id, _NO_REDUNDANCY))
+        for bucket_id in accounts | redundancy:
+            moved = accounts.get(bucket_id, _NOTHING_USED)
+            _write_account(work, bucket_id, moved, redundancy.get(bucket_id, _NO_REDUNDANCY))
         self.clear()
 
-    def _write_accounts(self, work: Work) -> None:
-        accounts = work.table(ACCOUNT_TABLE)
-        for bucket_id, (claimed_bytes, claimed_versions, freed_bytes, freed_versions) in self._accounts.items():
-            key = bucket_id_key(bucket_id)
-            before = accounts.get(key) or _NO_ACCOUNT
-            after = replace(
-                before,
-                claimed_bytes=before.claimed_bytes + claimed_bytes,
-                claimed_versions=before.claimed_versions + claimed_versions,
-                freed_bytes=min(before.freed_bytes + freed_bytes, MAX_BYTES),  # a sum that only grows stays there
-                freed_versions=before.freed_versions + freed_versions,
-            )
-            accounts.put(key, after)
-
-    def _write_used(self, work: Work, bucket_id: int, moved: Amounts) -> None:
+    def _write_bucket(self, work: Work, bucket_id: int, moved: Amounts, redundancy: Amounts) -> None:
         """Update the figures in a bucket's row. A deleted bucket has none."""
         bucket = live_bucket(work, bucket_id)
         if bucket is None:
             return
         live_bytes, live_names, deleted_bytes, deleted_names, upload_bytes, spare_bytes, block_rows = moved
+        live, deleted, upload, spare, _, _ = redundancy
+        last_txn = max(self._used.last_txn(bucket_id), self._blocks.last_txn(bucket_id))
         figures = replace(
             bucket,
-            update_id=max(bucket.update_id, self._used.last_txn(bucket_id)),  # a later command may have set the row
+            update_id=max(bucket.update_id, last_txn),  # a later command may have set the row
             used_bytes=bucket.used_bytes + live_bytes,
             used_namespace=bucket.used_namespace + live_names,
             snapshot_used_bytes=bucket.snapshot_used_bytes + deleted_bytes,
@@ -229,33 +235,30 @@ class BucketFigures:
             upload_bytes=bucket.upload_bytes + upload_bytes,
             spare_bytes=bucket.spare_bytes + spare_bytes,
             block_rows=bucket.block_rows + block_rows,
+            used_redundancy_bytes=bucket.used_redundancy_bytes + live,
+            snapshot_used_redundancy_bytes=bucket.snapshot_used_redundancy_bytes + deleted,
+            upload_redundancy_bytes=bucket.upload_redundancy_bytes + upload,
+            spare_redundancy_bytes=bucket.spare_redundancy_bytes + spare,
         )
         work.table(BUCKET_TABLE).put(bucket_key(bucket.volume, bucket.bucket), figures)
 
 
-def _write_redundancy(work: Work, bucket_id: int, redundancy: Amounts) -> None:
-    """Update the redundancy in the rows of a bucket and its account. A deleted bucket has an account only."""
-    live, deleted, upload, spare, claimed, freed = redundancy
+def _write_account(work: Work, bucket_id: int, moved: Amounts, redundancy: Amounts) -> None:
+    claimed_bytes, claimed_versions, freed_bytes, freed_versions = moved
+    *_, claimed, freed = redundancy
     accounts, key = work.table(ACCOUNT_TABLE), bucket_id_key(bucket_id)
     before = accounts.get(key) or _NO_ACCOUNT
-    if claimed or freed:
-        account = replace(
-            before,
-            claimed_redundancy_bytes=before.claimed_redundancy_bytes + claimed,
-            freed_redundancy_bytes=min(before.freed_redundancy_bytes + freed, MAX_BYTES),
-        )
-        accounts.put(key, account)
-    bucket = live_bucket(work, bucket_id)
-    if bucket is None:
-        return
-    figures = replace(
-        bucket,
-        used_redundancy_bytes=bucket.used_redundancy_bytes + live,
-        snapshot_used_redundancy_bytes=bucket.snapshot_used_redundancy_bytes + deleted,
-        upload_redundancy_bytes=bucket.upload_redundancy_bytes + upload,
-        spare_redundancy_bytes=bucket.spare_redundancy_bytes + spare,
+    after = replace(
+        before,
+        claimed_bytes=before.claimed_bytes + claimed_bytes,
+        claimed_versions=before.claimed_versions + claimed_versions,
+        freed_bytes=min(before.freed_bytes + freed_bytes, MAX_BYTES),  # a sum that only grows stays there
+        freed_versions=before.freed_versions + freed_versions,
+        claimed_redundancy_bytes=before.claimed_redundancy_bytes + claimed,
+        freed_redundancy_bytes=min(before.freed_redundancy_bytes + freed, MAX_BYTES),
     )
-    work.table(BUCKET_TABLE).put(bucket_key(bucket.volume, bucket.bucket), figures)
+    if after != before:
+        accounts.put(key, after)
 
 
 def live_bucket(work: Work, bucket_id: int) -> BucketRow | None:

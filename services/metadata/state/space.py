@@ -10,9 +10,11 @@ from schemas.records import CountRow, SnapshotListRow, SnapshotSize, SpaceCellVa
 from schemas.topics import SPACE
 from services.domain.space_matrix import (
     EMPTY,
+    Counts,
     Holders,
     SpaceCell,
     SpaceError,
+    cell_counts,
     merged_after_drop,
     merged_into_after_drop,
 )
@@ -30,17 +32,11 @@ from services.storage.store import prefix_end
 from services.storage.tables import TablesReader
 
 MAX_CELLS_PER_UPDATE = 10_000
-Counts = tuple[int, int, int, int, int, int]
-"""Bytes, versions, rows of deletedTable, deletedDirectoryTable and snapshotRenamedTable, and bytes of redundancy."""
 
 
 def cell_of(value: SpaceCellValue | None) -> SpaceCell:
     """Return the cell of a row; ``EMPTY`` without a row."""
-    return EMPTY if value is None else SpaceCell(*_counts(value))
-
-
-def _counts(cell: SpaceCellValue | SpaceCell) -> Counts:
-    return cell.bytes, cell.versions, cell.key_rows, cell.directory_rows, cell.rename_rows, cell.redundancy_bytes
+    return EMPTY if value is None else SpaceCell(*cell_counts(value))
 
 
 def _sum(one: Counts, other: Sequence[int]) -> Counts:
@@ -124,7 +120,7 @@ class SpaceChanges:
 
     def counts(self, work: Work, bucket_id: int, holder: Holders) -> Counts:
         """Return the counts of a cell, with the changes of this batch so far."""
-        written = _counts(work.table(SPACE_TABLE).get(cell_key(bucket_id, *holder)) or EMPTY)
+        written = cell_counts(work.table(SPACE_TABLE).get(cell_key(bucket_id, *holder)) or EMPTY)
         changed = self._rows.of((bucket_id, holder))
         return written if changed is None else _sum(written, changed)
 
@@ -132,7 +128,7 @@ class SpaceChanges:
         """Write the changed cells, also those below zero: sums continue until an operator has looked."""
         table = work.table(SPACE_TABLE)
         for (bucket_id, holder), counts in self._rows.items():
-            before = _counts(table.get(cell_key(bucket_id, *holder)) or EMPTY)
+            before = cell_counts(table.get(cell_key(bucket_id, *holder)) or EMPTY)
             self._put(work, bucket_id, holder, _sum(before, counts))
         self._rows.clear()
 
@@ -162,7 +158,7 @@ class SpaceChanges:
             self.disagrees(bucket_id, (alone.bytes, alone.versions, 0, 0, 0, 0))
             return max(1, alone.rows)
         for holder, cell in merged.items():
-            self._put(work, bucket_id, holder, _counts(cell))
+            self._put(work, bucket_id, holder, cell_counts(cell))
         return alone.rows
 
     def size_changed(self, row: SnapshotListRow) -> None:
@@ -208,7 +204,7 @@ class SpaceChanges:
     def _send_bucket(self, work: Work, txn: int, bucket_id: int) -> None:
         table = work.table(SPACE_TABLE)
         values = [
-            table.get(cell_key(bucket_id, *holder)) or SpaceCellValue(*holder, *_counts(EMPTY))
+            table.get(cell_key(bucket_id, *holder)) or SpaceCellValue(*holder, *cell_counts(EMPTY))
             for holder in self._cells.get(bucket_id, ())
         ]
         sizes = tuple(self._sizes.get(bucket_id, {}).values())

@@ -47,7 +47,10 @@ ROOTS: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("org.apache.spark", "spark-avro_2.13", SPARK_VERSION),
     ),
     # Runtimes of the table formats, whose own expiry judges the lens. What they depend on is in them, or in PySpark.
-    "tests": (("org.apache.paimon", "paimon-bundle", "1.3.1"),),
+    "tests": (
+        ("org.apache.iceberg", "iceberg-spark-runtime-4.0_2.13", "1.10.1"),
+        ("org.apache.paimon", "paimon-bundle", "1.3.1"),
+    ),
 }
 TESTS = "tests"
 """The consumer whose jars nothing but tests needs: ``make test`` fetches them, ``make setup`` does not."""

@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import sys
 import tempfile
 import threading
 import time
@@ -32,9 +30,7 @@ from services.client.kafka_plane import PlaneAddress
 from services.client.wire.http_reads import HttpShard, http_client
 from services.domain.errors import DeepcleanError
 from services.plane.machine.errors import StackError
-from services.plane.machine.home import jars_directory
-from services.plane.machine.java import find_java, spark_java_home
-from services.runtime.process.child_job import ChildJobError, run_child_job
+from services.plane.machine.spark_jobs import SparkJobError, run_spark_job
 
 DIRECTORY = "audits"
 Progress = Callable[[int, str], None]
@@ -130,11 +126,6 @@ class Auditor:
     def _run(self, audited: dict[str, object], scratch: Path, progress: Progress) -> None:
         question = scratch / "audited.json"  # thousands of snapshots do not fit into a command line
         question.write_text(json.dumps(audited))
-        command = [
-            *(sys.executable, "-m", "streaming.audit", "--jars-directory", str(jars_directory() / "spark")),
-            *("--heap", self.heap, "--master", self.master, str(question)),
-        ]
-        environment = {**os.environ, "JAVA_HOME": str(spark_java_home(find_java(), self.home))}
 
         def on_line(line: Mapping[str, Any]) -> None:
             if "progress" in line:
@@ -142,9 +133,17 @@ class Auditor:
 
         progress(4, "starting Spark")
         try:
-            run_child_job(command, scratch / "spark.log", on_line, environment=environment)
-        except ChildJobError as error:
-            raise AuditError(f"the audit's Spark job {error}") from error
+            run_spark_job(
+                "streaming.audit",
+                [str(question)],
+                on_line,
+                scratch=scratch,
+                java_directory=self.home,
+                heap=self.heap,
+                master=self.master,
+            )
+        except SparkJobError as error:
+            raise AuditError(str(error)) from error
 
 
 def write_last_audit(home: Path, finished: FinishedAudit) -> None:

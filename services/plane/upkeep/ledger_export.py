@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,10 +11,8 @@ from typing import Any
 from schemas.credentials import FILE_VARIABLE
 from schemas.topics import CLIENTS
 from services.domain.errors import DeepcleanError
-from services.plane.machine.home import jars_directory
-from services.plane.machine.java import find_java, spark_java_home
+from services.plane.machine.spark_jobs import SparkJobError, run_spark_job
 from services.plane.stack.secrets import plane_security
-from services.runtime.process.child_job import ChildJobError, run_child_job
 
 
 class ExportError(DeepcleanError):
@@ -33,13 +29,8 @@ class ExportedLedger:
 
 def export_ledger(bootstrap_servers: str, home: Path, directory: Path, heap: str = "1g") -> ExportedLedger:
     """Write the new rows of the ledger to Parquet files below a directory. Raise ExportError if the job failed."""
-    command = [
-        *(sys.executable, "-m", "streaming.ledger_export", "--jars-directory", str(jars_directory() / "spark")),
-        *("--heap", heap, "--bootstrap-servers", bootstrap_servers, "--directory", str(directory.absolute())),
-    ]
-    environment = {**os.environ, "JAVA_HOME": str(spark_java_home(find_java(), home))}
-    if security := plane_security(home):
-        environment[FILE_VARIABLE] = str(security.credentials_file(CLIENTS))
+    security = plane_security(home)
+    credentials = {FILE_VARIABLE: str(security.credentials_file(CLIENTS))} if security else {}
     written: ExportedLedger | None = None
 
     def on_line(line: Mapping[str, Any]) -> None:
@@ -49,9 +40,17 @@ def export_ledger(bootstrap_servers: str, home: Path, directory: Path, heap: str
 
     with tempfile.TemporaryDirectory(prefix="deepclean-export-") as scratch:
         try:
-            run_child_job(command, Path(scratch) / "spark.log", on_line, environment=environment)
-        except ChildJobError as error:
-            raise ExportError(f"the export job {error}") from error
+            run_spark_job(
+                "streaming.ledger_export",
+                ["--bootstrap-servers", bootstrap_servers, "--directory", str(directory.absolute())],
+                on_line,
+                scratch=Path(scratch),
+                java_directory=home,
+                heap=heap,
+                environment=credentials,
+            )
+        except SparkJobError as error:
+            raise ExportError(str(error)) from error
     if written is None:
         raise ExportError("the export job did not say what it has written: this is a defect, report it")
     return written

@@ -47,13 +47,14 @@ class ServiceSettings(BaseSettings):
     bootstrap_servers: str = Field("127.0.0.1:9092", description="Kafka brokers, separated by commas.")
     kafka_credentials_file: Path | None = Field(
         None,
-        description="File of mode 0600 with this service's name and password at the broker; none for an open one.",
+        description="File of mode 0600 with this service's name and password at the broker; empty for an open broker.",
     )
     signing_secret_file: Path | None = Field(
-        None, description="File of mode 0600 with the secret that signs this service's commands; none on an open plane."
+        None,
+        description="File of mode 0600 with the secret that signs this service's commands; empty on an open plane.",
     )
     shards: Annotated[tuple[int, ...], NoDecode] = Field(
-        (0,), description="Shards to run here, separated by commas; each is run by one process only."
+        (0,), description="Shards to run here, separated by commas. At most one process may run a shard."
     )
     http_host: str = Field("127.0.0.1", description="Address to serve reads, metrics and health on.")
     http_token_file: Path | None = Field(
@@ -79,9 +80,9 @@ class ServiceSettings(BaseSettings):
         description="Longest time that a poll waits for messages. Work that is due waits until the poll returns.",
     )
     crash_at: str = Field(
-        "", description="For tests alone: die at a point of the loop, as in after_write:3, its third pass."
+        "", description="For tests only: crash at a point of the loop; after_write:3 is the third pass of after_write."
     )
-    clock_offset_seconds: int = Field(0, description="For tests alone: how far the clock is ahead of the machine's.")
+    clock_offset_seconds: int = Field(0, description="For tests only: how far the clock is ahead of the machine's.")
 
     @field_validator("shards", mode="before")
     @classmethod

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from schemas.records import SnapshotInfo, SpaceUpdate
-from services.domain.space_matrix import counts
+from services.domain.space_matrix import cell_counts
 from services.domain.table_keys import bucket_id_key, cell_key
 from services.runtime.loop.service import Work
 from services.snapshots.state.rows import SnapshotRows
@@ -64,7 +64,7 @@ class Sizes:
         table = work.table(SPACE_TABLE)
         for cell in update.cells:
             key = cell_key(update.bucket_id, cell.first_holder, cell.last_holder)
-            if not any(counts(cell)):
+            if not any(cell_counts(cell)):
                 table.delete(key)
             else:
                 table.put(key, cell)

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from schemas.error_codes import ErrorCode
 from schemas.records import DroppedSnapshotRow, SnapshotInfo
 from services.domain.refusals import CommandError, SnapshotExpiredError
-from services.domain.space_matrix import EMPTY, Holders, SpaceCell, counts, freed_by_dropping
+from services.domain.space_matrix import EMPTY, Holders, SpaceCell, cell_counts, freed_by_dropping
 from services.domain.table_keys import bucket_id_key, bucket_id_prefix
 from services.snapshots.state.rows import in_order_of_captures, is_active, is_complete
 from services.snapshots.state.tables import (
@@ -83,6 +83,6 @@ def freed_by_deleting(tables: Tables, volume: str, bucket: str, names: Collectio
 def _cells(tables: Tables, bucket_id: int) -> dict[Holders, SpaceCell]:
     prefix = bucket_id_prefix(bucket_id)
     return {
-        (cell.first_holder, cell.last_holder): SpaceCell(*counts(cell))
+        (cell.first_holder, cell.last_holder): SpaceCell(*cell_counts(cell))
         for _, cell in tables.table(SPACE_TABLE).scan(prefix, prefix_end(prefix))
     }

@@ -42,7 +42,7 @@ def _rows(content: bytes, columns: Collection[str]) -> Iterator[dict[str, Any]]:
     header: Any = fastavro.schemaless_reader(file, _HEADER, None)
     if header["magic"] != _MAGIC:
         raise ValueError("it does not begin as one")
-    written = json.loads(header["meta"]["avro.schema"])
+    written: dict[str, Any] = json.loads(header["meta"]["avro.schema"])
     schema = fastavro.parse_schema(written)
     projected = {**written, "fields": [field for field in written["fields"] if field["name"] in columns]}
     wanted = fastavro.parse_schema(projected)

@@ -1,0 +1,215 @@
+"""``deepclean lens``: what snapshots cost, who holds what, and what goes, in data that others wrote. Read-only."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from schemas.records import RetentionPolicy
+from services.cli.amounts import duration_ms, duration_text, parse_size
+from services.cli.lens.lines import (
+    print_explanation,
+    print_freed,
+    print_orphans,
+    print_plan,
+    print_retention,
+    print_spaces,
+)
+from services.cli.lens.page import write_page
+from services.cli.lens.reading import Reading, Source, report_of
+from services.cli.output import print_json
+from services.lens.questions import SOURCES_OF_MANY, one_bucket, orphans, questions
+from services.lens.report import Report
+
+app = typer.Typer(no_args_is_help=True)
+MASTER, HEAP = "local[*]", "1g"
+_DEFAULT = RetentionPolicy()
+BucketOption = Annotated[
+    str, typer.Option(metavar="VOLUME/BUCKET", help="This bucket alone. Only space and orphans answer for several.")
+]
+ReportOption = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="Keep the report in DIR; deepclean lens report DIR reads it again.")
+]
+HtmlOption = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Also write one self-contained page with tables and pictures.")
+]
+MasterOption = Annotated[str, typer.Option(help="Spark's master.")]
+HeapOption = Annotated[str, typer.Option(help="Heap of Spark's driver.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+
+
+@app.callback()
+def lens(
+    context: typer.Context,
+    source: Annotated[
+        Source, typer.Argument(metavar="SOURCE", help="ozone, iceberg, paimon, git, or report for an earlier report.")
+    ],
+    location: Annotated[
+        str, typer.Argument(metavar="LOCATION", help="A directory, file, address or table (docs/lens.md).")
+    ],
+) -> None:
+    """Show what snapshots cost and what their deletion frees, in Apache Ozone, Iceberg, Paimon or git. Read-only."""
+    context.obj = (source, location)
+
+
+@contextmanager
+def _report(
+    context: typer.Context, bucket: str, kept: Path | None, html: Path | None, master: str, heap: str
+) -> Iterator[Report]:
+    source, location = context.obj
+    if source is Source.REPORT and kept:
+        raise typer.BadParameter("the report is there already: leave --report out", param_hint="--report")
+    with report_of(Reading(source, location, bucket, kept, master, heap)) as found:
+        yield found
+        if html:
+            write_page(found, bucket, html)
+
+
+@app.command()
+def space(
+    context: typer.Context,
+    bucket: BucketOption = "",
+    report: ReportOption = None,
+    html: HtmlOption = None,
+    master: MasterOption = MASTER,
+    heap: HeapOption = HEAP,
+    as_json: JsonOption = False,
+) -> None:
+    """Show where the bytes are, and what each snapshot refers to, holds alone and shares."""
+    with _report(context, bucket, report, html, master, heap) as found:
+        is_one = bool(bucket) or found.head.source not in SOURCES_OF_MANY
+        asked = [one_bucket(found, bucket)] if is_one else questions(found)
+        spaces = [one.space() for one in asked]
+    if as_json:
+        print_json(spaces[0] if is_one else spaces)
+    else:
+        print_spaces(found.head, spaces)
+
+
+@app.command("what-if")
+def what_if(
+    context: typer.Context,
+    names: Annotated[list[str], typer.Argument(metavar="SNAPSHOT…", help="Names or ids of snapshots, tags, branches.")],
+    bucket: BucketOption = "",
+    report: ReportOption = None,
+    html: HtmlOption = None,
+    master: MasterOption = MASTER,
+    heap: HeapOption = HEAP,
+    as_json: JsonOption = False,
+) -> None:
+    """Show exactly how much dropping some snapshots together would free. Nothing is dropped."""
+    with _report(context, bucket, report, html, master, heap) as found:
+        freed = one_bucket(found, bucket).what_if(names)
+    if as_json:
+        print_json(freed)
+    else:
+        print_freed(freed)
+
+
+@app.command()
+def plan(
+    context: typer.Context,
+    free: Annotated[str, typer.Option(metavar="SIZE", help="Bytes to free, at least: 10GiB, 500MB, 4096.")],
+    keep: Annotated[
+        list[str] | None, typer.Option(metavar="SNAPSHOT", help="Do not drop this snapshot; may be repeated.")
+    ] = None,
+    is_replicated: Annotated[
+        bool, typer.Option("--on-disks", help="SIZE is what is taken on disks, with all copies and parity.")
+    ] = False,
+    bucket: BucketOption = "",
+    report: ReportOption = None,
+    html: HtmlOption = None,
+    master: MasterOption = MASTER,
+    heap: HeapOption = HEAP,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the smallest set of snapshots, older ones first, whose drop frees at least SIZE. Nothing is dropped."""
+    wanted_bytes = parse_size(free)
+    with _report(context, bucket, report, html, master, heap) as found:
+        planned = one_bucket(found, bucket).plan(wanted_bytes, keep or (), is_replicated=is_replicated)
+    if as_json:
+        print_json(planned)
+    else:
+        print_plan(planned)
+
+
+@app.command()
+def explain(
+    context: typer.Context,
+    what: Annotated[str, typer.Argument(metavar="PATH|ID", help="A path as the source has it, or an id.")],
+    bucket: BucketOption = "",
+    report: ReportOption = None,
+    html: HtmlOption = None,
+    master: MasterOption = MASTER,
+    heap: HeapOption = HEAP,
+    as_json: JsonOption = False,
+) -> None:
+    """Show who holds each version of a path, or the thing with an id, and what frees it."""
+    with _report(context, bucket, report, html, master, heap) as found:
+        explanation = one_bucket(found, bucket).explain(what)
+    if as_json:
+        print_json(explanation)
+    else:
+        print_explanation(what, explanation)
+
+
+@app.command("orphans")
+def show_orphans(
+    context: typer.Context,
+    bucket: BucketOption = "",
+    report: ReportOption = None,
+    html: HtmlOption = None,
+    master: MasterOption = MASTER,
+    heap: HeapOption = HEAP,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what the source's own tools do not: orphaned files and directories, stuck rows, wrong figures."""
+    with _report(context, bucket, report, html, master, heap) as found:
+        answer = orphans(found, bucket)
+    if as_json:
+        print_json(answer)
+    else:
+        print_orphans(answer)
+
+
+@app.command()
+def retention(
+    context: typer.Context,
+    num_retained_min: Annotated[
+        int, typer.Option("--num-retained-min", help="Never expire the newest N snapshots.")
+    ] = _DEFAULT.num_retained_min,
+    num_retained_max: Annotated[
+        int, typer.Option("--num-retained-max", help="Expire all but the newest N, whatever their age; 0: off.")
+    ] = _DEFAULT.num_retained_max,
+    time_retained: Annotated[
+        str, typer.Option("--time-retained", help="A snapshot may expire once the next one is older than this.")
+    ] = duration_text(_DEFAULT.time_retained_ms),
+    expire_limit: Annotated[
+        int, typer.Option("--expire-limit", help="One run considers at most the N oldest snapshots.")
+    ] = _DEFAULT.expire_limit,
+    bucket: BucketOption = "",
+    report: ReportOption = None,
+    html: HtmlOption = None,
+    master: MasterOption = MASTER,
+    heap: HeapOption = HEAP,
+    as_json: JsonOption = False,
+) -> None:
+    """Show which snapshots a policy of retention would expire now, why others stay, and what that would free."""
+    policy = RetentionPolicy(
+        num_retained_min=num_retained_min,
+        num_retained_max=num_retained_max,
+        time_retained_ms=duration_ms(time_retained),
+        expire_limit=expire_limit,
+    )
+    with _report(context, bucket, report, html, master, heap) as found:
+        answer = one_bucket(found, bucket).retention(policy, time.time_ns() // 1_000_000)
+    if as_json:
+        print_json({"bucket": answer.bucket, **asdict(answer.preview), "notes": answer.notes})
+    else:
+        print_retention(answer)

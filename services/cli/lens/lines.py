@@ -1,0 +1,145 @@
+"""What ``deepclean lens`` prints of its answers: the words and tables of ``deepclean space``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from schemas.space_answers import VersionStage
+from services.cli.output import bytes_text, counted, print_fields, print_table, size_text, time_text
+from services.cli.space_lines import (
+    freed_text,
+    goes_when,
+    names_text,
+    print_preview,
+    print_snapshots,
+    print_states,
+    say_plan,
+    sizes_of,
+)
+from services.cli.terminal import say
+from services.lens.questions import (
+    LensExplanation,
+    LensFreed,
+    LensOrphans,
+    LensPlan,
+    LensRetention,
+    LensSpace,
+    LensVersion,
+)
+from services.lens.report import ReportHead
+
+
+def print_spaces(head: ReportHead, spaces: Sequence[LensSpace]) -> None:
+    """Print where the bytes of each bucket are, and what each snapshot refers to, holds alone and shares."""
+    if not spaces:
+        say(f"{head.location} has no bucket.")
+    for number, space in enumerate(spaces):
+        if number:
+            say("")
+        _print_space(head, space)
+
+
+def _print_space(head: ReportHead, space: LensSpace) -> None:
+    print_fields(
+        [
+            ("bucket", space.bucket),
+            ("read from", f"{head.source} {head.location}"),
+            ("as of", time_text(head.made_at_ms)),
+            ("live snapshots", len(space.snapshots)),
+            *((f"{head.source} says {name}", f"{figure:,}") for name, figure in space.figures.items()),
+        ]
+    )
+    say("")
+    print_states(_states(space))
+    say("")
+    print_snapshots(
+        (one.name, one.time_ms, [size_text(*sizes, is_exact=space.is_exact) for sizes in sizes_of(one)])
+        for one in space.snapshots
+    )
+    _say_notes(space.notes)
+
+
+def _states(space: LensSpace) -> Iterator[tuple[str, int, int, int, str]]:
+    goes = {
+        "live": "it is deleted and no snapshot holds it",
+        "held": "the snapshots that hold it are deleted",
+        "pending": "it is collected",
+    }
+    for state, when in goes.items():
+        figures = [getattr(space, f"{state}_{unit}") for unit in ("bytes", "replicated_bytes", "versions")]
+        yield state, figures[0], figures[1], figures[2], when
+
+
+def print_freed(freed: LensFreed) -> None:
+    """Print what dropping snapshots would free."""
+    sizes = (freed.freed_bytes, freed.freed_replicated_bytes, freed.freed_versions)
+    is_exact = freed.is_exact and not freed.protected_by
+    say(f"deleting {', '.join(freed.snapshots)} would free {freed_text(*sizes, is_exact=is_exact)}")
+    _say_notes(freed.notes)
+
+
+def print_plan(plan: LensPlan) -> None:
+    """Print the snapshots of a plan."""
+    freed = freed_text(plan.freed_bytes, plan.freed_replicated_bytes, plan.freed_versions, is_exact=plan.is_exact)
+    say_plan(plan.snapshots, freed, plan.wanted_bytes, is_enough=plan.is_enough, is_smallest=plan.is_smallest)
+    _say_notes(plan.notes)
+
+
+def print_explanation(what: str, found: LensExplanation) -> None:
+    """Print who holds a path or a thing."""
+    print_fields(
+        [
+            ("asked for", f"{what} of {found.bucket}"),
+            ("held by", names_text(list(found.held_by)) or "no snapshot"),
+            ("bytes", size_text(found.bytes, found.replicated_bytes, is_exact=found.is_exact)),
+        ]
+    )
+    say("")
+    print_table(
+        ["PATH", "ID", "KIND", "BYTES", "ON DISKS", "STAGE", "HELD BY", "GOES WHEN"],
+        (
+            (
+                *(one.path, one.id, one.kind, bytes_text(one.bytes), bytes_text(one.replicated_bytes)),
+                *(one.stage.lower(), names_text(list(one.held_by)), _goes_when(one)),
+            )
+            for one in found.versions
+        ),
+        numbers=["BYTES", "ON DISKS"],
+    )
+    _say_notes(found.notes)
+
+
+def _goes_when(version: LensVersion) -> str:
+    is_pending = version.stage is VersionStage.PENDING
+    return "it is collected" if is_pending else goes_when(version.stage, list(version.held_by), "")
+
+
+def print_retention(retention: LensRetention) -> None:
+    """Print what a policy would expire."""
+    print_preview(retention.preview)
+    _say_notes(retention.notes)
+
+
+def print_orphans(orphans: LensOrphans) -> None:
+    """Print what the source's own tools do not show."""
+    if not orphans.findings:
+        say("Nothing was found that the source's own tools do not show.")
+    else:
+        print_table(
+            ["FINDING", "BUCKET", "PATH", "ID", "BYTES", "ON DISKS", "WHY"],
+            (
+                (
+                    *(one.kind, one.bucket, one.path, one.id),
+                    *(bytes_text(one.bytes), bytes_text(one.replicated_bytes), one.sentence),
+                )
+                for one in orphans.findings
+            ),
+            numbers=["BYTES", "ON DISKS"],
+        )
+        say("", counted(len(orphans.findings), "finding"))
+    _say_notes(orphans.notes)
+
+
+def _say_notes(notes: Iterable[str]) -> None:
+    for note in notes:
+        say(f"note: {note}")

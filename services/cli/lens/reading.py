@@ -1,0 +1,93 @@
+"""Opens the report that a question is answered from: an earlier one, or one that a Spark job makes now."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from services.cli.amounts import duration_text
+from services.cli.output import counted
+from services.cli.progress import shown_progress
+from services.lens.report import Report
+from services.plane.machine.spark_jobs import run_spark_job
+
+MODULE = "streaming.lens"
+
+
+class Source(StrEnum):
+    """What LOCATION is."""
+
+    OZONE = "ozone"
+    ICEBERG = "iceberg"
+    PAIMON = "paimon"
+    GIT = "git"
+    REPORT = "report"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What to read, and how."""
+
+    source: Source
+    location: str
+    bucket: str
+    kept_report: Path | None
+    """Where the report stays; None: nowhere."""
+    master: str
+    heap: str
+
+
+@contextmanager
+def report_of(reading: Reading) -> Iterator[Report]:
+    """Yield the report, which exists as long as this lasts.
+
+    Raises:
+        ReportError: there is no such report.
+        SparkJobError: the source cannot be read.
+    """
+    if reading.source is Source.REPORT:
+        yield Report(Path(reading.location))
+        return
+    with tempfile.TemporaryDirectory(prefix="deepclean-lens-") as scratch:
+        directory = reading.kept_report or Path(scratch) / "report"
+        _make(reading, directory, Path(scratch))
+        yield Report(directory)
+
+
+def _make(reading: Reading, directory: Path, scratch: Path) -> None:
+    started = time.monotonic()
+    with shown_progress(f"reading {reading.source}") as progress:
+        percent, rows = 0, 0
+
+        def on_line(line: Mapping[str, Any]) -> None:
+            nonlocal percent, rows
+            percent, rows = int(line.get("progress", percent)), int(line.get("rows", rows))
+            progress(percent, "reading", detail_text(percent, rows, time.monotonic() - started))
+
+        progress(0, "starting Spark")
+        bucket = ["--bucket", reading.bucket] if reading.bucket else []
+        run_spark_job(
+            MODULE,
+            [reading.source, reading.location, "--report", str(directory.absolute()), *bucket],
+            on_line,
+            scratch=scratch,
+            java_directory=scratch,
+            heap=reading.heap,
+            master=reading.master,
+        )
+
+
+def detail_text(percent: int, rows: int, seconds: float) -> str:
+    """Return rows and their rate, and how long it may still take at the pace so far, as a text that begins with a
+    comma; empty while neither is known.
+    """
+    text = f", {counted(rows, 'row')}, {rows / seconds:,.0f} a second" if rows and seconds > 0 else ""
+    if 0 < percent < 100:
+        text += f", about {duration_text(1000 * round(seconds * (100 - percent) / percent))} left"
+    return text

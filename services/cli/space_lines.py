@@ -1,0 +1,136 @@
+"""Tables and sentences about bytes that ``space``, ``explain``, ``retention`` and ``lens`` share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from schemas.answers import ExpiringSnapshot, RetainedSnapshot, RetentionPreview, RetentionReason
+from schemas.space_answers import VersionStage
+from services.cli.output import amount_in_words, bytes_text, counted, print_table, size_text, time_text
+from services.cli.terminal import say
+
+_MOST_NAMES = 4
+Sizes = tuple[int, int]
+"""Bytes, and what they take on disks."""
+
+
+SIZES = ("referenced", "exclusive", "shared_with_previous", "shared_with_next")
+"""The sizes of a snapshot, in the order of the columns of ``print_snapshots``."""
+
+
+def sizes_of(one: object) -> list[Sizes]:
+    """Return the sizes of a snapshot, a record with ``referenced_bytes``, ``referenced_replicated_bytes`` and so on."""
+    return [(getattr(one, f"{size}_bytes"), getattr(one, f"{size}_replicated_bytes")) for size in SIZES]
+
+
+def print_states(states: Iterable[tuple[str, int, int, int | str, str]]) -> None:
+    """Print for each state of versions its bytes, what they take on disks, the versions, and when it ends."""
+    print_table(
+        ["WHERE", "BYTES", "ON DISKS", "VERSIONS", "GOES WHEN"],
+        [
+            (where, bytes_text(size_bytes), bytes_text(replicated_bytes), versions, goes)
+            for where, size_bytes, replicated_bytes, versions, goes in states
+        ],
+        numbers=["BYTES", "ON DISKS", "VERSIONS"],
+    )
+
+
+def print_snapshots(rows: Iterable[tuple[str, int, Sequence[str]]]) -> None:
+    """Print for each snapshot its name, when it was created, and its sizes in the order of ``sizes_of``."""
+    sizes = [size.replace("_", " ").upper() for size in SIZES]
+    print_table(
+        ["SNAPSHOT", "CREATED", *sizes],
+        ((name, time_text(time_ms), *texts) for name, time_ms, texts in rows),
+        numbers=sizes,
+    )
+
+
+def freed_text(size_bytes: int, replicated_bytes: int, versions: int, *, is_exact: bool) -> str:
+    """Return what a deletion of snapshots would free."""
+    return f"{size_text(size_bytes, replicated_bytes, is_exact=is_exact)}, {counted(versions, 'version')}"
+
+
+def say_plan(names: Sequence[str], freed: str, wanted_bytes: int, *, is_enough: bool, is_smallest: bool) -> None:
+    """Print the snapshots of a plan, and what it would free."""
+    for name in names:
+        say(name)
+    what = "this snapshot" if len(names) == 1 else f"these {counted(len(names), 'snapshot')}"
+    say(f"deleting {what} would free {freed}")
+    if not is_enough:
+        say(f"{bytes_text(wanted_bytes)} cannot be freed: this is all that snapshots which may go hold")
+    if not is_smallest:
+        say("a smaller set may do: the search was cut short")
+
+
+def goes_when(stage: VersionStage, holders: list[str], suspended: str) -> str:
+    """Return the event after which a version's blocks are freed, as a clause.
+
+    ``suspended`` is the reason why claims are suspended, empty if they are not.
+    """
+    last = f"{names_text(holders)} {'are' if len(holders) > 1 else 'is'} deleted"
+    if stage is VersionStage.LIVE:
+        return f"it is deleted, and {last}" if holders else "it is deleted"
+    if stage is VersionStage.CLAIMED:
+        return "the block store confirms"
+    if holders:
+        return last
+    if suspended:
+        return f"a person lets it go: {suspended}"
+    if stage is VersionStage.UNEXPANDED:
+        return "the directory above it is expanded, then judged and claimed: by itself"
+    return "it is judged and claimed: by itself"
+
+
+def names_text(names: list[str]) -> str:
+    """Return the names as one text. If there are more than ``_MOST_NAMES``, give only some and the number."""
+    if len(names) <= _MOST_NAMES:
+        return ", ".join(names)
+    return f"{names[0]}, {names[1]} … {names[-1]} ({counted(len(names), 'snapshot')})"
+
+
+def print_preview(plan: RetentionPreview) -> None:
+    """Print what a run of retention would expire, what that frees, and why each other snapshot stays."""
+    listed: list[ExpiringSnapshot | RetainedSnapshot] = [*plan.expired, *plan.kept]
+    chain = sorted(listed, key=lambda one: one.create_txn)
+    print_table(
+        ["SNAPSHOT", "CREATED", "", "WHY"],
+        (
+            (one.snapshot, time_text(one.creation_time_ms), "stays", reasons_text(one.reasons))
+            if isinstance(one, RetainedSnapshot)
+            else (one.snapshot, time_text(one.creation_time_ms), "expires", "")
+            for one in chain
+        ),
+    )
+    for kind, names in (("consumers", plan.dropped_consumers), ("tags", plan.dropped_tags)):
+        if names:
+            say(f"{kind} that go: {', '.join(names)}")
+    about = "" if plan.is_exact else "about "
+    say(
+        f"{_verb(len(plan.expired), 'expire')}, {_verb(len(plan.kept), 'stay')}; "
+        f"that frees {about}{amount_in_words(plan.freed_bytes, plan.freed_versions, plan.freed_replicated_bytes)}"
+    )
+
+
+def _verb(number: int, verb: str) -> str:
+    return f"{number:,} {verb}{'s' if number == 1 else ''}"
+
+
+def reasons_text(reasons: Iterable[RetentionReason]) -> str:
+    """Return the reasons for which a snapshot is kept, as clauses."""
+    return "; ".join(map(_reason_text, reasons))
+
+
+def _reason_text(reason: RetentionReason) -> str:
+    match reason.reason:
+        case "MINIMUM":
+            return f"one of the newest {reason.bound}"
+        case "CONSUMER":
+            return f"still to be read by {', '.join(reason.names)}"
+        case "TAG" | "PROTECTED":
+            return f"{'tagged' if reason.reason == 'TAG' else 'protected by'} {', '.join(reason.names)}"
+        case "LIMIT":
+            return f"behind the oldest {reason.bound}, which a run looks at"
+        case _ if reason.until_ms < 0:
+            return "no later one is there whose age counts"
+        case _:
+            return f"the next one is not old enough until {time_text(reason.until_ms)}"

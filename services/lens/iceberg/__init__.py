@@ -1,0 +1,1 @@
+"""Iceberg tables for the lens: what their metadata says, without Spark."""

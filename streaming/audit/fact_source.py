@@ -1,0 +1,218 @@
+"""The facts of an audit as a DataFrame: numbers that SQL compares and sums, or the facts of some runs whole.
+
+A set of states is written as the lowest and the highest place that it has, how many, and where its stretches begin and
+end (``edges_of``): the states of nearly all versions follow one another. The places of the snapshots count from 0,
+oldest first; that of the active namespace is behind them.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from hashlib import blake2b
+from itertools import compress
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+
+from services.domain.replication import redundancy_bytes, sequence_of
+from streaming.audit.facts import RUN, Column, Fact, FactKind, Facts, FactTask, facts_of
+from streaming.audit.reach import ACTIVE, FIRST_SNAPSHOT, PRESENT, UNEXPANDED, snapshots_of
+from streaming.audit.shard import AuditedBucket, AuditedShard
+
+FLAGS = ACTIVE | UNEXPANDED | PRESENT
+_LONG, _INT, _BYTE = pa.int64(), pa.int32(), pa.int8()
+_IDENTITY = [("kind", _BYTE), *((name, _LONG) for name in (*RUN, "bucket_id", "object_id", "birth"))]
+SUMMED = pa.schema(
+    [
+        *_IDENTITY,
+        ("redundancy_bytes", _LONG),
+        ("flags", _BYTE),  # bits of FLAGS; of the inventory, those of its copies
+        ("oldest", _INT),
+        ("newest", _INT),
+        ("edges", _LONG),
+        ("states", _LONG),  # the number of states; of facts about no run, the number that they count
+        ("death", _LONG),
+        ("snapshots_before_death", _INT),
+    ]
+)
+"""Of a fact about no run, ``container_id`` is the negative kind, and ``first_local_id`` the bucket's id."""
+WHOLE_FACTS = pa.schema([*_IDENTITY, ("seen", pa.string()), ("key", pa.binary())])
+RunId = tuple[int, int]
+"""Container id and first local id."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFacts:
+    """What a read returns: the facts of some tasks for sums, or those of the wanted runs whole."""
+
+    shard: AuditedShard
+    parts: Sequence[Sequence[FactTask]]
+    """The tasks of each partition."""
+    wanted: frozenset[RunId] | None = None
+
+    def batches(self, tasks: Sequence[FactTask]) -> Iterator[pa.RecordBatch]:
+        """Yield the facts of a partition."""
+        for task in tasks:
+            for facts in facts_of(self.shard, task):
+                if self.wanted is None:
+                    yield summed(facts)
+                elif any(kept := [run in self.wanted for run in zip(*facts.run[:2], strict=True)]):
+                    yield whole(facts, kept)
+
+    def frame(self, session: SparkSession) -> DataFrame:
+        """Return the facts as a DataFrame."""
+        read, schema = self, SUMMED if self.wanted is None else WHOLE_FACTS
+
+        class FactSource(DataSource):
+            """Spark takes options as strings only; a class of its own takes its variables to the tasks."""
+
+            @classmethod
+            def name(cls) -> str:
+                return "deepclean-audit"
+
+            def schema(self) -> StructType:
+                return from_arrow_schema(schema)
+
+            def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002  it is the one above
+                return FactReader(read)
+
+        session.dataSource.register(FactSource)
+        return session.read.format(FactSource.name()).load()
+
+
+class FactReader(DataSourceReader):
+    """Reads the tasks of each partition."""
+
+    def __init__(self, read: ReadFacts) -> None:
+        self._read = read
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Return a partition for each list of tasks."""
+        parts, self._read = self._read.parts, ReadFacts(self._read.shard, (), self._read.wanted)
+        return [InputPartition(tasks) for tasks in parts]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the facts of a partition."""
+        return self._read.batches(partition.value)
+
+
+def summed(facts: Facts) -> pa.RecordBatch:
+    """Return facts as rows of ``SUMMED``."""
+    count, is_run = len(facts), facts.kind < FactKind.NAMES
+    identity = [*facts.run, facts.bucket_ids, facts.object_ids, facts.births]
+    columns: dict[str, pa.Array] = {
+        "kind": pa.repeat(pa.scalar(int(facts.kind), _BYTE), count),
+        **{name: _longs(column) for name, column in zip(SUMMED.names[1:9], identity, strict=True)},
+        "redundancy_bytes": _redundancy(facts.run),
+    }
+    if facts.kind is FactKind.NAMESPACE:
+        columns |= _states(facts)
+    elif facts.kind is FactKind.INVENTORY:
+        columns |= {"flags": pa.array(facts.seen, _BYTE)} | {
+            name: pa.nulls(count, _LONG) for name in ("object_id", "birth")
+        }
+    elif is_run:
+        txns = _bucket_of(facts).snapshot_txns
+        places = pa.array([bisect_left(txns, death) for death in facts.seen], _INT)
+        columns |= {"death": pa.array(facts.seen, _LONG), "snapshots_before_death": places}
+    else:
+        columns |= {
+            "container_id": pa.repeat(pa.scalar(-int(facts.kind), _LONG), count),
+            "first_local_id": columns["bucket_id"],
+            "states": pa.array(facts.seen, _LONG),
+        }
+    arrays = [columns[one.name] if one.name in columns else pa.nulls(count, one.type) for one in SUMMED]
+    return pa.record_batch(arrays, SUMMED)
+
+
+def _longs(column: Column) -> pa.Array:
+    if isinstance(column, array):
+        return pa.Array.from_buffers(_LONG, len(column), [None, pa.py_buffer(column)])
+    return pa.array(column, _LONG)
+
+
+def _redundancy(run: Sequence[Column]) -> pa.Array:
+    containers, _, counts, block_sizes, sizes = run
+    if all(sequence_of(container) == container for container in set(containers)):  # nearly always: one copy
+        return pa.repeat(pa.scalar(0, _LONG), len(sizes))
+    return pa.array(map(redundancy_bytes, containers, counts, block_sizes, sizes), _LONG)
+
+
+def _states(facts: Facts) -> dict[str, pa.Array]:
+    """Return the columns of the states that show rows of a namespace: computed once for each set of states."""
+    sets = list(set(facts.seen))
+    numbers = {seen: number for number, seen in enumerate(sets)}
+    places = [_places(seen, _bucket_of(facts)) for seen in sets]
+    which = pa.array([numbers[seen] for seen in facts.seen], _INT)
+    columns: dict[str, tuple[list[int | None], pa.DataType]] = {
+        "flags": ([seen & FLAGS for seen in sets], _BYTE),
+        "oldest": ([(one & -one).bit_length() - 1 if one else None for one in places], _INT),
+        "newest": ([one.bit_length() - 1 if one else None for one in places], _INT),
+        "edges": ([edges_of(one) for one in places], _LONG),
+        "states": ([one.bit_count() for one in places], _LONG),
+    }
+    return {name: pa.array(values, type_).take(which) for name, (values, type_) in columns.items()}
+
+
+def _places(seen: int, bucket: AuditedBucket) -> int:
+    """Return a set of states as a set of places."""
+    return snapshots_of(seen) | (seen & ACTIVE and 1 << len(bucket.snapshots))
+
+
+def edges_of(places: int) -> int:
+    """Return a number for the ends of all stretches of a set of places.
+
+    The exclusive or of the numbers of some sets, together with the number of their places, says whether the sets make
+    up one stretch: where one of them ends and the next one begins, their ends cancel out. Sets that overlap, or leave
+    gaps, have other ends left, or too many places.
+    """
+    ends, found = places ^ places << 1, 0
+    while ends:
+        lowest = ends & -ends
+        found ^= _number_of(lowest.bit_length())
+        ends ^= lowest
+    return found
+
+
+@cache
+def _number_of(place: int) -> int:
+    """Return 63 bits that look random: no few of them have an exclusive or that others have, too."""
+    return int.from_bytes(blake2b(place.to_bytes(8), digest_size=8).digest()) >> 1
+
+
+def seen_in(flags: int, oldest: int | None, newest: int | None, bucket: AuditedBucket) -> int:
+    """Return the mask of all states from one place to another, with the flags."""
+    if oldest is None or newest is None:
+        return flags
+    places = (1 << newest + 1) - (1 << oldest)
+    return flags | (places & (1 << len(bucket.snapshots)) - 1) << FIRST_SNAPSHOT
+
+
+def _bucket_of(facts: Facts) -> AuditedBucket:
+    if facts.bucket is None:
+        raise TypeError(f"facts of kind {facts.kind.name} have a bucket")
+    return facts.bucket
+
+
+def whole(facts: Facts, kept: Sequence[bool]) -> pa.RecordBatch:
+    """Return some of the facts as rows of ``WHOLE_FACTS``."""
+    rows = list(zip(*compress(facts.rows(), kept), strict=True))
+    rows[9] = tuple(map(str, rows[9]))
+    return pa.record_batch(
+        [pa.array(column, one.type) for column, one in zip(rows, WHOLE_FACTS, strict=True)], WHOLE_FACTS
+    )
+
+
+def fact_of(row: Any) -> Fact:
+    """Return the fact in a row of ``WHOLE_FACTS``."""
+    *identity, seen, key = row
+    kind, container, first, count, block_size, size, bucket_id, object_id, birth = identity
+    return kind, container, first, count, block_size, size, bucket_id, object_id, birth, int(seen), bytes(key)

@@ -1,0 +1,83 @@
+"""Manifest lists and manifests as DataFrames: Spark's Avro reader decodes no more than the columns that the lens needs.
+
+Writers name the fields of these files alike, while the order and the number of fields differ between format versions.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame, SparkSession, functions
+
+from services.lens.iceberg.location import LOCAL, SCHEME
+
+FILE = "read_from"
+"""Column with the path of the Avro file that a row is from."""
+
+_MANIFEST_FILE = {
+    "type": "record",
+    "name": "manifest_file",
+    "fields": [{"name": "manifest_path", "type": "string"}, {"name": "manifest_length", "type": "long"}],
+}
+_MANIFEST_ENTRY = {
+    "type": "record",
+    "name": "manifest_entry",
+    "fields": [
+        {"name": "status", "type": "int"},
+        {
+            "name": "data_file",
+            "type": {
+                "type": "record",
+                "name": "r2",
+                "fields": [
+                    {"name": "content", "type": "int", "default": 0},
+                    {"name": "file_path", "type": "string"},
+                    {"name": "file_format", "type": "string"},
+                    {"name": "file_size_in_bytes", "type": "long"},
+                ],
+            },
+        },
+    ],
+}
+_DELETED = 2
+"""Status of an entry that says that a file went: whoever has such a manifest does not hold the file."""
+
+
+def manifest_lists(session: SparkSession, paths: Sequence[str], prefix: str) -> DataFrame:
+    """Return the manifests of manifest lists: ``read_from``, ``manifest_path``, ``manifest_length``.
+
+    ``prefix`` stands before the path of a file where it can be read, and is not in ``read_from``.
+    """
+    return _read(session, _MANIFEST_FILE, paths, prefix)
+
+
+def manifest_entries(session: SparkSession, paths: Sequence[str], prefix: str) -> DataFrame:
+    """Return the files that manifests hold: ``read_from``, ``file_path``, ``kind``, ``bytes``."""
+    kind = functions.expr(
+        "case when data_file.content = 0 then 'data' when data_file.content = 2 then 'equality-deletes' "
+        "when upper(data_file.file_format) = 'PUFFIN' then 'deletion-vector' else 'position-deletes' end"
+    )
+    return (
+        _read(session, _MANIFEST_ENTRY, paths, prefix)
+        .where(f"status <> {_DELETED}")
+        .select(
+            FILE,
+            functions.col("data_file.file_path"),
+            kind.alias("kind"),
+            functions.col("data_file.file_size_in_bytes").alias("bytes"),
+        )
+    )
+
+
+def _read(session: SparkSession, schema: object, paths: Sequence[str], prefix: str) -> DataFrame:
+    reader = session.read.format("avro").option("avroSchema", json.dumps(schema)).option("__globPaths__", "false")
+    # The path is that of a URI: its escapes have to go, and a plus sign is none.
+    path = plain_column(functions.expr("url_decode(replace(_metadata.file_path, '+', '%2B'))"))
+    named = functions.substring(path, len(prefix) + 1, 2**31 - 1).alias(FILE)
+    return reader.load([prefix + path for path in paths]).select("*", named)
+
+
+def plain_column(address: Column) -> Column:
+    """Return ``plain_path`` of a column of addresses."""
+    return functions.regexp_replace(functions.regexp_replace(address, LOCAL, "/"), SCHEME, "")

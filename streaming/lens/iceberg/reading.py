@@ -1,0 +1,100 @@
+"""Reads many Avro files at once, and names those that are missing or damaged instead of failing for all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import fastavro
+from py4j.protocol import Py4JJavaError
+from pyarrow import fs
+from pyspark.errors import PySparkException
+
+from services.domain.run_space import Runs
+from services.lens.iceberg.location import read_file
+
+_AT_ONCE = 16
+"""Requests that wait for an object store at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class AvroFile:
+    """A manifest list or a manifest."""
+
+    path: str
+    size_bytes: int | None
+    """The size that the table's metadata says; None if it does not."""
+    runs: Runs
+    """The snapshots that need it."""
+    damage: str = ""
+    """What is wrong with it, as the end of a sentence."""
+
+
+class TableFiles:
+    """The file system of a table, with local copies of what Spark has to read of an object store."""
+
+    def __init__(self, files: fs.FileSystem, copies: Path) -> None:
+        self._files = files
+        self._prefix = "" if isinstance(files, fs.LocalFileSystem) else f"{copies}/"
+
+    def sizes(self, paths: Sequence[str]) -> list[int | None]:
+        """Return the size of each file; None if it is missing."""
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            return [info.size if info.is_file else None for info in pool.map(self._files.get_file_info, paths)]
+
+    def read_whole(self, wanted: Sequence[AvroFile], read: Callable[[Sequence[AvroFile], str], None]) -> list[AvroFile]:
+        """Call ``read`` with those files that can be read, if there are any, and return the others.
+
+        The other argument of ``read`` is what stands before the path of a file where Spark can read it. ``read`` does
+        all or nothing: it is called again without the damaged files if Spark fails because of them.
+        """
+        sizes = self.sizes([file.path for file in wanted])
+        lost = [found for file, size in zip(wanted, sizes, strict=True) if (found := _missing(file, size))]
+        whole = _without(wanted, lost)
+        self._copy(whole)
+        try:
+            if whole:
+                read(whole, self._prefix)
+        except (PySparkException, Py4JJavaError):
+            damaged = [replace(file, damage="is damaged") for file in whole if not self._is_readable(file.path)]
+            if not damaged:
+                raise
+            lost += damaged
+            whole = _without(whole, damaged)
+            if whole:
+                read(whole, self._prefix)
+        return lost
+
+    def _copy(self, files: Sequence[AvroFile]) -> None:
+        if self._prefix:
+            with ThreadPoolExecutor(_AT_ONCE) as pool:
+                list(pool.map(self._copy_one, (file.path for file in files)))
+
+    def _copy_one(self, path: str) -> None:
+        target = Path(self._prefix + path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(read_file(self._files, path))
+
+    def _is_readable(self, path: str) -> bool:
+        try:
+            with Path(self._prefix + path).open("rb") as file:
+                for _ in fastavro.reader(file):
+                    pass
+        except Exception:  # whatever a damaged file makes the decoder raise
+            return False
+        return True
+
+
+def _missing(file: AvroFile, size_bytes: int | None) -> AvroFile | None:
+    if size_bytes is None:
+        return replace(file, damage="is missing")
+    if file.size_bytes not in (None, size_bytes):
+        return replace(file, damage=f"has {size_bytes:,} of {file.size_bytes:,} bytes")
+    return None
+
+
+def _without(files: Sequence[AvroFile], others: Sequence[AvroFile]) -> list[AvroFile]:
+    names = {file.path for file in others}
+    return [file for file in files if file.path not in names]

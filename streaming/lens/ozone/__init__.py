@@ -1,0 +1,1 @@
+"""The lens' source for the database of an Apache Ozone Manager and its snapshots."""

@@ -1,0 +1,239 @@
+"""``deepclean lens``: what it prints, its JSON, its refusals. The job that reads a source is a stand-in here."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from services.cli.lens import reading
+from services.cli.lens.reading import detail_text
+from services.cli.main import app
+from services.lens.relation import LensBucket, LensFinding
+from services.lens.report import Thing
+from services.plane.machine.spark_jobs import SparkJobError
+from tests.lens_reports import chain, thing, write_report
+
+THINGS = [
+    thing("d/old", 1_000, 0, 1),
+    thing("d/new", 200, 1),
+    thing("d/kept", 7, 0, 1, 2),
+    thing("d/gone", 30),
+]
+FINDING = LensFinding("orphaned-file", "vol/bucket", "lost/file", "12", 10, 30, "No directory has it.")
+
+
+def run(*words: object, status: int = 0) -> str:
+    result = CliRunner().invoke(app, ["lens", *map(str, words)])
+    assert result.exit_code == status, result.output
+    return result.stdout if status == 0 else result.stderr
+
+
+def answer(*words: object) -> Any:
+    return json.loads(run(*words, "--json"))
+
+
+@pytest.fixture
+def report(tmp_path: Path) -> Path:
+    return write_report(tmp_path / "report", [chain("s1", "s2")], THINGS, [FINDING])
+
+
+def several(tmp_path: Path) -> Path:
+    buckets = [chain("s1"), chain("t1", bucket="vol/other")]
+    return write_report(tmp_path / "several", buckets, [thing("a", 1, 0)], source="ozone")
+
+
+def test_space_as_json_is_what_was_promised(report: Path) -> None:
+    found = answer("report", report, "space")
+    expected = {
+        "bucket": "vol/bucket",
+        "live_bytes": 7,
+        "live_replicated_bytes": 21,
+        "held_bytes": 1_200,
+        "held_replicated_bytes": 3_600,
+        "pending_bytes": 30,
+        "pending_replicated_bytes": 90,
+    }
+    assert expected.items() <= found.items()
+    snapshots = [
+        {
+            "name": "s1",
+            "referenced_bytes": 1_007,
+            "referenced_replicated_bytes": 3_021,
+            "exclusive_bytes": 0,
+            "exclusive_replicated_bytes": 0,
+            "shared_with_previous_bytes": 0,
+            "shared_with_previous_replicated_bytes": 0,
+            "shared_with_next_bytes": 1_007,
+            "shared_with_next_replicated_bytes": 3_021,
+        },
+        {
+            "name": "s2",
+            "referenced_bytes": 1_207,
+            "exclusive_bytes": 200,
+            "exclusive_replicated_bytes": 600,
+            "shared_with_previous_bytes": 1_007,
+            "shared_with_next_bytes": 7,
+        },
+    ]
+    for wanted, one in zip(snapshots, found["snapshots"], strict=True):
+        assert wanted.items() <= one.items()
+
+
+def test_a_namespace_of_buckets_answers_with_a_list_unless_one_is_named(tmp_path: Path) -> None:
+    directory = several(tmp_path)
+    assert [one["bucket"] for one in answer("report", directory, "space")] == ["vol/bucket", "vol/other"]
+    assert answer("report", directory, "space", "--bucket", "vol/other")["bucket"] == "vol/other"
+    assert "Name one bucket with --bucket: it has vol/bucket, vol/other." in run(
+        "report", directory, "what-if", "s1", status=1
+    )
+    assert answer("report", directory, "what-if", "s1", "--bucket", "vol/bucket")["freed_bytes"] == 1
+
+
+def test_other_answers_as_json_are_what_was_promised(report: Path) -> None:
+    freed = answer("report", report, "what-if", "s1", "s2")
+    expected = {
+        "bucket": "vol/bucket",
+        "snapshots": ["s1", "s2"],
+        "freed_bytes": 1_200,
+        "freed_replicated_bytes": 3_600,
+        "freed_versions": 2,
+    }
+    assert expected.items() <= freed.items()
+    plan = answer("report", report, "plan", "--free", "201")
+    assert {"snapshots": ["s1", "s2"], "freed_bytes": 1_200}.items() <= plan.items()
+    assert answer("report", report, "plan", "--free", "600", "--on-disks")["snapshots"] == ["s2"]
+    assert answer("report", report, "plan", "--free", "1", "--keep", "s2")["snapshots"] == []
+    explained = answer("report", report, "explain", "d/old")
+    assert {"held_by": ["s1", "s2"], "bytes": 1_000}.items() <= explained.items()
+    assert explained["versions"][0]["id"] == "id-of-d/old"
+    (finding,) = answer("report", report, "orphans")["findings"]
+    assert (finding["kind"], finding["bytes"]) == ("orphaned-file", 10)
+    policy = ["--num-retained-min", "1", "--time-retained", "1m"]
+    preview = answer("report", report, "retention", *policy)
+    assert [one["snapshot"] for one in preview["expired"]] == ["s1"]
+    assert (preview["bucket"], preview["freed_bytes"], preview["kept"][0]["snapshot"]) == ("vol/bucket", 0, "s2")
+
+
+def test_the_words_are_those_of_a_plane(report: Path) -> None:
+    space = [line.split() for line in run("report", report, "space").splitlines()]
+    assert [
+        "held",
+        "1.2",
+        "KiB",
+        "3.5",
+        "KiB",
+        "2",
+        *["the", "snapshots", "that", "hold", "it", "are", "deleted"],
+    ] in space
+    heading = ["SNAPSHOT", "CREATED", "REFERENCED", "EXCLUSIVE", "SHARED", "WITH", "PREVIOUS", "SHARED", "WITH", "NEXT"]
+    assert heading in space
+    assert any(line[:3] == ["s2", "1970-01-01", "00:01:00"] for line in space)
+    freed = run("report", report, "what-if", "s2")
+    assert freed == "deleting s2 would free 200 B (600 B on disks), 1 version\n"
+    plan = run("report", report, "plan", "--free", "1GiB").splitlines()
+    assert plan[:3] == [
+        "s1",
+        "s2",
+        "deleting these 2 snapshots would free 1.2 KiB (3.5 KiB on disks), 2 versions",
+    ]
+    assert "1.0 GiB cannot be freed" in plan[3]
+    explained = run("report", report, "explain", "d/old")
+    assert "held by    s1, s2" in explained
+    assert "s1, s2 are deleted" in explained
+    assert "it is collected" in run("report", report, "explain", "d/gone")
+    assert "lost/file" in run("report", report, "orphans")
+    assert "one of the newest 10" in run("report", report, "retention")
+
+
+def test_notes_are_shown_and_mark_figures(tmp_path: Path) -> None:
+    report = write_report(tmp_path / "report", [chain("s1", notes=["one manifest is missing"])], [thing("a", 5, 0)])
+    freed = run("report", report, "what-if", "s1").splitlines()
+    assert freed == ["deleting s1 would free ~5 B (15 B on disks), 1 version", "note: one manifest is missing"]
+
+
+def test_questions_on_nothing_are_answered(tmp_path: Path) -> None:
+    empty = write_report(tmp_path / "none", [], source="ozone")
+    assert answer("report", empty, "space") == []
+    assert run("report", empty, "space") == "/some/where has no bucket.\n"
+    assert "Nothing was found" in run("report", empty, "orphans")
+    assert "--bucket: it has none" in run("report", empty, "what-if", "s1", status=1)
+
+
+def test_what_cannot_be_asked_is_refused(report: Path, tmp_path: Path) -> None:
+    assert "has no complete report" in run("report", tmp_path / "nowhere", "space", status=1)
+    assert "leave --report out" in run("report", report, "space", "--report", tmp_path / "again", status=2)
+    assert "has no snapshot s9" in run("report", report, "what-if", "s9", status=1)
+    assert "is not a size" in run("report", report, "plan", "--free", "much", status=2)
+
+
+class Job:
+    """A stand-in for the Spark job: it writes a report where the command wants one."""
+
+    def __init__(self, bucket: LensBucket, things: Sequence[Thing], error: str = "") -> None:
+        self.bucket, self.things, self.error = bucket, things, error
+        self.module, self.arguments, self.master = "", [""], ""
+
+    def __call__(
+        self, module: str, arguments: list[str], on_line: Callable[[Mapping[str, Any]], None], **options: Any
+    ) -> None:
+        self.module, self.arguments, self.master = module, arguments, options["master"]
+        on_line({"progress": 40, "rows": 1_000})
+        if self.error:
+            raise SparkJobError(self.error)
+        write_report(Path(arguments[arguments.index("--report") + 1]), [self.bucket], self.things)
+
+
+def test_a_source_is_read_and_its_report_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    job = Job(chain("s1"), [thing("a", 5, 0)])
+    monkeypatch.setattr(reading, "run_spark_job", job)
+    kept = tmp_path / "kept"
+    options = ("--bucket", "vol/bucket", "--master", "spark://one:1", "--report", kept)
+    shown = CliRunner().invoke(app, [str(one) for one in ("lens", "git", ".", "what-if", "s1", "--json", *options)])
+    assert json.loads(shown.stdout)["freed_bytes"] == 5
+    assert "reading git: reading (25 %), 1,000 rows" in shown.stderr
+    assert job.module == "streaming.lens"
+    assert job.arguments == ["git", ".", "--report", str(kept), "--bucket", "vol/bucket"]
+    assert job.master == "spark://one:1"
+    assert answer("report", kept, "what-if", "s1")["freed_bytes"] == 5
+
+
+def test_a_report_that_is_not_kept_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = Job(chain("s1"), [thing("a", 5, 0)])
+    monkeypatch.setattr(reading, "run_spark_job", job)
+    run("git", ".", "space")
+    assert not Path(job.arguments[3]).parent.exists()
+    assert job.master == "local[*]"
+
+
+def test_the_sentence_of_a_job_is_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "run_spark_job", Job(chain("s1"), [], "there is no directory x: name a clone"))
+    assert run("git", "x", "space", status=1).splitlines()[-1] == "there is no directory x: name a clone"
+
+
+@pytest.mark.parametrize(
+    ("percent", "rows", "text"),
+    [
+        (0, 0, ""),
+        (25, 0, ", about 30s left"),
+        (50, 5_000, ", 5,000 rows, 500 a second, about 10s left"),
+        (100, 5_000, ", 5,000 rows, 500 a second"),
+    ],
+)
+def test_progress_has_a_rate_and_the_time_left(percent: int, rows: int, text: str) -> None:
+    assert detail_text(percent, rows, 10) == text
+
+
+def test_a_report_is_read_without_what_a_plane_needs(report: Path) -> None:
+    """Counted in modules, since times depend on the machine."""
+    code = "import sys\nfrom services.cli.main import app\ntry: app()\nexcept SystemExit: pass\nprint(*sys.modules)"
+    command = [sys.executable, "-c", code, "lens", "report", str(report), "what-if", "s1"]
+    loaded = set(subprocess.check_output(command, text=True).splitlines()[-1].split())
+    assert "services.lens.questions" in loaded
+    assert not {"pyspark", "confluent_kafka", "rocksdict", "httpx", "services.client.plane"} & loaded
