@@ -7,7 +7,6 @@ import time
 from argparse import Namespace
 from collections.abc import Collection, Iterator
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from random import Random
 
@@ -16,14 +15,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 from schemas.records import RetentionPolicy
+from services.lens.paimon.metadata import PaimonError
 from services.lens.questions import BucketQuestions
 from services.lens.relation import LensBucket, RefKind
 from services.lens.report import Report
 from streaming.lens.paimon.source import write
 from streaming.lens.paimon.table import CHANGELOGS_NEED_TAGS
 from streaming.lens.writer import ReportWriter
-from tests.paimon_histories import KINDS, MINUTE_MS, random_table
-from tests.paimon_runtime import FOREVER, Paimon, PaimonTable, paimon
+from tests.paimon_histories import COLUMNS, KINDS, MINUTE_MS, random_table
+from tests.paimon_runtime import FOREVER, INSERT, Paimon, PaimonTable, paimon
 from tests.spark_session import SPARK_MARKS, started_session
 
 pytestmark = [*SPARK_MARKS, pytest.mark.timeout(240)]
@@ -59,6 +59,45 @@ def test_expiry_removes_what_was_foretold(
     random = Random(f"{seed} {kind}")
     table = random_table(runtime, f"t{random.getrandbits(40)}", KINDS[kind], random)
     judge(session, table, tmp_path / "report", random)
+
+
+def test_damage_is_said_in_one_sentence_each(session: SparkSession, runtime: Paimon, tmp_path: Path) -> None:
+    table = runtime.create("damaged", COLUMNS, {"bucket": "1", "file.format": "avro"}, primary=("k",))
+    for number in range(3):
+        table.write([(INSERT, ("d", number, "v"))])
+    sound = asked(report_of(session, table.directory, tmp_path / "sound"))
+    held = {thing.path: thing for thing in sound.report.things("db.damaged", pc.scalar(True))}
+    data = next(path for path, thing in held.items() if thing.kind == "data" and thing.runs[0][0] == 1)
+    first = next(path for path, thing in held.items() if thing.kind == "manifest" and thing.runs[0][0] == 0)
+    last = next(path for path, thing in held.items() if thing.kind == "manifest" and thing.runs[0][0] == 2)
+    (table.directory / data).unlink()
+    (table.directory / first).unlink()
+    cut_short = (table.directory / last).read_bytes()
+    (table.directory / last).write_bytes(cut_short[:-16] + bytes(16))
+    (table.directory / "bucket-0/left-behind").write_bytes(b"12345")
+    snapshot = table.directory / "snapshot/snapshot-2"
+    snapshot.write_text(snapshot.read_text().replace('"version" : 3', '"version" : 4'))
+    (table.directory / "tag").mkdir()
+    (table.directory / "tag/tag-torn").write_text(snapshot.read_text()[:40])
+
+    before = table.files()
+    question = asked(report_of(session, table.directory, tmp_path / "damaged"))
+    assert table.files() == before
+    notes = "\n".join(question.notes)
+    assert len(question.notes) == 4
+    assert f"{first} is missing; references from 1 to main need it" in notes
+    assert f"{last} is damaged; references from 3 to main need it" in notes
+    assert "format version 4 are newer than this program" in notes
+    assert "tag/tag-torn cannot be read" in notes
+    findings = {(finding.kind, finding.path): finding for finding in question.report.findings()}
+    assert "references from 2 to main need it" in findings["missing-file", data].sentence
+    assert findings["orphaned-file", "bucket-0/left-behind"].bytes == 5
+    assert "a writer may still commit it" in findings["orphaned-file", "bucket-0/left-behind"].sentence
+
+    with pytest.raises(PaimonError, match="has no schema/schema-0"):
+        report_of(session, table.directory / "bucket-0", tmp_path / "no-table")
+    with pytest.raises(PaimonError, match="cannot be listed"):
+        report_of(session, tmp_path / "nowhere", tmp_path / "nothing")
 
 
 def judge(session: SparkSession, table: PaimonTable, directory: Path, random: Random) -> None:

@@ -91,7 +91,8 @@ def classpath(directory: Path, consumer: str) -> str:
     paths = [directory / consumer / jar.file_name for jar in locked_jars() if jar.consumer == consumer]
     absent = [path.name for path in paths if not path.is_file()]
     if absent:
-        raise StackError(f"{directory / consumer} lacks {absent[0]} ({len(absent)} missing): run make setup.")
+        run = "make test" if consumer == TESTS else "make setup"
+        raise StackError(f"{directory / consumer} lacks {absent[0]} ({len(absent)} missing): run {run}.")
     return os.pathsep.join(map(str, paths))
 
 
