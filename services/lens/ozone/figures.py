@@ -89,13 +89,14 @@ def unreachable(bucket: str, amount: Amount, snapshot: str) -> LensFinding:
     """Return the finding of files below directories that were deleted before a snapshot; "" is the present state."""
     if snapshot:
         sentence = (
-            f"{amount.rows} files below directories deleted before snapshot {snapshot} are still in fileTable "
-            f"and usedBytes, and in the referencedSize of {snapshot}. Only older snapshots show them, and hold them."
+            f"Files below directories deleted before snapshot {snapshot}, {amount.rows} of them, are still in "
+            f"fileTable and usedBytes, and in the referencedSize of {snapshot}. Only older snapshots show them, and "
+            f"hold them."
         )
     else:
         sentence = (
-            f"{amount.rows} files below deleted directories are still in fileTable and usedBytes. Only snapshots "
-            f"show them, and hold them; the others are pending."
+            f"Files below deleted directories, {amount.rows} of them, are still in fileTable and usedBytes. Only "
+            f"snapshots show them, and hold them; the others are pending."
         )
     return LensFinding("unreachable-file", bucket, "", snapshot, amount.bytes, amount.replicated_bytes, sentence)
 

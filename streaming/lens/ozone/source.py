@@ -118,6 +118,12 @@ def _listed(facts: DataFrame, plan: Plan) -> tuple[list[LensFinding], int]:
     return found, single.count() - len(found)
 
 
+DELETED = (
+    "This snapshot is deleted and holds nothing any more: what only it held is pending. Until Ozone has purged it, "
+    "Ozone frees nothing of the state after it."
+)
+
+
 def _lens_bucket(bucket: BucketPlan, sums: dict[tuple[str, str], Amount]) -> LensBucket:
     refs = []
     figures = dict(bucket.figures)
@@ -130,12 +136,6 @@ def _lens_bucket(bucket: BucketPlan, sums: dict[tuple[str, str], Amount]) -> Len
     name = "active" if all(ref.name != "active" for ref in refs) else "active namespace"
     refs.append(Ref(name, "", RefKind.ACTIVE, is_droppable=False))
     notes = list(bucket.notes)
-    deleted = [store.snapshot.name for store in bucket.stores if store.snapshot and store.snapshot.is_deleted]
-    if deleted:
-        notes.append(
-            f"Snapshots {', '.join(deleted)} are deleted and hold nothing any more: what only they held is pending. "
-            f"Until Ozone has purged them, it frees nothing of the state after them."
-        )
     for kind, what in (("open-key", "keys that are being written"), ("upload-part", "parts of unfinished uploads")):
         amount = sums.get((kind, ""), NOTHING)
         if amount.rows:
@@ -149,7 +149,9 @@ def _lens_bucket(bucket: BucketPlan, sums: dict[tuple[str, str], Amount]) -> Len
 
 def _findings(bucket: BucketPlan, sums: dict[tuple[str, str], Amount]) -> list[LensFinding]:
     name = bucket.keys.name
-    found = list(
+    deleted = [store.snapshot for store in bucket.stores if store.snapshot and store.snapshot.is_deleted]
+    found = [LensFinding("deleted-snapshot", name, one.name, one.id, 0, 0, DELETED) for one in deleted]
+    found += list(
         compared(
             name,
             bucket.figures,
