@@ -110,7 +110,10 @@ class _History:
             self.table.java.deleteTag(tag)
 
     def branch(self) -> None:
-        for tag in self._tags()[:1]:
+        """Paimon makes no branch of a tag whose snapshot has expired."""
+        there = self.table.snapshots()
+        tags = [tag for tag in self._tags() if self.table.java.tagManager().getOrThrow(tag).id() in there]
+        for tag in tags[:1]:
             branch = self.table.on_branch(f"b{time.time_ns()}")
             self.table.java.createBranch(branch.branch, tag)
             history = _History(branch, self.kind, self.random)
