@@ -12,9 +12,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from services.domain.run_space import RunCells
+from services.domain.run_space import RunCells, Runs, merged
 from services.domain.space_matrix import SpaceCell
-from services.lens.relation import LensBucket, LensFinding, Ref, RefKind, Runs, merged
+from services.lens.relation import LensBucket, LensFinding, Ref, RefKind
 from services.lens.report import (
     CELL_SCHEMA,
     CELLS,
@@ -25,6 +25,7 @@ from services.lens.report import (
     HEAD_FILE,
     THING_SCHEMA,
     THINGS,
+    Report,
     ReportHead,
     Thing,
 )
@@ -116,3 +117,9 @@ def _runs_column(column: Sequence[Runs]) -> pa.Array:
     firsts, lasts = (pa.array([run[end] for runs in column for run in runs], pa.int32()) for end in (0, 1))
     runs = pa.StructArray.from_arrays([firsts, lasts], ["first", "last"])
     return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), runs)
+
+
+def cells_of(report: Report, bucket: str) -> dict[Runs, SpaceCell]:
+    """Return the things of a bucket, summed by their holders."""
+    columns = report.columns(bucket)
+    return dict(columns.items([True] * len(columns.bytes)))

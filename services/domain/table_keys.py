@@ -19,9 +19,9 @@ MAX_KEYS_PER_COMMAND = 1_000
 """Maximum keys of one DeleteKeys command, as in S3's DeleteObjects, which keeps the answer small."""
 _LOW_62_BITS = (1 << 62) - 1
 _64_BITS = (1 << 64) - 1
-_TXN_BITS = 37
-_INDEX_BITS = 16
-HIGHEST_TXN = (1 << _TXN_BITS) - 1
+TXN_BITS = 37
+INDEX_BITS = 16
+HIGHEST_TXN = (1 << TXN_BITS) - 1
 """The highest txn that fits into a block's id."""
 
 
@@ -43,17 +43,17 @@ def version_object_id(birth: int) -> int:
 
 def local_id(shard: int, txn: int, index: int) -> int:
     """Return a block's id: shard (10 bits), txn (37), index (16); never negative."""
-    return shard << (_TXN_BITS + _INDEX_BITS) | txn << _INDEX_BITS | index
+    return shard << (TXN_BITS + INDEX_BITS) | txn << INDEX_BITS | index
 
 
 def local_id_txn(local_id: int) -> int:
     """Return the txn that wrote a block."""
-    return local_id >> _INDEX_BITS & (1 << _TXN_BITS) - 1
+    return local_id >> INDEX_BITS & (1 << TXN_BITS) - 1
 
 
 def local_id_shard(local_id: int) -> int:
     """Return the shard that wrote a block."""
-    return local_id >> (_TXN_BITS + _INDEX_BITS)
+    return local_id >> (TXN_BITS + INDEX_BITS)
 
 
 def volume_key(volume: str) -> bytes:

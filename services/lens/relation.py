@@ -12,10 +12,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from services.domain.run_space import Runs, merged
-
-__all__ = ["LensBucket", "LensFinding", "Ref", "RefKind", "Runs", "merged"]
-
 
 class RefKind(StrEnum):
     """The kind of a reference."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +20,14 @@ from pydantic import TypeAdapter, ValidationError
 
 from services.domain.errors import DeepcleanError
 from services.domain.run_space import RunCells, Runs
-from services.domain.space_matrix import SpaceCell
 from services.lens.relation import LensBucket, LensFinding
 
 FORMAT = 1
 HEAD_FILE = "report.json"
 THINGS, CELLS, FINDINGS = "things", "cells", "findings"
 
-_RUNS = pa.list_(pa.struct([("first", pa.int32()), ("last", pa.int32())]))
+RUNS = pa.list_(pa.struct([("first", pa.int32()), ("last", pa.int32())]))
+"""The type of a column of runs."""
 _SIZES = [("bytes", pa.int64()), ("replicated_bytes", pa.int64())]
 THING_SCHEMA = pa.schema(
     [
@@ -37,10 +36,10 @@ THING_SCHEMA = pa.schema(
         ("id", pa.string()),
         ("kind", pa.string()),
         *_SIZES,
-        ("runs", _RUNS),
+        ("runs", RUNS),
     ]
 )
-CELL_SCHEMA = pa.schema([("bucket", pa.string()), ("runs", _RUNS), *_SIZES, ("versions", pa.int64())])
+CELL_SCHEMA = pa.schema([("bucket", pa.string()), ("runs", RUNS), *_SIZES, ("versions", pa.int64())])
 FINDING_SCHEMA = pa.schema(
     [(name, pa.string()) for name in ("kind", "bucket", "path", "id")] + _SIZES + [("sentence", pa.string())]
 )
@@ -107,11 +106,6 @@ class Report:
     def buckets(self) -> dict[str, LensBucket]:
         """The buckets by name."""
         return {bucket.name: bucket for bucket in self.head.buckets}
-
-    def cells(self, bucket: str) -> dict[Runs, SpaceCell]:
-        """Return the things of a bucket, summed by their holders."""
-        columns = self.columns(bucket)
-        return dict(columns.items(repeat(True, len(columns.bytes))))
 
     def columns(self, bucket: str) -> RunCells:
         """Return the cells of a bucket as columns; only these are read."""

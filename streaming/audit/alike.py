@@ -15,6 +15,7 @@ from pyspark.sql import Column, DataFrame, Row, functions
 from pyspark.sql.functions import col, lit, when
 
 from schemas.audit_report import Amount
+from services.domain.table_keys import INDEX_BITS, TXN_BITS
 from streaming.audit.fact_source import RunId, edges_of, seen_in
 from streaming.audit.facts import AFTER, BEFORE, RUN, Fact, FactKind
 from streaming.audit.reach import PRESENT
@@ -59,7 +60,7 @@ def runs_of(facts: DataFrame, shard: AuditedShard) -> DataFrame:
             *(functions.max(name).alias(f"most_{name}") for name in _SAME),
         )
     )
-    txn = functions.shiftright("first_local_id", 16).bitwiseAND((1 << 37) - 1)
+    txn = functions.shiftright("first_local_id", INDEX_BITS).bitwiseAND((1 << TXN_BITS) - 1)
     is_late = functions.coalesce(txn != col("birth"), lit(False))
     reported = functions.greatest("first_local_id", when(is_late, lit(shard.reported_local_id)).otherwise(lit(0)))
     return found.select(

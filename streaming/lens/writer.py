@@ -15,10 +15,12 @@ from types import TracebackType
 from typing import Self
 
 from pyspark.sql import DataFrame, SparkSession, functions
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from services.lens.relation import LensBucket, LensFinding
 from services.lens.report import (
     CELLS,
+    FINDING_SCHEMA,
     FINDINGS,
     FORMAT,
     HEAD,
@@ -29,13 +31,7 @@ from services.lens.report import (
     ReportHead,
 )
 
-THING_COLUMNS = (
-    "bucket string, path string, id string, kind string, bytes long, replicated_bytes long, "
-    "runs array<struct<first: int, last: int>>"
-)
-_FINDING_COLUMNS = (
-    "kind string, bucket string, path string, id string, bytes long, replicated_bytes long, sentence string"
-)
+THING_COLUMNS, _FINDING_COLUMNS = from_arrow_schema(THING_SCHEMA), from_arrow_schema(FINDING_SCHEMA)
 
 
 class ReportWriter:

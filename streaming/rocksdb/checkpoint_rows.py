@@ -48,7 +48,7 @@ class ReadOnlyRows:
         for file in Path(directory).iterdir():
             if not file.name.startswith(OWN_FILES):
                 Path(self._mirror.name, file.name).symlink_to(file.absolute())
-        options_of = options_of or _options
+        options_of = options_of or quick_options
         self.all_families = frozenset(Rdict.list_cf(self._mirror.name, options_of()))
         wanted = {name: options_of() for name in families if name in self.all_families}
         self._database = Rdict(self._mirror.name, options_of(), wanted, AccessType.read_only(False))
@@ -135,7 +135,7 @@ class CheckpointRows(ReadOnlyRows):
             check_rows(self.scan(FORMAT_FAMILY, *WHOLE), directory)
 
 
-def _options() -> Options:
+def quick_options() -> Options:
     """Return options by which a database is opened quickly: its files neither opened nor looked at."""
     options = Options(raw_mode=True)
     options.set_max_open_files(MAX_OPEN_FILES)

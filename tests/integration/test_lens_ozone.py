@@ -16,12 +16,14 @@ import pyarrow.compute as pc
 import pytest
 from pyspark.sql import SparkSession
 
+from services.domain.run_space import Runs
 from services.lens.ozone import tables
-from services.lens.relation import LensFinding, Runs
+from services.lens.relation import LensFinding
 from services.lens.report import Report, Thing
 from streaming.lens.ozone.layout import OzoneLocationError
 from streaming.lens.ozone.source import write
 from streaming.lens.writer import ReportWriter
+from tests.lens_reports import cells_of
 from tests.ozone_databases import OzoneDatabase, key_info
 from tests.spark_session import SPARK_MARKS, started_session
 
@@ -111,7 +113,7 @@ class TestARealDatabase:
         self, of_sample: SampleReport, bucket: str
     ) -> None:
         lens = of_sample.report.buckets[BUCKETS[bucket]]
-        cells = of_sample.report.cells(BUCKETS[bucket])
+        cells = cells_of(of_sample.report, BUCKETS[bucket])
         exclusive = {
             ref.name.removeprefix("snap-"): cells[((place, place),)].bytes for place, ref in enumerate(lens.refs[:-1])
         }
@@ -184,7 +186,7 @@ class TestLocations:
     ) -> None:
         report = written(session, sample / "om.db", tmp_path, "c1v1/bucket-b1")
         assert list(report.buckets) == ["c1v1/bucket-b1"]
-        assert report.cells("c1v1/bucket-b1") == of_sample.report.cells("c1v1/bucket-b1")
+        assert cells_of(report, "c1v1/bucket-b1") == cells_of(of_sample.report, "c1v1/bucket-b1")
 
     def test_an_unknown_bucket_and_an_unknown_place(self, session: SparkSession, sample: Path, tmp_path: Path) -> None:
         with pytest.raises(OzoneLocationError, match="no bucket c1v1/b: it has c1v1/bucket-b1, c1v1/bucket-b2"):
@@ -204,7 +206,7 @@ class TestLocations:
         assert any("snap-s3" in note and name in note and "live bytes are right" in note for note in lens.notes)
         assert held(report, "c1v1/bucket-b1")["x/y/k6"] == [(7, ((0, 3),))]
         assert held(report, "c1v1/bucket-b1")["k1"][-1] == (4, ((1, 3),))  # transactions say so, without the database
-        assert report.cells("c1v1/bucket-b2") == of_sample.report.cells("c1v1/bucket-b2")
+        assert cells_of(report, "c1v1/bucket-b2") == cells_of(of_sample.report, "c1v1/bucket-b2")
 
     def test_a_damaged_database(self, session: SparkSession, sample: Path, tmp_path: Path) -> None:
         copy = tmp_path / "copy"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator, Mapping
 from math import log2
 from typing import Any
 
@@ -15,7 +16,6 @@ from services.lens.ozone.holders import (
     Places,
     holders_of_garbage,
     holders_of_live_row,
-    run,
 )
 from services.lens.ozone.key_rows import blocks_of
 from tests.ozone_model import OzoneModel
@@ -42,6 +42,17 @@ def played(operations: list[tuple[Any, ...]], **layout: bool) -> OzoneModel:
     for operation, *arguments in operations:
         getattr(model, operation)(*arguments)
     return model
+
+
+def run(search: Generator[int, Any, Any], rows: Mapping[int, Any] | Callable[[int], Any]) -> Any:
+    """Run one search to its end."""
+    look_up = rows if callable(rows) else rows.get
+    try:
+        place = next(search)
+        while True:
+            place = search.send(look_up(place))
+    except StopIteration as end:
+        return end.value
 
 
 class Counted:

@@ -12,7 +12,7 @@ import pytest
 from services.domain.space_matrix import SpaceCell
 from services.lens.relation import LensBucket, LensFinding, Ref, RefKind
 from services.lens.report import CELLS, HEAD_FILE, Report, ReportError
-from tests.lens_reports import ACTIVE, chain, held_at, thing, write_report
+from tests.lens_reports import ACTIVE, cells_of, chain, held_at, thing, write_report
 
 FINDING = LensFinding("orphaned-file", "vol/bucket", "a/b", "7", 10, 30, "no directory has it: ask for a repair")
 
@@ -29,7 +29,7 @@ def test_a_report_has_what_was_written(tmp_path: Path) -> None:
     report = Report(write_report(tmp_path / "report", buckets, things, [FINDING], notes=["cut short"]))
     assert report.head.notes == ("cut short",)
     assert report.buckets == {bucket.name: bucket for bucket in buckets}
-    assert report.cells("vol/bucket") == {
+    assert cells_of(report, "vol/bucket") == {
         held_at(0, 2): SpaceCell(12, 2, 0, 0, 0, 24),
         (): SpaceCell(1, 1, 0, 0, 0, 2),
         held_at(1): SpaceCell(9, 1, 0, 0, 0, 18),
@@ -37,7 +37,7 @@ def test_a_report_has_what_was_written(tmp_path: Path) -> None:
     assert list(report.things("vol/bucket", pc.field("path") == "b")) == [things[1]]
     assert list(report.findings()) == list(report.findings("vol/bucket")) == [FINDING]
     assert list(report.findings("vol/other")) == []
-    assert report.cells("nowhere") == {}
+    assert cells_of(report, "nowhere") == {}
 
 
 def test_columns_are_those_of_all_row_groups(tmp_path: Path, seed: int) -> None:
@@ -56,7 +56,7 @@ def test_columns_are_those_of_all_row_groups(tmp_path: Path, seed: int) -> None:
             if one.bucket == name:
                 expected[one.runs] = expected.get(one.runs, 0) + one.bytes
         together = report.columns_of_all(name)
-        for found in (report.cells(name), dict(together.items([True] * len(together.bytes)))):
+        for found in (cells_of(report, name), dict(together.items([True] * len(together.bytes)))):
             assert {runs: cell.bytes for runs, cell in found.items()} == expected
     assert list(report.columns_of_all("nowhere").bytes) == []
 
@@ -83,11 +83,11 @@ def test_a_report_without_its_cells_is_refused(tmp_path: Path) -> None:
     directory = write_report(tmp_path / "report", [chain("s1")], [thing("a", 5, 0)])
     next((directory / CELLS).iterdir()).write_bytes(b"PAR1 and nothing else")
     with pytest.raises(ReportError, match="cells cannot be read"):
-        Report(directory).cells("vol/bucket")
+        cells_of(Report(directory), "vol/bucket")
     next((directory / CELLS).iterdir()).unlink()
     (directory / CELLS).rmdir()
     with pytest.raises(ReportError, match="cells is missing: make the report again"):
-        Report(directory).cells("vol/bucket")
+        cells_of(Report(directory), "vol/bucket")
 
 
 def test_the_head_is_plain_json(tmp_path: Path) -> None:

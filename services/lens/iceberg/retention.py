@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from services.domain.durations import HOUR_MS
 from services.lens.iceberg.metadata import MAIN, Reference, TableMetadata
 from services.lens.iceberg.order import ancestry
 
-_DEFAULT_AGE_MS = 5 * 24 * 3_600_000
+_DEFAULT_AGE_MS = 5 * 24 * HOUR_MS
 _DEFAULT_MINIMUM = 1
 _FOREVER_MS = 2**63 - 1
 

@@ -83,7 +83,8 @@ def in_order(snapshots: Iterable[ChainSnapshot]) -> tuple[list[ChainSnapshot], l
         one = waiting.pop()
         order.append(one)
         waiting += reversed(followers.get(one.id, []))
-    unreached = sorted((one for one in rows.values() if one not in order), key=_by_age)
+    reached = {one.id for one in order}
+    unreached = sorted((one for one in rows.values() if one.id not in reached), key=_by_age)
     if unreached:
         problems.append(f"snapshots {', '.join(one.name for one in unreached)} follow each other in a circle")
     return order + unreached, problems

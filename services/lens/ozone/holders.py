@@ -18,7 +18,7 @@ runs many searches can answer those of one database together.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -162,14 +162,3 @@ class Names:
             if renamed_in > number:
                 return old_key
         return self.key
-
-
-def run(search: Generator[int, Row | None, Any], rows: Mapping[int, Row] | Callable[[int], Row | None]) -> Any:
-    """Run one search to its end."""
-    look_up = rows if callable(rows) else rows.get
-    try:
-        place = next(search)
-        while True:
-            place = search.send(look_up(place))
-    except StopIteration as end:
-        return end.value

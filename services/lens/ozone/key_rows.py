@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 Block = tuple[int, int]
@@ -41,6 +41,11 @@ def replicated_bytes(size_bytes: int, owner: Any) -> int:
     cell, data, parity = int(owner.ec.cell_bytes), int(owner.ec.data), int(owner.ec.parity)
     stripes, rest = divmod(size_bytes, data * cell)
     return size_bytes + parity * (stripes * cell + min(cell, rest))
+
+
+def sizes_of(lengths: Collection[int], owner: Any) -> tuple[int, int]:
+    """Return the bytes of some blocks of a row, and what they take on disks: each block for itself."""
+    return sum(lengths), sum(replicated_bytes(length, owner) for length in lengths)
 
 
 def metadata_keys(info: Any) -> set[str]:

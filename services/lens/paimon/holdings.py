@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from services.domain.run_space import Runs
+from services.domain.run_space import Runs, merged
 from services.lens.paimon.references import Place
-from services.lens.relation import merged
 
 Events = list[tuple[int, int]]
 """A place, and how much the count of holders changes there."""

@@ -8,7 +8,7 @@ them what does not fit into eight bytes.
 from __future__ import annotations
 
 import re
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 from services.lens.paimon.metadata import Column, PaimonError, SchemaFile
 
@@ -105,7 +105,7 @@ def _timestamp(row: memoryview, place: int, digits: int) -> str:
         offset = int.from_bytes(row[place + 4 : place + 8], "little")
         place = offset
     time_ms = int.from_bytes(row[place : place + 8], "little", signed=True)
-    moment = datetime(1970, 1, 1) + timedelta(milliseconds=time_ms)  # noqa: DTZ001 Paimon's time has no zone
+    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=time_ms)
     fraction = f"{moment.microsecond * 1000 + nanoseconds:09d}"
     while fraction.endswith("000"):
         fraction = fraction[:-3]

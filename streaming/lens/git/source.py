@@ -11,7 +11,8 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
-from services.lens.relation import LensBucket, Ref, RefKind, merged
+from services.domain.run_space import merged
+from services.lens.relation import LensBucket, Ref, RefKind
 from services.lens.report import Thing
 from services.workloads.git_command import GitError, GitRepository, key_of
 from services.workloads.git_history import GitHistory

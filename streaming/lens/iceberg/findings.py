@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 
-import pyarrow as pa
 from pyarrow import fs, parquet
 from pyspark.sql import DataFrame, Row, SparkSession, functions
 
@@ -15,6 +14,7 @@ from services.lens.iceberg.location import VERSION_HINT, FoundTable, plain_path
 from services.lens.iceberg.metadata import TableMetadata
 from services.lens.relation import LensFinding
 from streaming.lens.iceberg.avro import plain_column
+from streaming.lens.table_files import listing_of
 
 YOUNG_MS = 3 * 24 * HOUR_MS
 """Iceberg's own removal of orphans leaves younger files alone, because a writer may not have committed them yet."""
@@ -44,7 +44,6 @@ class Orphans:
         listing = self._listing(session)
         named = things.select(plain_column(things.id).alias("path"), "bytes")
         both = named.withColumn("is_named", functions.lit(True)).join(listing, "path", "full_outer").persist()
-        unnamed = both.where("is_named is null").select("path", "found_bytes", "changed_ms")
         unnamed = both.where("is_named is null").withColumnRenamed("found_bytes", "size")
         yield from self._largest("orphaned-file", unnamed, lambda row: self._orphan_sentence(row.changed_ms))
         absent = both.where(both.found_bytes.isNull()).withColumnRenamed("bytes", "size")
@@ -71,14 +70,7 @@ class Orphans:
 
     def _listing(self, session: SparkSession) -> DataFrame:
         infos = self._table.files.get_file_info(fs.FileSelector(self._root, recursive=True, allow_not_found=True))
-        files = [info for info in infos if info.is_file and _is_ours(info.path)]
-        columns = pa.table(
-            {
-                "path": pa.array((info.path for info in files), pa.string()),
-                "found_bytes": pa.array((info.size for info in files), pa.int64()),
-                "changed_ms": pa.array(((info.mtime_ns or 0) // 1_000_000 for info in files), pa.int64()),
-            }
-        )
+        columns = listing_of({info.path: info for info in infos if info.is_file and _is_ours(info.path)})
         parquet.write_table(columns, self._scratch / "listing.parquet")  # in a task it would be too large
         return session.read.parquet(str(self._scratch / "listing.parquet"))
 

@@ -11,21 +11,22 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from pyarrow import fs
 from pyspark.sql import DataFrame, SparkSession, functions
 
-from services.domain.run_space import Runs
+from services.domain.run_space import Runs, merged
 from services.lens.iceberg.errors import IcebergError
 from services.lens.iceberg.location import FoundTable, find_table, plain_path, read_file
 from services.lens.iceberg.metadata import TableMetadata, decode_metadata
 from services.lens.iceberg.references import references
-from services.lens.relation import LensBucket, merged
+from services.lens.relation import LensBucket
 from streaming.lens.iceberg.avro import FILE, manifest_entries, manifest_lists
 from streaming.lens.iceberg.findings import Orphans
 from streaming.lens.iceberg.reading import AvroFile, TableFiles
 from streaming.lens.runs import RUNS, merged_runs
+from streaming.lens.table_files import table_name
 from streaming.lens.writer import ReportWriter
 
 _HELD_COLUMNS = f"{FILE} string, held {RUNS}"
@@ -48,13 +49,6 @@ def write(location: str, options: argparse.Namespace, writer: ReportWriter) -> N
     metadata = decode_metadata(read_file(table.files, table.metadata_file), table.metadata_file)
     with tempfile.TemporaryDirectory(prefix="deepclean-iceberg-") as scratch:
         _TableReport(table, metadata, writer, Path(scratch)).write()
-
-
-def table_name(location: str) -> str:
-    """Return the name of a table: that of its directory, and of its database where a directory is called so."""
-    path = PurePosixPath(location)
-    database = path.parent.name
-    return f"{database.removesuffix('.db')}.{path.name}" if database.endswith(".db") else path.name
 
 
 def _is_local(session: SparkSession) -> bool:

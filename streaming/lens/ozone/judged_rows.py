@@ -9,7 +9,7 @@ from typing import Any
 
 from services.lens.ozone.directories import DirectoryPlace, place_of
 from services.lens.ozone.holders import HeldBlocks, HeldGarbage, Names, holders_of_garbage, holders_of_live_row
-from services.lens.ozone.key_rows import COMMITTED, Block, blocks_of, metadata_keys, replicated_bytes
+from services.lens.ozone.key_rows import COMMITTED, Block, blocks_of, metadata_keys, replicated_bytes, sizes_of
 from services.lens.ozone.messages import KeyInfo
 from streaming.lens.ozone.index import Index
 from streaming.lens.ozone.plan import BucketPlan
@@ -90,8 +90,7 @@ class JudgedRows:
         blocks = blocks_of(info.versions)
         is_former = bucket_id not in (0, self.keys.bucket_id)
         if COMMITTED in metadata_keys(info) and not is_former:
-            replicated = sum(replicated_bytes(length, info) for length in blocks.values())
-            self._sum("snapshot-used", sum(blocks.values()), replicated)
+            self._sum("snapshot-used", *sizes_of(blocks.values(), info))
         if not blocks:
             return
         path = self._path_of_garbage(info)
@@ -103,8 +102,7 @@ class JudgedRows:
     def _add_unreachable(self, row: Row, path: str, number: int) -> None:
         """Add a file below a deleted directory that waits to be expanded: garbage of the directory's store."""
         blocks = blocks_of(row.versions)
-        replicated = sum(replicated_bytes(length, row) for length in blocks.values())
-        self._sum("unreachable", sum(blocks.values()), replicated, str(number))
+        self._sum("unreachable", *sizes_of(blocks.values(), row), str(number))
         if blocks:
             self._add_garbage(row, path, blocks, number)
 
@@ -118,8 +116,7 @@ class JudgedRows:
                 self._things.add_fact(
                     "read-but-freed",
                     self._name,
-                    sum(lengths),
-                    sum(replicated_bytes(length, info) for length in lengths),
+                    *sizes_of(lengths, info),
                     path,
                     str(info.object_id),
                     found.lost_place,
@@ -137,7 +134,7 @@ class JudgedRows:
         blocks = blocks_of(info.versions)
         if blocks:
             self._emit(info, path, kind, blocks.items(), self._places.active, self._places.active)
-            self._sum(kind, sum(blocks.values()), sum(replicated_bytes(length, info) for length in blocks.values()))
+            self._sum(kind, *sizes_of(blocks.values(), info))
 
     def add_part(self, info: Row, path: str) -> None:
         """Add a committed part of an upload: ``usedBytes`` has it, too."""
@@ -149,8 +146,7 @@ class JudgedRows:
         self._things.add_fact(
             "orphaned-file",
             self._name,
-            sum(blocks.values()),
-            sum(replicated_bytes(length, row) for length in blocks.values()),
+            *sizes_of(blocks.values(), row),
             path,
             str(row.object_id),
         )

@@ -6,6 +6,7 @@ The plan and the index are written to a scratch directory, from which the worker
 from __future__ import annotations
 
 import pickle
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -20,7 +21,7 @@ from services.lens.ozone.tables import BucketKeys, end_of
 from streaming.lens.ozone.index import IndexWriter
 from streaming.lens.ozone.layout import CURRENT, OzoneDirectories, OzoneLocationError, unreadable
 from streaming.lens.ozone.stores import opened
-from streaming.rocksdb.checkpoint_rows import ReadOnlyRows
+from streaming.rocksdb.checkpoint_rows import WHOLE, ReadOnlyRows
 
 PLAN_FILE, INDEX_DIRECTORY = "plan.pickle", "index"
 _HEAD_TABLES = (
@@ -76,7 +77,7 @@ class BucketPlan:
 
     def last_place_before(self, number: int) -> int:
         """Return the place of the last snapshot before a store; -1 if there is none."""
-        return sum(1 for held in self.held_places if held < number) - 1
+        return bisect_left(self.held_places, number) - 1
 
     @cached_property
     def places(self) -> Places:
@@ -144,7 +145,7 @@ def _some(names: Iterable[str]) -> str:
 
 
 def _rows(store: ReadOnlyRows, family: str) -> Iterator[tuple[bytes, bytes]]:
-    return store.scan(family, b"", b"\xff")
+    return store.scan(family, *WHOLE)
 
 
 def _buckets(active: ReadOnlyRows) -> dict[str, BucketPlan]:

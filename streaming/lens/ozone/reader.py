@@ -11,17 +11,19 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
 
 from services.lens.ozone import tables
-from services.lens.ozone.key_rows import blocks_of, replicated_bytes
+from services.lens.ozone.key_rows import blocks_of, sizes_of
 from services.lens.ozone.messages import DirectoryInfo, KeyInfo, MultipartKeyInfo, MultipartPartInfo, RepeatedKeyInfo
 from services.lens.ozone.tables import end_of
 from streaming.lens.ozone.index import Index
 from streaming.lens.ozone.judged_rows import JudgedRows
 from streaming.lens.ozone.plan import INDEX_DIRECTORY, Plan
 from streaming.lens.ozone.stores import ACTIVE_TABLES, OpenStores, opened
-from streaming.lens.ozone.things import BATCH_ROWS, COLUMNS, ThingRows
-from streaming.rocksdb.checkpoint_rows import ReadOnlyRows, Row, ranges
+from streaming.lens.ozone.things import BATCH_ROWS, SCHEMA, ThingRows
+from streaming.rocksdb.checkpoint_rows import WHOLE, ReadOnlyRows, Row, ranges
 
 FORMAT = "deepclean-ozone"
 PARTS_PER_TABLE = 64
@@ -65,9 +67,9 @@ class OzoneDataSource(DataSource):
         """Return the name for ``spark.read.format``."""
         return FORMAT
 
-    def schema(self) -> str:
+    def schema(self) -> StructType:
         """Return the columns."""
-        return COLUMNS
+        return from_arrow_schema(SCHEMA)
 
     def reader(self, schema: object) -> DataSourceReader:  # noqa: ARG002 - Spark passes it
         """Return the reader of a job."""
@@ -101,10 +103,11 @@ class OzoneReader(DataSourceReader):
         worker = _worker(self._scratch)
         things = ThingRows(partition.number << ROW_BITS)
         judged = [JudgedRows(bucket, worker.stores, worker.index, things) for bucket in worker.plan.buckets]
+        buckets = {(one.keys.volume, one.keys.bucket): one for one in judged}
         for directory, units in groupby(partition.units, worker.directory_of):
             with opened(Path(directory), ACTIVE_TABLES, self._scratch, worker.stores.cache) as store:
                 for unit in units:
-                    for _ in _read_unit(worker.plan, unit, store, judged, things):
+                    for _ in _read_unit(worker, unit, store, judged, buckets, things):
                         yield things.take()
         for bucket in judged:
             bucket.finish()
@@ -120,6 +123,7 @@ class Worker:
         # with a larger number, reading takes three quarters of the time.
         gc.set_threshold(GARBAGE_OBJECTS, 20, 20)
         self.plan = Plan.load(scratch)
+        self.other_buckets = frozenset(self.plan.other_buckets)
         self.stores = OpenStores(scratch)
         self.index = Index(scratch / INDEX_DIRECTORY, scratch)
 
@@ -148,7 +152,7 @@ def _active_units(plan: Plan, active: ReadOnlyRows) -> Iterator[Unit]:
         if bucket.keys.is_file_system:
             yield from _cut(active, Unit(tables.DIRECTORY, number, ACTIVE, prefix, end_of(prefix)))
     if not plan.other_buckets:  # rows of expired open files have ids in their keys, all others names
-        everything = [(b"", b"\xff")]
+        everything = [WHOLE]
     else:
         everything = [
             (prefix, end_of(prefix)) for bucket in plan.buckets for prefix in (bucket.keys.by_name, bucket.keys.by_id)
@@ -159,9 +163,9 @@ def _active_units(plan: Plan, active: ReadOnlyRows) -> Iterator[Unit]:
 
 
 def _cut(active: ReadOnlyRows, unit: Unit) -> Iterator[Unit]:
-    cuts = sorted(active.boundaries(unit.family, unit.start, unit.end, PARTS_PER_TABLE))
-    kept = set(cuts[:: max(1, len(cuts) // PARTS_PER_TABLE)])
-    for start, end in ranges(kept, unit.start, unit.end):
+    for start, end in ranges(
+        active.boundaries(unit.family, unit.start, unit.end, PARTS_PER_TABLE), unit.start, unit.end
+    ):
         yield Unit(unit.family, unit.bucket, unit.store, start, end)
 
 
@@ -187,17 +191,21 @@ def _garbage_groups(plan: Plan, count: int) -> Iterator[list[Unit]]:
 
 
 def _read_unit(
-    plan: Plan, unit: Unit, store: ReadOnlyRows, judged: Sequence[JudgedRows], things: ThingRows
+    worker: Worker,
+    unit: Unit,
+    store: ReadOnlyRows,
+    judged: Sequence[JudgedRows],
+    buckets: Buckets,
+    things: ThingRows,
 ) -> Iterator[None]:
     """Read a range; yields whenever a batch is full."""
-    buckets = {(one.keys.volume, one.keys.bucket): one for one in judged}
     rows = store.scan(unit.family, unit.start, unit.end)
     if unit.family in (tables.KEY, tables.FILE):
         adding = _add_live(rows, judged[unit.bucket])
     elif unit.family == tables.DIRECTORY:
         adding = _add_directories(rows, judged[unit.bucket])
     elif unit.family == tables.DELETED:
-        adding = _add_garbage(rows, unit, buckets, set(plan.other_buckets), things)
+        adding = _add_garbage(rows, unit, buckets, worker.other_buckets, things)
     elif unit.family == tables.MULTIPART:
         adding = _add_uploads(rows, store, buckets)
     else:
@@ -220,7 +228,7 @@ def _add_directories(rows: Iterator[Row], bucket: JudgedRows) -> Iterator[None]:
 
 
 def _add_garbage(
-    rows: Iterator[Row], unit: Unit, buckets: Buckets, others: set[str], things: ThingRows
+    rows: Iterator[Row], unit: Unit, buckets: Buckets, others: frozenset[str], things: ThingRows
 ) -> Iterator[None]:
     for _, value in rows:
         row = RepeatedKeyInfo.FromString(value)
@@ -229,9 +237,7 @@ def _add_garbage(
             if bucket is not None:
                 bucket.add_garbage(info, row.bucket_id, unit.store)
             elif f"{info.volume.decode()}/{info.bucket.decode()}" not in others:
-                lengths = blocks_of(info.versions).values()
-                replicated = sum(replicated_bytes(length, info) for length in lengths)
-                things.add_fact("without-bucket", "", sum(lengths), replicated)
+                things.add_fact("without-bucket", "", *sizes_of(blocks_of(info.versions).values(), info))
         yield
 
 

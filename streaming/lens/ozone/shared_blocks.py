@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame, Row, functions
-from pyspark.sql.types import ArrayType, IntegerType, StructField, StructType
+from pyspark.sql import DataFrame, functions
 
-from services.lens.relation import merged
+from streaming.lens.runs import merged_runs
 
-_RUNS = ArrayType(StructType([StructField("first", IntegerType()), StructField("last", IntegerType())]))
 _BLOCK = ("container", "local")
 
 
@@ -54,7 +52,8 @@ def each_block_once(things: DataFrame) -> BlocksOnce:
             functions.collect_list(functions.struct("rank", "runs")).alias("rows"),
         )
         .withColumn("best_runs", functions.expr("transform(filter(rows, one -> one.rank = best), one -> one.runs)"))
-        .withColumn("runs", functions.udf(_union, _RUNS)("best_runs"))
+        .withColumn("all_runs", functions.flatten("best_runs"))
+        .withColumn("runs", merged_runs("all_runs"))
         .withColumn("is_disagreed", functions.expr("size(array_distinct(best_runs)) > 1"))
         .cache()
     )
@@ -79,7 +78,3 @@ def each_block_once(things: DataFrame) -> BlocksOnce:
         )
     )
     return BlocksOnce(untouched.unionByName(merged_things.select(*columns)), disagreeing)
-
-
-def _union(runs_of_rows: list[list[Row]]) -> list[tuple[int, int]]:
-    return list(merged([(run.first, run.last) for runs in runs_of_rows for run in runs]))

@@ -14,11 +14,10 @@ from rocksdict import BlockBasedOptions, Cache, Options
 
 from services.lens.ozone import tables
 from streaming.lens.ozone.layout import OzoneLocationError, unreadable
-from streaming.rocksdb.checkpoint_rows import ReadOnlyRows
+from streaming.rocksdb.checkpoint_rows import ReadOnlyRows, quick_options
 
 CACHE_BYTES = 128 << 20
 MAX_OPEN_STORES = 128
-MAX_OPEN_FILES = 64
 LIVE_TABLES = (tables.KEY, tables.FILE)
 ACTIVE_TABLES = (
     *LIVE_TABLES,
@@ -39,8 +38,7 @@ def opened(directory: Path, families: Sequence[str], scratch: Path, cache: Cache
     """
 
     def options() -> Options:
-        found = Options(raw_mode=True)
-        found.set_max_open_files(MAX_OPEN_FILES)
+        found = quick_options()
         if cache is not None:
             blocks = BlockBasedOptions()
             blocks.set_block_cache(cache)

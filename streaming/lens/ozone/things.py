@@ -8,12 +8,12 @@ from typing import Any
 import pyarrow as pa
 
 from services.lens.ozone.key_rows import Block
+from services.lens.report import RUNS
 
 BATCH_ROWS = 10_000
 _BLOCK = pa.struct(
     [("container", pa.int64()), ("local", pa.int64()), ("bytes", pa.int64()), ("replicated_bytes", pa.int64())]
 )
-_RUN = pa.struct([("first", pa.int32()), ("last", pa.int32())])
 SCHEMA = pa.schema(
     [
         ("row", pa.int64()),
@@ -24,14 +24,9 @@ SCHEMA = pa.schema(
         ("kind", pa.string()),
         ("bytes", pa.int64()),
         ("replicated_bytes", pa.int64()),
-        ("runs", pa.list_(_RUN)),
+        ("runs", RUNS),
         ("blocks", pa.list_(_BLOCK)),
     ]
-)
-COLUMNS = (
-    "row long, fact string, bucket string, path string, id string, kind string, bytes long, replicated_bytes long, "
-    "runs array<struct<first: int, last: int>>, "
-    "blocks array<struct<container: long, local: long, bytes: long, replicated_bytes: long>>"
 )
 """``row`` numbers the rows of all tasks. ``fact`` is null for a thing. Otherwise the row is no thing:
 it names a sum, or is a finding."""

@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from services.lens.paimon.metadata import PaimonError
+from streaming.lens.table_files import listing_of
 
 _READERS = 16
 """Small files that are read at once: each one waits for its store."""
@@ -55,14 +56,7 @@ class TableDirectory:
 
     def listing(self) -> pa.Table:
         """Return all files with their sizes and the times of their last change."""
-        infos = self.files.values()
-        return pa.table(
-            {
-                "path": pa.array(self.files.keys(), pa.string()),
-                "found_bytes": pa.array((info.size for info in infos), pa.int64()),
-                "changed_ms": pa.array(((info.mtime_ns or 0) // 1_000_000 for info in infos), pa.int64()),
-            }
-        )
+        return listing_of(self.files)
 
     def _content(self, path: str) -> bytes | None:
         try:

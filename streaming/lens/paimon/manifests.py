@@ -10,7 +10,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as f
 
 from services.lens.paimon.holdings import Events, ManifestUse, events_of
@@ -80,10 +80,7 @@ def data_files(session: SparkSession, address: str, uses: Collection[ManifestUse
         )
     )
     entries = (
-        session.read.format("avro")
-        .option("avroSchema", _ENTRY)
-        .option("ignoreCorruptFiles", "true")
-        .option("ignoreMissingFiles", "true")
+        _reader(session)
         .load([f"{address}/manifest/{use.manifest.name}" for use in uses])
         .select("_KIND", "_PARTITION", "_BUCKET", "_FILE", f.col("_metadata.file_name").alias("manifest"))
         .join(f.broadcast(manifests), "manifest")
@@ -154,11 +151,14 @@ def incomplete(files: DataFrame, session: SparkSession, address: str, uses: Mapp
     read = files.agg(f.sum("entries")).collect()[0][0] or 0
     if read == expected:
         return []
-    counts = {}
-    for name in uses:
-        entries = session.read.format("avro").option("ignoreCorruptFiles", "true").option("avroSchema", _ENTRY)
-        counts[name] = entries.option("ignoreMissingFiles", "true").load(f"{address}/manifest/{name}").count()
+    counts = {name: _reader(session).load(f"{address}/manifest/{name}").count() for name in uses}
     return [name for name, use in uses.items() if counts[name] != use.manifest.entries]
+
+
+def _reader(session: SparkSession) -> DataFrameReader:
+    """Return a reader of entries that leaves out what is missing or damaged."""
+    options = {"avroSchema": _ENTRY, "ignoreCorruptFiles": "true", "ignoreMissingFiles": "true"}
+    return session.read.format("avro").options(**options)
 
 
 def _times(column: str, factor: Column) -> Column:

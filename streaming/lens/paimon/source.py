@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Iterable, Iterator
-from pathlib import PurePosixPath
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -17,15 +16,16 @@ from services.lens.paimon.holdings import ManifestUse, manifest_uses, named_file
 from services.lens.paimon.metadata import SchemaFile
 from services.lens.paimon.partitions import bucket_directory
 from services.lens.relation import LensBucket, LensFinding
+from services.lens.report import RUNS
 from streaming.lens.paimon.directory import TableDirectory
 from streaming.lens.paimon.lists import index_manifests, manifest_lists
 from streaming.lens.paimon.manifests import data_files, incomplete, located
 from streaming.lens.paimon.table import Table, read_table
+from streaming.lens.table_files import table_name
 from streaming.lens.writer import ReportWriter
 
 YOUNG_MS = 24 * HOUR_MS
 """A file that nobody names and that is younger may belong to a commit that is not complete."""
-_RUNS = pa.list_(pa.struct([("first", pa.int32()), ("last", pa.int32())]))
 Row = tuple[str, str, int | None, Runs]
 """A path in the table, its kind, the size that the metadata says (None: no metadata says it), and its holders."""
 
@@ -39,15 +39,8 @@ def write(location: str, options: argparse.Namespace, writer: ReportWriter) -> N
     del options
     directory = TableDirectory(location)
     table = read_table(directory)
-    name = _table_name(directory.root)
+    name = table_name(directory.root)
     _Report(writer, directory, table, name).write()
-
-
-def _table_name(root: str) -> str:
-    """Return ``database.table`` for a table in a warehouse."""
-    path = PurePosixPath(root)
-    database = path.parent.name
-    return f"{database.removesuffix('.db')}.{path.name}" if database.endswith(".db") else path.name
 
 
 class _Report:
@@ -129,7 +122,7 @@ class _Report:
                     "path": pa.array(columns[0], pa.string()),
                     "kind": pa.array(columns[1], pa.string()),
                     "recorded_bytes": pa.array(columns[2], pa.int64()),
-                    "runs": pa.array(runs, _RUNS),
+                    "runs": pa.array(runs, RUNS),
                 }
             )
         )
