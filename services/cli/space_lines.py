@@ -23,6 +23,14 @@ def sizes_of(one: object) -> list[Sizes]:
     return [(getattr(one, f"{size}_bytes"), getattr(one, f"{size}_replicated_bytes")) for size in SIZES]
 
 
+def amounts_of(space: object, state: str) -> tuple[int, int, int]:
+    """Return bytes, what they take on disks, and versions in a state: ``live_bytes``, ``live_replicated_bytes`` …"""
+    size_bytes, replicated_bytes, versions = (
+        getattr(space, f"{state}_{unit}") for unit in ("bytes", "replicated_bytes", "versions")
+    )
+    return size_bytes, replicated_bytes, versions
+
+
 def print_states(states: Iterable[tuple[str, int, int, int | str, str]]) -> None:
     """Print for each state of versions its bytes, what they take on disks, the versions, and when it ends."""
     print_table(

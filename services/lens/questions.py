@@ -73,6 +73,7 @@ class LensSpace:
     is_exact: bool
     """Whether nothing is missing in the source; otherwise the notes say what is, and what is right all the same."""
     notes: tuple[str, ...]
+    """What is missing or not certain, and remarks that explain figures."""
     figures: dict[str, int]
     """Figures that the source itself keeps, by its own names."""
 
@@ -170,7 +171,7 @@ class BucketQuestions:
         self.report = report
         self.bucket = bucket
         self._columns = report.columns_of_all if is_one_of_all else report.columns
-        self.notes = (*report.head.notes, *bucket.notes)
+        self.notes = (*report.head.notes, *bucket.notes, *bucket.remarks)
 
     @cached_property
     def matrix(self) -> RunSpace:
@@ -180,7 +181,7 @@ class BucketQuestions:
     @property
     def is_exact(self) -> bool:
         """Whether the source has told of nothing that is missing or not certain."""
-        return not self.notes
+        return not (self.report.head.notes or self.bucket.notes)
 
     def space(self) -> LensSpace:
         """Return where the bytes of the bucket are."""
@@ -402,7 +403,7 @@ def one_bucket(report: Report, bucket: str = "") -> BucketQuestions:
 
 def orphans(report: Report, bucket: str = "") -> LensOrphans:
     """Return the findings of a bucket, or of all."""
-    notes = [note for one in questions(report, bucket) for note in one.bucket.notes]
+    notes = [note for one in questions(report, bucket) for note in (*one.bucket.notes, *one.bucket.remarks)]
     return LensOrphans(tuple(report.findings(bucket)), (*report.head.notes, *notes))
 
 

@@ -51,6 +51,8 @@ class LensBucket:
     refs: tuple[Ref, ...]
     notes: tuple[str, ...] = ()
     """One sentence for each thing that is missing or not certain, and what is still right in the answers."""
+    remarks: tuple[str, ...] = ()
+    """Sentences that explain figures, and make none of them uncertain."""
     figures: dict[str, int] = field(default_factory=dict)
     """Figures that the source itself keeps, by the source's own names, as ``usedBytes``."""
 

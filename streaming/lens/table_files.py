@@ -1,12 +1,18 @@
-"""What both table formats need of a table's directory: its name, and its files as columns."""
+"""What both table formats need of a table's directory: its name, its files as columns, and findings on many files."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
 
 import pyarrow as pa
 from pyarrow import fs
+from pyspark.sql import DataFrame, Row, functions
+
+from services.lens.relation import LensFinding
+
+MOST_FINDINGS = 10_000
+"""Most findings of one kind; the others are summed in one more."""
 
 
 def table_name(location: str) -> str:
@@ -26,3 +32,24 @@ def listing_of(files: Mapping[str, fs.FileInfo]) -> pa.Table:
             "changed_ms": pa.array(((info.mtime_ns or 0) // 1_000_000 for info in infos), pa.int64()),
         }
     )
+
+
+def file_findings(
+    kind: str, bucket: str, files: DataFrame, sentence_of: Callable[[Row], str], shown_path: Callable[[str], str] = str
+) -> Iterator[LensFinding]:
+    """Yield a finding for each of the largest files, and one for all others. Columns: ``path``, ``size``."""
+    rows = files.orderBy(functions.desc("size"), "path").limit(MOST_FINDINGS + 1).collect()
+    for row in rows[:MOST_FINDINGS]:
+        size_bytes = row["size"] or 0
+        yield LensFinding(kind, bucket, shown_path(row.path), row.path, size_bytes, size_bytes, sentence_of(row))
+    if len(rows) > MOST_FINDINGS:
+        count, size_bytes = sums(files)
+        rest_bytes = size_bytes - sum(row["size"] or 0 for row in rows[:MOST_FINDINGS])
+        sentence = f"{count - MOST_FINDINGS:,} more files, smaller than those that are listed, are as these."
+        yield LensFinding(kind, bucket, "", "", rest_bytes, rest_bytes, sentence)
+
+
+def sums(files: DataFrame) -> tuple[int, int]:
+    """Return the number of files and the sum of their column ``size``."""
+    (row,) = files.agg(functions.count("*"), functions.sum("size")).collect()
+    return row[0], row[1] or 0

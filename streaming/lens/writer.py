@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
@@ -31,6 +32,8 @@ from services.lens.report import (
     ReportHead,
 )
 
+MOST_NOTES = 50
+"""Most notes of one bucket: a chain of a thousand snapshots may have lost all of its directories."""
 THING_COLUMNS, _FINDING_COLUMNS = from_arrow_schema(THING_SCHEMA), from_arrow_schema(FINDING_SCHEMA)
 
 
@@ -58,7 +61,7 @@ class ReportWriter:
 
     def add_bucket(self, bucket: LensBucket) -> None:
         """Register a bucket and its references."""
-        self._buckets.append(bucket)
+        self._buckets.append(replace(bucket, notes=_first(bucket.notes), remarks=_first(bucket.remarks)))
 
     def note(self, sentence: str) -> None:
         """Say what is missing or not certain in the whole report."""
@@ -99,7 +102,7 @@ class ReportWriter:
             location=self._location,
             made_at_ms=time.time_ns() // 1_000_000,
             program=f"deepclean {version('deepclean')}",
-            notes=tuple(self._notes),
+            notes=_first(self._notes),
             buckets=tuple(self._buckets),
         )
         (self._unfinished / HEAD_FILE).write_bytes(HEAD.dump_json(head, indent=2))
@@ -117,3 +120,8 @@ class ReportWriter:
             self._finish()
         else:
             shutil.rmtree(self._unfinished, ignore_errors=True)
+
+
+def _first(notes: Sequence[str]) -> tuple[str, ...]:
+    more = (f"There are {len(notes) - MOST_NOTES:,} more notes.",) if len(notes) > MOST_NOTES else ()
+    return (*notes[:MOST_NOTES], *more)

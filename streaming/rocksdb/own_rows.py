@@ -1,4 +1,7 @@
-"""Decodes the rows of this project's tables: a column for each field, enumerations as strings, records as structs."""
+"""Decodes the rows of this project's tables: a column for each field, enumerations as strings, records as structs.
+
+Secrets have no column.
+"""
 
 from __future__ import annotations
 
@@ -146,7 +149,8 @@ class OwnRows:
 
 def _fields_of(record_class: type[Any]) -> list[pa.Field]:
     hints = typing.get_type_hints(record_class, vars(records))
-    return [pa.field(field.name, _type_of(hints[field.name])) for field in fields(record_class)]
+    # What is a secret is kept out of the text of a record, and so it is kept out of its columns.
+    return [pa.field(field.name, _type_of(hints[field.name])) for field in fields(record_class) if field.repr]
 
 
 def _type_of(hint: Any) -> pa.DataType:

@@ -107,7 +107,8 @@ def plain(value: Any) -> Any:
     if not is_dataclass(value):
         return value
     hints = typing.get_type_hints(type(value), vars(records))
-    found = {field.name: (plain(getattr(value, field.name)), hints[field.name]) for field in fields(value)}
+    shown = [field.name for field in fields(value) if field.repr]  # secrets are not
+    found = {name: (plain(getattr(value, name)), hints[name]) for name in shown}
     return {
         name: {type(getattr(value, name)).__name__: one}
         if isinstance(hint, UnionType) and len(typing.get_args(hint)) > 2

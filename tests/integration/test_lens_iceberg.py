@@ -10,6 +10,7 @@ from argparse import Namespace
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pyarrow.compute as pc
 import pytest
@@ -110,7 +111,7 @@ def test_a_manifest_cut_short_between_blocks_is_named(
 def test_orphans_and_missing_files_are_findings(
     table: LargeTable, asked: Callable[[Path], BucketQuestions], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("streaming.lens.iceberg.findings.MOST_FINDINGS", 2)
+    monkeypatch.setattr("streaming.lens.iceberg.table_files.MOST_FINDINGS", 2)
     for number in range(4):
         (table.directory / "data" / f"left-{number}.parquet").write_bytes(b"x" * (10 + number))
     Path(table.path_of(7)).unlink()
@@ -118,9 +119,34 @@ def test_orphans_and_missing_files_are_findings(
     assert found == [
         ("orphaned-file", "data/left-3.parquet", 13),
         ("orphaned-file", "data/left-2.parquet", 12),
-        ("orphaned-file", str(table.directory), 21),
+        ("orphaned-file", "", 21),
         ("missing-file", "data/07/00000007.parquet", table.size_of(7)),
     ]
+
+
+def test_files_of_another_table_are_no_orphans(
+    table: LargeTable, asked: Callable[[Path], BucketQuestions], tmp_path: Path
+) -> None:
+    inner = table.directory / "inner" / "metadata"
+    inner.mkdir(parents=True)
+    (inner / "v1.metadata.json").write_text("{}")
+    (table.directory / "inner" / "a.parquet").write_bytes(b"x")
+    left = table.directory / "data" / "left.parquet"
+    left.write_bytes(b"xx")
+    answers = asked(table.directory)
+    assert answers.space().is_exact
+    findings = {(one.kind, one.path) for one in answers.report.findings()}
+    assert findings == {("orphaned-file", "data/left.parquet"), ("nested-table", "inner")}
+
+    metadata = table.directory / "metadata"
+    ours = json.loads((metadata / "v1.metadata.json").read_text())
+    (metadata / "v1.metadata.json").write_text(json.dumps({**ours, "table-uuid": "ours"}))
+    (metadata / "00000-other.metadata.json").write_text(json.dumps({**ours, "table-uuid": "theirs"}))
+    shutil.rmtree(tmp_path / "report")
+    answers = asked(table.directory)
+    assert [one.kind for one in answers.report.findings()] == ["nested-table"]
+    assert "00000-other.metadata.json is the metadata of another table" in answers.notes[0]
+    assert answers.space().is_exact, "what is not looked for makes no figure wrong"
 
 
 def test_metadata_that_was_named_and_is_not_the_newest_shows_no_orphans(
@@ -161,6 +187,49 @@ def test_what_spark_cannot_read_by_itself_is_copied_first(
         table.path_of(file): (table.path_of(file).removeprefix("s3a://bucket/t/"), runs) for file, runs in table.runs()
     }
     assert list(answers.report.findings()) == []
+
+
+def test_a_path_that_leads_out_of_a_store_is_copied_to_no_other_place(
+    table: LargeTable, tmp_path: Path, asked: Callable[[Path], BucketQuestions], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store's keys are any text. What a table names is a key, and no path of this machine."""
+    file = table.directory / "metadata" / "v1.metadata.json"
+    content = json.loads(file.read_text())
+    evil = "s3://bucket/../../escaped.avro"
+
+    class Store:
+        """Has the table, and a manifest list of the evil name."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(fs.LocalFileSystem(), name)
+
+        def get_file_info(self, wanted: Any) -> Any:
+            return fs.LocalFileSystem().get_file_info(self._path(wanted) if isinstance(wanted, str) else wanted)
+
+        def open_input_stream(self, path: str, **options: Any) -> Any:
+            return fs.LocalFileSystem().open_input_stream(self._path(path), **options)
+
+        def _path(self, path: str) -> str:
+            return content["snapshots"][0]["manifest-list"] if "escaped" in path else path
+
+    changed = json.loads(file.read_text())
+    changed["snapshots"][0]["manifest-list"] = evil
+    file.write_text(json.dumps(changed))
+    monkeypatch.setattr("services.lens.iceberg.location._file_system", lambda _: (Store(), str(table.directory)))
+    before = {path for path in tmp_path.rglob("*") if "report" not in path.parts}
+    written = list[Path]()
+    write_bytes = Path.write_bytes
+
+    def noted(path: Path, data: bytes) -> int:
+        written.append(path)
+        return write_bytes(path, data)
+
+    monkeypatch.setattr(Path, "write_bytes", noted)
+    asked(Path("any"))
+    copies = [path for path in written if path.suffix == ".avro"]
+    assert copies
+    assert not [path for path in copies if path.resolve() != path or "deepclean-iceberg-" not in str(path)]
+    assert {path for path in tmp_path.rglob("*") if "report" not in path.parts} == before
 
 
 def test_snapshots_that_list_their_manifests_themselves(

@@ -215,6 +215,21 @@ class TestLocations:
         with pytest.raises(OzoneLocationError, match="cannot be opened"):
             written(session, copy, tmp_path)
 
+    def test_a_table_that_is_damaged_behind_its_beginning(self, session: SparkSession, tmp_path: Path) -> None:
+        """Found by a worker, when it comes to the block."""
+        database = OzoneDatabase(tmp_path / "om")
+        bucket = database.bucket("b", 2)
+        for number in range(3_000):
+            database.live(bucket, key_info(bucket, f"k{number:05}", 10, [(number, 5)]))
+        location = database.close()
+        largest = max((location / "om.db").glob("*.sst"), key=lambda file: file.stat().st_size)
+        content = bytearray(largest.read_bytes())
+        middle = len(content) // 2
+        content[middle : middle + 400] = bytes(400)
+        largest.write_bytes(content)
+        with pytest.raises(OzoneLocationError, match=r"om\.db cannot be read .*copy it again"):
+            written(session, location, tmp_path)
+
 
 class TestBlocksInSeveralRows:
     def test_an_hsynced_key_and_its_open_row_count_once(self, session: SparkSession, tmp_path: Path) -> None:
@@ -245,6 +260,21 @@ class TestBlocksInSeveralRows:
         assert held(report, "vol/b") == {"k": [(5, ((0, 0),))]}
         (finding,) = findings_of(report, "shared-block")
         assert (finding.bucket, finding.bytes) == ("vol/b", 5)
+
+    def test_rows_of_two_buckets_count_in_one_and_both_are_marked(self, session: SparkSession, tmp_path: Path) -> None:
+        """Places are those of a bucket: here the other one has more snapshots than the block's owner."""
+        database = OzoneDatabase(tmp_path / "om")
+        first, second = database.bucket("a", 2), database.bucket("b", 3)
+        database.live(second, key_info(second, "l", 11, [(1, 5)]))
+        for number in range(3):
+            database.snapshot(second, f"s{number}", 20 + 10 * number, 10 + number)
+        database.live(first, key_info(first, "k", 55, [(1, 5)]))
+        report = written(session, database.close(), tmp_path)
+        found = [(bucket, rows) for bucket in ("vol/a", "vol/b") for rows in held(report, bucket).values()]
+        assert found in ([("vol/a", [(5, ((0, 0),))])], [("vol/b", [(5, ((0, 3),))])])
+        assert {one.bucket for one in findings_of(report, "shared-block")} == {"vol/a", "vol/b"}
+        for bucket in ("vol/a", "vol/b"):
+            assert "named by rows of several buckets" in report.buckets[bucket].notes[0]
 
 
 def test_a_checkpoint_and_figures_that_are_wrong(session: SparkSession, tmp_path: Path) -> None:

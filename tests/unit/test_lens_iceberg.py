@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyarrow import fs
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
@@ -20,6 +21,7 @@ from pyiceberg.utils.config import Config
 from services.lens.iceberg.errors import IcebergError
 from services.lens.iceberg.location import find_table, plain_path, read_file, version_of
 from services.lens.iceberg.metadata import Snapshot, TableMetadata, decode_metadata
+from services.lens.iceberg.neighbours import metadata_of_others, tables_below
 from services.lens.iceberg.order import in_order
 from services.lens.iceberg.references import EXPIRABLE, references
 from services.lens.iceberg.retention import expired_now
@@ -137,9 +139,42 @@ def test_retention_is_that_of_the_table_and_of_its_references(
     assert marked == expired
 
 
-def test_a_line_of_ancestors_ends_where_one_is_missing_or_repeats() -> None:
-    loop = (Snapshot(1, 1, parent_snapshot_id=2), Snapshot(2, 2, parent_snapshot_id=1))
-    assert {one.snapshot_id for one in in_order(loop, 2)} == {2}
+def test_snapshots_that_name_each_other_as_parents_are_in_the_order_all_the_same() -> None:
+    loop = (Snapshot(1, 1, parent_snapshot_id=2), Snapshot(2, 2, parent_snapshot_id=1), Snapshot(3, 3))
+    assert [one.snapshot_id for one in in_order(loop, 2)] == [3, 1, 2]
+    assert [one.snapshot_id for one in in_order(loop, None)] == [3, 1, 2]
+
+
+def test_a_property_that_is_no_number_is_one_sentence() -> None:
+    with pytest.raises(IcebergError, match=r"max-snapshot-age-ms is '5d', and Iceberg wants a number"):
+        expired_now(table({1: None}, {}, {"history.expire.max-snapshot-age-ms": "5d"}), 10 * DAY_MS)
+
+
+def test_tables_below_a_table_are_found_by_their_metadata() -> None:
+    paths = [
+        "/lake/t/metadata/v1.metadata.json",
+        "/lake/t/data/a.parquet",
+        "/lake/t/inner/metadata/v2.metadata.json",
+        "/lake/t/inner/metadata/v3.metadata.json",
+        "/lake/t/data/v1.metadata.json",
+    ]
+    assert tables_below("/lake/t", paths) == ["/lake/t/inner"]
+
+
+def test_metadata_of_another_table_is_known_by_its_id(tmp_path: Path) -> None:
+    contents = {
+        "v1.metadata.json": b'{"format-version": 2, "table-uuid": "one"}',
+        "v2.metadata.json": b'{"format-version": 2, "table-uuid" : "two"}',
+        "v3.gz.metadata.json": gzip.compress(b'{"table-uuid":"three","x":"' + b"x" * 9_000 + b'"}', mtime=0),
+        "v4.metadata.json": b'{"format-version": 1}',
+        "v5.gz.metadata.json": b"\x1f\x8bno more",
+    }
+    for name, content in contents.items():
+        (tmp_path / name).write_bytes(content)
+    files = fs.LocalFileSystem()
+    infos = files.get_file_info(fs.FileSelector(str(tmp_path)))
+    found = {Path(path).name for path in metadata_of_others(files, infos, "one")}
+    assert found == {"v2.metadata.json", "v3.gz.metadata.json"}
 
 
 @pytest.mark.parametrize(
@@ -149,6 +184,7 @@ def test_a_line_of_ancestors_ends_where_one_is_missing_or_repeats() -> None:
         (gzip.compress(b'{"format-version": 2}', mtime=0)[:-9], "is cut short or no Iceberg metadata"),
         (b"[]", "is cut short or no Iceberg metadata"),
         (b"", "is cut short or no Iceberg metadata"),
+        (b'{"format-version":' + b"[" * 100_000, "is cut short or no Iceberg metadata"),
         (b'{"format-version": 4}', "has format version 4, and this program knows 1 to 3"),
         (b'{"format-version": "two"}', "has format version two"),
         (b'{"format-version": 2}', "is no Iceberg metadata .*location"),
@@ -181,7 +217,8 @@ def test_a_metadata_file_is_known_by_its_name(name: str, version: int | None) ->
 def test_an_address_is_the_path_that_the_file_system_knows() -> None:
     assert plain_path("/lake/t") == plain_path("file:/lake/t") == plain_path("file:///lake/t") == "/lake/t"
     assert plain_path("s3://lake/t") == plain_path("s3a://lake/t") == "lake/t"
-    assert plain_path("/lake/a:b://c") == "/lake/a:b://c"
+    assert plain_path("/lake/a:b:/c") == "/lake/a:b:/c"
+    assert plain_path("s3://lake//warehouse//t") == "lake/warehouse/t"
 
 
 @pytest.fixture

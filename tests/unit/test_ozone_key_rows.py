@@ -112,6 +112,10 @@ class TestSeenTransactions:
         seen = SeenTransactions(own=[UNKNOWN], created=[21], last=[90])
         assert (seen.first_with(20), seen.first_with(21), seen.first_possible(21)) == (0, 1, 1)
 
+    def test_nobody_has_certainly_seen_a_row_that_names_no_transaction(self) -> None:
+        seen = SeenTransactions(own=[20, 30], created=[UNKNOWN, UNKNOWN], last=[90, 95])
+        assert seen.first_with(KeyInfo().update_id) == 2
+
     def test_a_contradiction_is_noticed(self) -> None:
         assert not SeenTransactions(own=[40, 30], created=[41, 31], last=[41, 31]).is_consistent
         assert not SeenTransactions(own=[40], created=[31], last=[31]).is_consistent

@@ -9,6 +9,7 @@ import pytest
 
 from services.lens.ozone import tables
 from services.lens.ozone.messages import KeyInfo, MultipartKeyInfo, MultipartPartInfo
+from streaming.lens.ozone import searches
 from streaming.lens.ozone.layout import OzoneLocationError
 from tests.ozone_databases import LEGACY, OzoneDatabase, add_version, key_info
 from tests.ozone_model import object_id
@@ -325,6 +326,41 @@ def test_an_object_of_an_older_id_is_looked_up(database: OzoneDatabase) -> None:
     row.update_id = 25
     database.live(bucket, row)
     assert read(database).held("vol/b") == {"k": [(5, (0, 1))]}
+
+
+def test_a_row_without_a_transaction_is_looked_up(database: OzoneDatabase) -> None:
+    bucket = database.bucket("b", 2)
+    first = key_info(bucket, "k", 10, [(1, 5)], update_id=0)
+    database.live(bucket, first)
+    database.snapshot(bucket, "one", 20, 1)
+    database.live(bucket, key_info(bucket, "k", 10, [(2, 6)], update_id=0))
+    found = read(database).held("vol/b")
+    assert found == {"k": [(6, (1, 1))]}
+
+
+def test_many_searches_of_many_buckets_run_when_enough_wait(
+    database: OzoneDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The limit is that of a task, whatever the number of buckets."""
+    monkeypatch.setattr(searches, "MAX_WAITING", 3)
+    most = 0
+    finish = searches.Searches.finish
+
+    def counted(self: searches.Searches) -> None:
+        nonlocal most
+        most = max(most, len(self._waiting))
+        finish(self)
+
+    monkeypatch.setattr(searches.Searches, "finish", counted)
+    buckets = [database.bucket(f"b{number}", 2 + number) for number in range(8)]
+    for bucket in buckets:
+        database.live(bucket, key_info(bucket, "k", 15, [(1, 5)], update_id=15))
+        database.snapshot(bucket, "one", 20, 100 + buckets.index(bucket))
+        database.live(bucket, key_info(bucket, "k", 15, [(1, 5)], update_id=25))
+    reading = read(database)
+    for bucket in buckets:
+        assert reading.held(bucket.name) == {"k": [(5, (0, 1))]}
+    assert most == 3
 
 
 def test_an_unknown_uuid_is_written_as_java_does() -> None:

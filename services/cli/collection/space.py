@@ -15,7 +15,7 @@ from services.cli.amounts import parse_size
 from services.cli.collection_lines import suspended_words
 from services.cli.output import print_fields, print_json, size_text
 from services.cli.session import BucketArgument, JsonOption, Session, bucket_path, session_of
-from services.cli.space_lines import freed_text, print_snapshots, print_states, say_plan, sizes_of
+from services.cli.space_lines import amounts_of, freed_text, print_snapshots, print_states, say_plan, sizes_of
 from services.cli.terminal import say
 from services.client.tasks.space_view import BucketView, NamedSnapshots
 
@@ -121,8 +121,7 @@ def _states(space: BucketSpace, pending: str) -> Iterator[tuple[str, int, int, i
         ("pending", pending),
         ("claimed", "the block store has confirmed it"),
     ):
-        figures = [getattr(space, f"{state}_{unit}") for unit in ("bytes", "replicated_bytes", "versions")]
-        yield state, figures[0], figures[1], figures[2], goes
+        yield state, *amounts_of(space, state), goes
     yield "in the store", accounted_bytes(space), accounted_replicated_bytes(space), "", "the four together"
     yield "freed", space.freed_bytes, space.freed_replicated_bytes, space.freed_versions, "it has gone"
 

@@ -65,10 +65,20 @@ def _report(
     source, location = context.obj
     if source is Source.REPORT and kept:
         raise typer.BadParameter("the report is there already: leave --report out", param_hint="--report")
+    if html:
+        _check_writable(html)
     with report_of(Reading(source, location, bucket, kept, master, heap)) as found:
         yield found
         if html:
             write_page(found, bucket, html)
+
+
+def _check_writable(html: Path) -> None:
+    """Fail before the source is read, which may take minutes, and not with its answer."""
+    try:
+        html.open("a").close()
+    except OSError as error:
+        raise typer.BadParameter(f"{html} cannot be written ({error.strerror})", param_hint="--html") from None
 
 
 @app.command()

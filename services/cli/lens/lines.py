@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from schemas.space_answers import VersionStage
 from services.cli.output import bytes_text, counted, print_fields, print_table, size_text, time_text
 from services.cli.space_lines import (
+    amounts_of,
     freed_text,
     goes_when,
     names_text,
@@ -66,8 +67,7 @@ def _states(space: LensSpace) -> Iterator[tuple[str, int, int, int, str]]:
         "pending": "it is collected",
     }
     for state, when in goes.items():
-        figures = [getattr(space, f"{state}_{unit}") for unit in ("bytes", "replicated_bytes", "versions")]
-        yield state, figures[0], figures[1], figures[2], when
+        yield state, *amounts_of(space, state), when
 
 
 def print_freed(freed: LensFreed) -> None:

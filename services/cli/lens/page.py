@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from services.cli.output import bytes_text, counted, time_text
+from services.cli.space_lines import amounts_of
 from services.domain.run_space import Runs, renumbered
 from services.domain.space_matrix import SpaceCell, total
 from services.lens.questions import BucketQuestions, LensSnapshot, LensSpace, orphans, questions
@@ -136,7 +137,7 @@ def _group_data(group: Sequence[Ref]) -> dict[str, Any]:
 def _section(questions: BucketQuestions, space: LensSpace) -> str:
     picture = picture_of(questions)
     grouped = sum(len(group) > 1 for group in picture.groups)
-    notes = list(questions.bucket.notes)
+    notes = [*questions.bucket.notes, *questions.bucket.remarks]
     if grouped:
         notes.append(
             f"{counted(len(space.snapshots), 'snapshot')} are too many to draw: timeline and matrix show groups of "
@@ -145,10 +146,7 @@ def _section(questions: BucketQuestions, space: LensSpace) -> str:
     if picture.left_out.bytes:
         notes.append(f"The smallest cells are not drawn: up to {bytes_text(picture.left_out.bytes)} more may be freed.")
     mark = "" if space.is_exact else "~"
-    states = [
-        (state, *(getattr(space, f"{state}_{unit}") for unit in ("bytes", "replicated_bytes", "versions")))
-        for state in ("live", "held", "pending")
-    ]
+    states = [(state, *amounts_of(space, state)) for state in ("live", "held", "pending")]
     return "\n".join(
         [
             f'<section class="bucket"><h2>{escape(space.bucket)}</h2>',

@@ -80,6 +80,7 @@ def _make(reading: Reading, directory: Path, scratch: Path) -> None:
             java_directory=scratch,
             heap=reading.heap,
             master=reading.master,
+            environment={"TMPDIR": str(scratch), "SPARK_LOCAL_DIRS": str(scratch)},  # a job that is killed leaves them
         )
 
 

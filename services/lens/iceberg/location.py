@@ -15,6 +15,8 @@ _METADATA_FILE = re.compile(r"v?(\d+)(?:-[^/]*)?(?:\.gz)?\.metadata\.json(?:\.gz
 LOCAL = "^file:/+"
 SCHEME = "^[a-zA-Z][a-zA-Z0-9+.-]*://"
 """What an address has more than the path that Arrow's file systems know; Spark's jobs replace it as well."""
+SLASHES = "/{2,}"
+"""Hadoop and Arrow take them for one."""
 VERSION_HINT = "version-hint.text"
 
 
@@ -33,7 +35,7 @@ class FoundTable:
 
 def plain_path(address: str) -> str:
     """Return an address as the file systems of Arrow have it: without scheme, and with the bucket first."""
-    return re.sub(SCHEME, "", re.sub(LOCAL, "/", address))
+    return re.sub(SLASHES, "/", re.sub(SCHEME, "", re.sub(LOCAL, "/", address)))
 
 
 def version_of(path: str) -> int | None:
@@ -89,7 +91,10 @@ def _file_system(location: str) -> tuple[fs.FileSystem, str]:
         return fs.LocalFileSystem(), str(Path(plain_path(location)).absolute())
     address = re.sub(r"^s3[an]:", "s3:", location)
     if not address.startswith(("s3://", "gs://")):  # those of others are not what plain_path makes of them
-        raise IcebergError(f"{location} is in a store that is not known here: copy the table, or use s3:// or gs://.")
+        raise IcebergError(
+            f"{location} is in a store that is not known here: use s3:// or gs://, or a copy of the table that was "
+            f"made with Iceberg's rewrite_table_path."
+        )
     files, path = fs.FileSystem.from_uri(address)
     return files, path.rstrip("/")
 

@@ -60,6 +60,8 @@ class TableMetadata(msgspec.Struct, frozen=True, rename="kebab"):
 
     format_version: int
     location: str
+    table_uuid: str | None = None
+    """None in metadata of the first version, which need not have it."""
     current_snapshot_id: int | None = None
     snapshots: tuple[Snapshot, ...] = ()
     refs: dict[str, Reference] | None = None
@@ -91,7 +93,7 @@ def decode_metadata(content: bytes, location: str) -> TableMetadata:
         if content.startswith(b"\x1f\x8b"):
             content = gzip.decompress(content)
         version = msgspec.json.decode(content)["format-version"]
-    except (EOFError, zlib.error, gzip.BadGzipFile, msgspec.DecodeError, KeyError, TypeError):
+    except (EOFError, zlib.error, gzip.BadGzipFile, msgspec.DecodeError, KeyError, TypeError, RecursionError):
         raise IcebergError(
             f"{location} is cut short or no Iceberg metadata: name another metadata.json of the table."
         ) from None

@@ -2,7 +2,8 @@
 
 A snapshot begins as a copy of its parent, so those that hold a file are mostly one connected part of the tree of
 snapshots. The order is that tree's: a parent, what branches off from it, then the line that leads to main's current
-snapshot. A part whose parent has expired is put by its age.
+snapshot. A part whose parent has expired is put by its age. So are snapshots that name each other as parents: only
+damaged metadata has such.
 """
 
 from __future__ import annotations
@@ -29,14 +30,17 @@ def in_order(snapshots: Sequence[Snapshot], current: int | None) -> list[Snapsho
     by_id = {one.snapshot_id: one for one in snapshots}
     line = {one.snapshot_id for one in ancestry(current, by_id)}
     children: dict[int | None, list[Snapshot]] = defaultdict(list)
-    for one in sorted(snapshots, key=lambda one: (one.snapshot_id in line, one.sequence_number, one.timestamp_ms)):
+    by_age = sorted(snapshots, key=lambda one: (one.snapshot_id in line, one.sequence_number, one.timestamp_ms))
+    for one in by_age:
         parent = one.parent_snapshot_id if one.parent_snapshot_id in by_id else None
         children[parent].append(one)
-    found: list[Snapshot] = []
+    found: dict[int, Snapshot] = {}
     waiting = children[None][::-1]
     while waiting:
         one = waiting.pop()
-        if one.snapshot_id != current:
-            found.append(one)
+        found[one.snapshot_id] = one
         waiting += children[one.snapshot_id][::-1]
-    return [*found, by_id[current]] if current in by_id else found
+    for one in by_age:
+        found.setdefault(one.snapshot_id, one)
+    last = found.pop(current, None) if current is not None else None
+    return [*found.values(), last] if last else list(found.values())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from services.domain.durations import HOUR_MS
+from services.lens.iceberg.errors import IcebergError
 from services.lens.iceberg.metadata import MAIN, Reference, TableMetadata
 from services.lens.iceberg.order import ancestry
 
@@ -60,4 +61,10 @@ def expired_now(metadata: TableMetadata, now_ms: int) -> set[int]:
 
 
 def _number(metadata: TableMetadata, name: str, default: int) -> int:
-    return int(metadata.properties.get(name, default))
+    text = metadata.properties.get(name, str(default))
+    try:
+        return int(text)
+    except ValueError:
+        raise IcebergError(
+            f"The table's property {name} is {text!r}, and Iceberg wants a number: set it anew."
+        ) from None

@@ -125,8 +125,11 @@ class SeenTransactions:
             self._possible = [NEVER] * len(bounds)
 
     def first_with(self, transaction: int) -> int:
-        """Return the oldest place that has certainly seen a transaction; the number of places if none has."""
-        return bisect_left(self._seen, transaction)
+        """Return the oldest place that has certainly seen a transaction; the number of places if none has.
+
+        0 is the transaction of a row that names none: nobody knows who has seen it.
+        """
+        return bisect_left(self._seen, transaction or NEVER)
 
     def first_possible(self, transaction: int) -> int:
         """Return the oldest place that may have seen a transaction."""

@@ -124,5 +124,5 @@ def decoded(content: bytes, kind: type[T], path: str) -> T:
     """
     try:
         return msgspec.json.decode(content, type=kind)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise PaimonError(f"{path} cannot be read ({error}).") from None

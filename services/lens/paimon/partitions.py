@@ -25,13 +25,19 @@ def bucket_directory(schema: SchemaFile, partition: bytes, bucket: int) -> str:
     """Return the directory of a bucket, relative to the table, as ``dt=2026-01-01/bucket-0``.
 
     Raises:
-        PaimonError: the partition has a column of a type that is not known here.
+        PaimonError: the partition has a column of a type that is not known here, or is damaged.
     """
     columns = schema.partition_columns
-    names = [
-        f"{_escaped(column.name)}={_escaped(_name(schema, column, partition, index, len(columns)))}"
-        for index, column in enumerate(columns)
-    ]
+    try:
+        names = [
+            f"{_escaped(column.name)}={_escaped(_name(schema, column, partition, index, len(columns)))}"
+            for index, column in enumerate(columns)
+        ]
+    except (IndexError, ValueError, OverflowError):  # what is too short, no text, or a date beyond all calendars
+        raise PaimonError(
+            f"The partition {partition.hex()} in a manifest does not fit the table's partition keys, "
+            f"{', '.join(schema.partition_keys)}: the manifest or the newest schema is damaged; restore it."
+        ) from None
     root = schema.options.get("data-file.path-directory", "").strip("/")
     return "/".join([*filter(None, [root]), *names, f"bucket-{'postpone' if bucket == POSTPONE_BUCKET else bucket}"])
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from pyspark.sql import Column, DataFrame, SparkSession, functions
 
-from services.lens.iceberg.location import LOCAL, SCHEME
+from services.lens.iceberg.location import LOCAL, SCHEME, SLASHES
 
 FILE = "read_from"
 """Column with the path of the Avro file that a row is from."""
@@ -44,22 +44,19 @@ _DELETED = 2
 """Status of an entry that says that a file went: whoever has such a manifest does not hold the file."""
 
 
-def manifest_lists(session: SparkSession, paths: Sequence[str], prefix: str) -> DataFrame:
-    """Return the manifests of manifest lists: ``read_from``, ``manifest_path``, ``manifest_length``.
-
-    ``prefix`` stands before the path of a file where it can be read, and is not in ``read_from``.
-    """
-    return _read(session, _MANIFEST_FILE, paths, prefix)
+def manifest_lists(session: SparkSession, paths: Sequence[str]) -> DataFrame:
+    """Return the manifests of manifest lists: ``read_from``, ``manifest_path``, ``manifest_length``."""
+    return _read(session, _MANIFEST_FILE, paths)
 
 
-def manifest_entries(session: SparkSession, paths: Sequence[str], prefix: str) -> DataFrame:
+def manifest_entries(session: SparkSession, paths: Sequence[str]) -> DataFrame:
     """Return the files that manifests hold: ``read_from``, ``file_path``, ``kind``, ``bytes``."""
     kind = functions.expr(
         "case when data_file.content = 0 then 'data' when data_file.content = 2 then 'equality-deletes' "
         "when upper(data_file.file_format) = 'PUFFIN' then 'deletion-vector' else 'position-deletes' end"
     )
     return (
-        _read(session, _MANIFEST_ENTRY, paths, prefix)
+        _read(session, _MANIFEST_ENTRY, paths)
         .where(f"status <> {_DELETED}")
         .select(
             FILE,
@@ -70,14 +67,14 @@ def manifest_entries(session: SparkSession, paths: Sequence[str], prefix: str) -
     )
 
 
-def _read(session: SparkSession, schema: object, paths: Sequence[str], prefix: str) -> DataFrame:
+def _read(session: SparkSession, schema: object, paths: Sequence[str]) -> DataFrame:
     reader = session.read.format("avro").option("avroSchema", json.dumps(schema)).option("__globPaths__", "false")
     # The path is that of a URI: its escapes have to go, and a plus sign is none.
     path = plain_column(functions.expr("url_decode(replace(_metadata.file_path, '+', '%2B'))"))
-    named = functions.substring(path, len(prefix) + 1, 2**31 - 1).alias(FILE)
-    return reader.load([prefix + path for path in paths]).select("*", named)
+    return reader.load(list(paths)).select("*", path.alias(FILE))
 
 
 def plain_column(address: Column) -> Column:
     """Return ``plain_path`` of a column of addresses."""
-    return functions.regexp_replace(functions.regexp_replace(address, LOCAL, "/"), SCHEME, "")
+    path = functions.regexp_replace(functions.regexp_replace(address, LOCAL, "/"), SCHEME, "")
+    return functions.regexp_replace(path, SLASHES, "/")

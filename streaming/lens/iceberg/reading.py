@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -28,6 +29,8 @@ class AvroFile:
     """The size that the table's metadata says; None if it does not."""
     runs: Runs
     """The snapshots that need it."""
+    local_path: str = ""
+    """Where Spark reads it, in the form that Spark gives to paths."""
     damage: str = ""
     """What is wrong with it, as the end of a sentence."""
 
@@ -37,54 +40,58 @@ class TableFiles:
 
     def __init__(self, files: fs.FileSystem, copies: Path) -> None:
         self._files = files
-        self._prefix = "" if isinstance(files, fs.LocalFileSystem) else f"{copies}/"
+        self._copies = copies
+        self._copied = 0
 
     def sizes(self, paths: Sequence[str]) -> list[int | None]:
         """Return the size of each file; None if it is missing."""
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             return [info.size if info.is_file else None for info in pool.map(self._files.get_file_info, paths)]
 
-    def read_whole(self, wanted: Sequence[AvroFile], read: Callable[[Sequence[AvroFile], str], None]) -> list[AvroFile]:
+    def read_whole(self, wanted: Sequence[AvroFile], read: Callable[[Sequence[AvroFile]], None]) -> list[AvroFile]:
         """Call ``read`` with those files that can be read, if there are any, and return the others.
 
-        The other argument of ``read`` is what stands before the path of a file where Spark can read it. ``read`` does
-        all or nothing: it is called again without the damaged files if Spark fails because of them.
+        ``read`` does all or nothing: it is called again without the damaged files if Spark fails because of them.
         """
         sizes = self.sizes([file.path for file in wanted])
         lost = [found for file, size in zip(wanted, sizes, strict=True) if (found := _missing(file, size))]
-        whole = _without(wanted, lost)
-        self._copy(whole)
+        whole = self._local(_without(wanted, lost))
         try:
             if whole:
-                read(whole, self._prefix)
+                read(whole)
         except (PySparkException, Py4JJavaError):
-            damaged = [replace(file, damage="is damaged") for file in whole if not self._is_readable(file.path)]
+            damaged = [replace(file, damage="is damaged") for file in whole if not _is_readable(file.local_path)]
             if not damaged:
                 raise
             lost += damaged
             whole = _without(whole, damaged)
             if whole:
-                read(whole, self._prefix)
+                read(whole)
         return lost
 
-    def _copy(self, files: Sequence[AvroFile]) -> None:
-        if self._prefix:
-            with ThreadPoolExecutor(_AT_ONCE) as pool:
-                list(pool.map(self._copy_one, (file.path for file in files)))
+    def _local(self, files: Sequence[AvroFile]) -> list[AvroFile]:
+        if isinstance(self._files, fs.LocalFileSystem):
+            return [replace(file, local_path=os.path.normpath(file.path)) for file in files]
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            numbers = range(self._copied, self._copied + len(files))
+            self._copied += len(files)
+            return list(pool.map(self._copy, files, numbers))
 
-    def _copy_one(self, path: str) -> None:
-        target = Path(self._prefix + path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(read_file(self._files, path))
+    def _copy(self, file: AvroFile, number: int) -> AvroFile:
+        """Copy a file under a name of our own: the path is what a file of the table says, and may lead anywhere."""
+        target = self._copies / f"{number}.avro"
+        target.write_bytes(read_file(self._files, file.path))
+        return replace(file, local_path=str(target))
 
-    def _is_readable(self, path: str) -> bool:
-        try:
-            with Path(self._prefix + path).open("rb") as file:
-                for _ in fastavro.reader(file):
-                    pass
-        except Exception:  # whatever a damaged file makes the decoder raise
-            return False
-        return True
+
+def _is_readable(path: str) -> bool:
+    try:
+        with Path(path).open("rb") as file:
+            for _ in fastavro.reader(file):
+                pass
+    except Exception:  # whatever a damaged file makes the decoder raise
+        return False
+    return True
 
 
 def _missing(file: AvroFile, size_bytes: int | None) -> AvroFile | None:

@@ -68,6 +68,7 @@ class _TableReport:
         self.name = table_name(metadata.location)
         self.orphans = Orphans(table, metadata, self.name, now_ms, scratch)
         self.notes: list[str] = []
+        self.remarks: list[str] = []
         self.is_complete = True
 
     def write(self) -> None:
@@ -77,10 +78,15 @@ class _TableReport:
         self._add(self._named_files(manifests))
         self._add_entries(manifests)
         if self.is_complete:
-            self.writer.add_findings(self.orphans.find(self.session, self.writer.things(), self.notes))
+            self.writer.add_findings(self.orphans.find(self.session, self.writer.things(), self.notes, self.remarks))
         else:
             self.notes.append("Orphans were not looked for: what could not be read may name the files.")
-        self.writer.add_bucket(LensBucket(self.name, self.refs, tuple(self.notes)))
+            if not self.table.metadata_file.startswith(plain_path(self.metadata.location).rstrip("/") + "/"):
+                self.notes.append(
+                    f"The metadata names files below {self.metadata.location}, where it is not itself: if the table "
+                    f"was copied, copy it again with Iceberg's rewrite_table_path."
+                )
+        self.writer.add_bucket(LensBucket(self.name, self.refs, tuple(self.notes), tuple(self.remarks)))
 
     def _note_metadata(self) -> None:
         if not self.table.is_certain:
@@ -89,7 +95,7 @@ class _TableReport:
                 f"table's catalog knows for certain."
             )
         if self.metadata.properties.get("gc.enabled", "true").lower() == "false":
-            self.notes.append("Iceberg expires no snapshot of this table: its property gc.enabled is false.")
+            self.remarks.append("Iceberg expires no snapshot of this table: its property gc.enabled is false.")
 
     def _note_lost(self, what: str, file: AvroFile) -> None:
         self.is_complete = False
@@ -112,9 +118,9 @@ class _TableReport:
         sizes = self._sizes(list(bare))
         found = {address: (size, bare[address]) for address, size in zip(bare, sizes, strict=True)}
 
-        def read(files: Sequence[AvroFile], prefix: str) -> None:
+        def read(files: Sequence[AvroFile]) -> None:
             rows = (
-                manifest_lists(self.session, [file.path for file in files], prefix)
+                manifest_lists(self.session, [file.local_path for file in files])
                 .join(functions.broadcast(self._held(files)), FILE)
                 .groupBy("manifest_path")
                 .agg(
@@ -136,8 +142,8 @@ class _TableReport:
     def _add_entries(self, manifests: dict[str, tuple[int, Runs]]) -> None:
         """Add the data and delete files of the manifests. Several can list a file, also one that another lists."""
 
-        def add(files: Sequence[AvroFile], prefix: str) -> None:
-            entries = manifest_entries(self.session, [file.path for file in files], prefix)
+        def add(files: Sequence[AvroFile]) -> None:
+            entries = manifest_entries(self.session, [file.local_path for file in files])
             things = (
                 entries.repartition(1 + len(files) // _MANIFESTS_A_PARTITION, "file_path")
                 .join(functions.broadcast(self._held(files)), FILE)
@@ -209,4 +215,4 @@ class _TableReport:
         )
 
     def _held(self, files: Sequence[AvroFile]) -> DataFrame:
-        return self.session.createDataFrame([(file.path, list(file.runs)) for file in files], _HELD_COLUMNS)
+        return self.session.createDataFrame([(file.local_path, list(file.runs)) for file in files], _HELD_COLUMNS)

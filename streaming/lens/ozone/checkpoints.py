@@ -6,7 +6,9 @@ In both, ``hardLinkFile`` says which files are which, and an empty file says tha
 
 from __future__ import annotations
 
+import gzip
 import tarfile
+import zlib
 from pathlib import Path
 
 import httpx
@@ -39,6 +41,8 @@ def fetched(url: str, directory: Path) -> Path:
                     for piece in answer.iter_bytes():
                         file.write(piece)
                 return target
+    except OSError as error:
+        raise _not_written(target, error) from None
     except httpx.HTTPError as error:
         raise OzoneLocationError(
             f"{base} did not send a checkpoint ({error}): is it the port of an Ozone Manager (9874)?"
@@ -47,11 +51,11 @@ def fetched(url: str, directory: Path) -> Path:
 
 
 def _refusal(url: str, status: int) -> str:
-    reasons = {
+    reasons: dict[int, str] = {
         httpx.codes.FORBIDDEN: "it wants an administrator: copy the database instead",
         httpx.codes.SERVICE_UNAVAILABLE: "it is not the leader: name the leader",
     }
-    return f"{url} answered {status}: {reasons.get(httpx.codes(status), 'look into its log')}."
+    return f"{url} answered {status}: {reasons.get(status, 'look into its log')}."
 
 
 def unpacked(archive: Path, directory: Path) -> Path:
@@ -60,15 +64,17 @@ def unpacked(archive: Path, directory: Path) -> Path:
     A tar file of such a directory will do, too.
 
     Raises:
-        OzoneLocationError: the file is cut short, no tar file, or only a part of a checkpoint.
+        OzoneLocationError: the file is cut short, no tar file, or only a part of a checkpoint; or the disk is full.
     """
     target = directory / "checkpoint"
     target.mkdir()
     try:
         with tarfile.open(archive) as tar:
             tar.extractall(target, filter="data")
-    except (tarfile.TarError, EOFError, OSError) as error:
+    except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise OzoneLocationError(f"{archive} is cut short or no tar file ({error}): fetch or copy it again.") from None
+    except OSError as error:
+        raise _not_written(target, error) from None
     inner = next((found.parent.parent for found in target.rglob(f"{ACTIVE_DIRECTORY}/{CURRENT}")), None)
     if inner is not None:
         return inner
@@ -81,17 +87,45 @@ def unpacked(archive: Path, directory: Path) -> Path:
     return target
 
 
+def _not_written(target: Path, error: OSError) -> OzoneLocationError:
+    return OzoneLocationError(
+        f"{error.filename or target} cannot be read or written ({error.strerror or error}): a checkpoint needs room "
+        f"for its files in the directory for temporary files; TMPDIR names another one."
+    )
+
+
 def _link(target: Path, archive: Path) -> None:
-    links = target / LINKS
-    pairs = [line.split("\t") for line in links.read_text().splitlines() if line] if links.exists() else []
     active = target / ACTIVE_DIRECTORY
     active.mkdir(exist_ok=True)
-    for name, source in pairs:
-        made = target / name
-        if not (made.resolve().is_relative_to(target.resolve()) and (target / source).is_file()):
-            raise OzoneLocationError(f"{archive} has no {source}, or names {name} outside of it: fetch it again.")
-        made.parent.mkdir(parents=True, exist_ok=True)
-        made.hardlink_to(target / source)
+    for name, source in _pairs(target / LINKS, archive):
+        made, linked = _inside(target, name, archive), _inside(target, source, archive)
+        if not linked.is_file():
+            raise OzoneLocationError(f"{archive} has no {source}, which its {LINKS} names: fetch it again.")
+        if not made.exists():
+            made.parent.mkdir(parents=True, exist_ok=True)
+            made.hardlink_to(linked)
     if not (active / CURRENT).exists():  # the older form: what is left at the root is the active database
         for file in [file for file in target.iterdir() if file.is_file() and file.name not in (COMPLETE, LINKS)]:
             file.rename(active / file.name)
+
+
+def _pairs(links: Path, archive: Path) -> list[tuple[str, str]]:
+    """Return the lines of the file of links: the name of a file, and which file it is."""
+    if not links.exists():
+        return []
+    try:
+        lines = links.read_text(encoding="utf-8").splitlines()
+        return [(name, source) for name, source in (line.split("\t") for line in lines if line)]
+    except ValueError:  # no text, or a line that has not two parts
+        raise OzoneLocationError(f"{archive} has a damaged {LINKS}: fetch it again.") from None
+
+
+def _inside(target: Path, name: str, archive: Path) -> Path:
+    """Return the path of a file in the checkpoint: the archive may come from anybody, and name files of this machine.
+
+    The archive has no symbolic links that lead out of it: unpacking refuses them.
+    """
+    path = (target / name).resolve()
+    if not path.is_relative_to(target.resolve()):
+        raise OzoneLocationError(f"{archive} names {name}, which is outside of it: do not trust it; fetch another.")
+    return path

@@ -2,45 +2,32 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Generator, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import Any
 
 from services.lens.ozone.directories import DirectoryPlace, place_of
 from services.lens.ozone.holders import HeldBlocks, HeldGarbage, Names, holders_of_garbage, holders_of_live_row
 from services.lens.ozone.key_rows import COMMITTED, Block, blocks_of, metadata_keys, replicated_bytes, sizes_of
-from services.lens.ozone.messages import KeyInfo
 from streaming.lens.ozone.index import Index
 from streaming.lens.ozone.plan import BucketPlan
-from streaming.lens.ozone.stores import OpenStores
+from streaming.lens.ozone.searches import Searches
 from streaming.lens.ozone.things import ThingRows
 
 Row = Any
-MAX_WAITING = 20_000
-"""Searches that run together. Their rows are in memory: some kilobytes each."""
 MAX_KNOWN_DIRECTORIES = 50_000
-
-
-@dataclass(slots=True)
-class _Waiting:
-    search: Generator[int, Row | None, Any]
-    names: Names
-    then: Callable[[Any], None]
 
 
 class JudgedRows:
     """The rows of a bucket, while a worker goes through a part of them."""
 
-    def __init__(self, bucket: BucketPlan, stores: OpenStores, index: Index, things: ThingRows) -> None:
+    def __init__(self, bucket: BucketPlan, searches: Searches, index: Index, things: ThingRows) -> None:
         self._bucket = bucket
         self.keys = bucket.keys
         self._name = bucket.keys.name
         self._places = bucket.places
-        self._stores = stores
+        self._searches = searches
         self._index = index
         self._things = things
-        self._waiting: list[_Waiting] = []
         self._directories: dict[int, DirectoryPlace] = {}
         self._sums: dict[tuple[str, str], list[int]] = {}
 
@@ -72,9 +59,8 @@ class JudgedRows:
             for held in found:
                 self._emit(row, path, kind, [(block, blocks[block]) for block in held.blocks], held.first, held.last)
 
-        self._search(
-            holders_of_live_row(self._places, row), self._names(key, row.object_id, self._bucket.active_number), then
-        )
+        names = self._names(key, row.object_id, self._bucket.active_number)
+        self._searches.add(self._bucket, holders_of_live_row(self._places, row), names, then)
 
     def add_directory(self, row: Row) -> None:
         """Count a row of ``directoryTable`` of the active store, which costs no bytes."""
@@ -127,7 +113,8 @@ class JudgedRows:
             then(HeldGarbage(0, -1))
             return
         key = self.keys.key_of(info.name, info.parent_id)
-        self._search(holders_of_garbage(self._places, info, last), self._names(key, info.object_id, number), then)
+        names = self._names(key, info.object_id, number)
+        self._searches.add(self._bucket, holders_of_garbage(self._places, info, last), names, then)
 
     def add_open(self, info: Row, kind: str, path: str) -> None:
         """Add a key that is being written, or a part of an upload: the active namespace alone has it."""
@@ -185,39 +172,8 @@ class JudgedRows:
         renames = self._index.renames(self.keys.bucket_id, object_id)
         return Names(key, tuple(rename for rename in renames if rename[0] <= number))
 
-    def _search(self, search: Generator[int, Row | None, Any], names: Names, then: Callable[[Any], None]) -> None:
-        self._waiting.append(_Waiting(search, names, then))
-        if len(self._waiting) >= MAX_WAITING:
-            self.finish_searches()
-
-    def finish_searches(self) -> None:
-        """Run the waiting searches together: the look-ups of a round go store by store, in the order of the keys."""
-        waiting, self._waiting = self._waiting, []
-        asked: dict[int, list[tuple[bytes, _Waiting]]] = defaultdict(list)
-        for one in waiting:
-            self._send(one, None, asked)
-        while asked:
-            now, asked = asked, defaultdict(list)
-            for number in sorted(now):
-                directory = self._bucket.stores[number].directory
-                assert directory is not None  # noqa: S101 - the search asks readable places only
-                questions = sorted(now[number], key=lambda question: question[0])
-                values = self._stores.get(directory).get(self.keys.key_table, [key for key, _ in questions])
-                for (_, one), value in zip(questions, values, strict=True):
-                    self._send(one, None if value is None else KeyInfo.FromString(value), asked)
-
-    def _send(self, one: _Waiting, row: Row | None, asked: dict[int, list[tuple[bytes, _Waiting]]]) -> None:
-        try:
-            place = one.search.send(row)
-        except StopIteration as end:
-            one.then(end.value)
-            return
-        number = self._bucket.held_places[place]
-        asked[number].append((one.names.in_store(number), one))
-
-    def finish(self) -> None:
-        """Finish all searches, and add the sums."""
-        self.finish_searches()
+    def add_sums(self) -> None:
+        """Add the sums. Searches add none, so that they may still wait."""
         for (fact, fact_id), (size_bytes, replicated, rows) in self._sums.items():
             self._things.add_fact(fact, self._name, size_bytes, replicated, fact_id=fact_id)
             self._things.add_fact(f"{fact}-rows", self._name, rows, 0, fact_id=fact_id)

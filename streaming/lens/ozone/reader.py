@@ -21,6 +21,7 @@ from services.lens.ozone.tables import end_of
 from streaming.lens.ozone.index import Index
 from streaming.lens.ozone.judged_rows import JudgedRows
 from streaming.lens.ozone.plan import INDEX_DIRECTORY, Plan
+from streaming.lens.ozone.searches import Searches
 from streaming.lens.ozone.stores import ACTIVE_TABLES, OpenStores, opened
 from streaming.lens.ozone.things import BATCH_ROWS, SCHEMA, ThingRows
 from streaming.rocksdb.checkpoint_rows import WHOLE, ReadOnlyRows, Row, ranges
@@ -102,15 +103,17 @@ class OzoneReader(DataSourceReader):
         assert isinstance(partition, UnitsPartition)  # noqa: S101
         worker = _worker(self._scratch)
         things = ThingRows(partition.number << ROW_BITS)
-        judged = [JudgedRows(bucket, worker.stores, worker.index, things) for bucket in worker.plan.buckets]
+        searches = Searches(worker.stores)
+        judged = [JudgedRows(bucket, searches, worker.index, things) for bucket in worker.plan.buckets]
         buckets = {(one.keys.volume, one.keys.bucket): one for one in judged}
         for directory, units in groupby(partition.units, worker.directory_of):
             with opened(Path(directory), ACTIVE_TABLES, self._scratch, worker.stores.cache) as store:
                 for unit in units:
                     for _ in _read_unit(worker, unit, store, judged, buckets, things):
                         yield things.take()
+        searches.finish()
         for bucket in judged:
-            bucket.finish()
+            bucket.add_sums()
         if len(things):
             yield things.take()
 

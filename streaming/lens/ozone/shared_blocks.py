@@ -21,15 +21,16 @@ class BlocksOnce:
 
     things: DataFrame
     disagreeing: DataFrame | None = None
-    """By bucket, the blocks of which rows say different holders: columns ``bucket``, ``blocks``, ``bytes``,
-    ``replicated_bytes``. None if there are none."""
+    """By bucket, the blocks of which rows say different holders, and those that rows of other buckets have as well:
+    columns ``bucket``, ``is_of_others``, ``blocks``, ``bytes``, ``replicated_bytes``. None if there are none."""
 
 
 def each_block_once(things: DataFrame) -> BlocksOnce:
     """Return the things with each block in one of them.
 
     A committed row counts rather than an open key or a part of an upload. Several committed rows of a block are held
-    by whoever holds one of them.
+    by whoever holds one of them. Places are those of a bucket: rows of different buckets cannot be united, so that
+    those of one bucket count.
     """
     blocks = things.select("row", functions.explode("blocks").alias("block")).select(
         "row", "block.container", "block.local"
@@ -49,9 +50,14 @@ def each_block_once(things: DataFrame) -> BlocksOnce:
         .agg(
             functions.min(owner).alias("owner"),
             functions.min("rank").alias("best"),
-            functions.collect_list(functions.struct("rank", "runs")).alias("rows"),
+            functions.collect_list(functions.struct("rank", "bucket", "runs")).alias("rows"),
         )
-        .withColumn("best_runs", functions.expr("transform(filter(rows, one -> one.rank = best), one -> one.runs)"))
+        .withColumn("best_rows", functions.expr("filter(rows, one -> one.rank = best)"))
+        .withColumn("buckets", functions.expr("array_distinct(transform(best_rows, one -> one.bucket))"))
+        .withColumn(
+            "best_runs",
+            functions.expr("transform(filter(best_rows, one -> one.bucket = owner.bucket), one -> one.runs)"),
+        )
         .withColumn("all_runs", functions.flatten("best_runs"))
         .withColumn("runs", merged_runs("all_runs"))
         .withColumn("is_disagreed", functions.expr("size(array_distinct(best_runs)) > 1"))
@@ -68,13 +74,17 @@ def each_block_once(things: DataFrame) -> BlocksOnce:
     )
     columns = ("bucket", "path", "id", "kind", "bytes", "replicated_bytes", "runs")
     untouched = things.join(rows, "row", "left_anti").select(*columns)
+    sums = (
+        functions.count("*").alias("blocks"),
+        functions.sum("owner.bytes").alias("bytes"),
+        functions.sum("owner.replicated_bytes").alias("replicated_bytes"),
+    )
+    of_several = by_block.where("size(buckets) > 1").withColumn("bucket", functions.explode("buckets"))
+    disagreed = by_block.where("is_disagreed").withColumn("bucket", functions.col("owner.bucket"))
     disagreeing = (
-        by_block.where("is_disagreed")
-        .groupBy(functions.col("owner.bucket").alias("bucket"))
-        .agg(
-            functions.count("*").alias("blocks"),
-            functions.sum("owner.bytes").alias("bytes"),
-            functions.sum("owner.replicated_bytes").alias("replicated_bytes"),
-        )
+        disagreed.withColumn("is_of_others", functions.lit(False))
+        .unionByName(of_several.withColumn("is_of_others", functions.lit(True)))
+        .groupBy("bucket", "is_of_others")
+        .agg(*sums)
     )
     return BlocksOnce(untouched.unionByName(merged_things.select(*columns)), disagreeing)

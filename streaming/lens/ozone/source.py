@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import re
 import tempfile
 from pathlib import Path
 
-from pyspark.sql import DataFrame, functions
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, Row, functions
 
 from services.lens.ozone.figures import NOTHING, SENTENCES, Amount, BucketSums, compared, unreachable
 from services.lens.relation import LensBucket, LensFinding, Ref, RefKind
 from streaming.lens.ozone.checkpoints import fetched, unpacked
-from streaming.lens.ozone.layout import directories_at
+from streaming.lens.ozone.layout import OzoneLocationError, directories_at
 from streaming.lens.ozone.plan import BucketPlan, Plan, make_plan
 from streaming.lens.ozone.reader import FORMAT, OzoneDataSource
 from streaming.lens.ozone.shared_blocks import each_block_once
@@ -19,6 +22,8 @@ from streaming.lens.writer import ReportWriter
 from streaming.spark.child_job import say
 
 MAX_LISTED = 10_000
+_WORKERS_ERROR = re.compile(rf"{OzoneLocationError.__name__}: (.+)")
+"""How Spark repeats the error of a worker."""
 COUNTED = "-rows"
 PARTITIONS_PER_CORE = 4
 PLANNED, READ = 5, 80
@@ -43,7 +48,10 @@ def write(location: str, options: argparse.Namespace, writer: ReportWriter) -> N
 def _directory(location: str, scratch: Path) -> Path:
     """Return the directory to read; a checkpoint is unpacked into the scratch directory."""
     if location.startswith(("http://", "https://")):
-        return unpacked(fetched(location, scratch), scratch)
+        archive = fetched(location, scratch)
+        directory = unpacked(archive, scratch)
+        archive.unlink()
+        return directory
     return unpacked(Path(location), scratch) if Path(location).is_file() else Path(location)
 
 
@@ -54,13 +62,21 @@ def _read(writer: ReportWriter, scratch: Path) -> DataFrame:
     found = str(scratch / "rows")
     partitions = PARTITIONS_PER_CORE * session.sparkContext.defaultParallelism
     reader = session.read.format(FORMAT).option("scratch", str(scratch)).option("partitions", partitions)
-    reader.load().write.parquet(found)
+    try:
+        reader.load().write.parquet(found)
+    except (PySparkException, Py4JJavaError) as error:
+        said = _WORKERS_ERROR.search(str(error))
+        if said is None:
+            raise
+        raise OzoneLocationError(said[1]) from None
     return session.read.parquet(found)
 
 
 def _report(writer: ReportWriter, plan: Plan, facts: DataFrame, disagreeing: DataFrame | None) -> None:
     sums = _sums(facts)
     listed, left_out = _listed(facts, plan)
+    for row in disagreeing.collect() if disagreeing is not None else ():
+        _add_disagreement(writer, plan, row)
     for bucket in plan.buckets:
         name = bucket.keys.name
         of_bucket = {key[1:]: amount for key, amount in sums.items() if key[0] == name}
@@ -79,14 +95,22 @@ def _report(writer: ReportWriter, plan: Plan, facts: DataFrame, disagreeing: Dat
             f"deletedTable has {gone.bytes} bytes ({gone.replicated_bytes} on disks) of buckets that do not exist "
             f"any more: they are in no bucket's figures, and Ozone's next pass frees them."
         )
-    for row in disagreeing.collect() if disagreeing is not None else ():
+
+
+def _add_disagreement(writer: ReportWriter, plan: Plan, row: Row) -> None:
+    """Add a finding for blocks that count in one way of several, and a note, since other figures may be right."""
+    if row.is_of_others:
+        sentence = (
+            f"{row.blocks} blocks are named by rows of several buckets: they count once, in one of these. Ozone frees "
+            f"a block with the first of its rows."
+        )
+    else:
         sentence = (
             f"{row.blocks} blocks are in several rows that different snapshots hold: they count once, as held by all "
             f"of these. Ozone frees a block with the first of its rows."
         )
-        writer.add_findings(
-            [LensFinding("shared-block", row.bucket, "", "", row.bytes, row.replicated_bytes, sentence)]
-        )
+    next(bucket for bucket in plan.buckets if bucket.keys.name == row.bucket).notes.append(sentence)
+    writer.add_findings([LensFinding("shared-block", row.bucket, "", "", row.bytes, row.replicated_bytes, sentence)])
 
 
 Sums = dict[tuple[str, str, str], Amount]
@@ -135,16 +159,16 @@ def _lens_bucket(bucket: BucketPlan, sums: dict[tuple[str, str], Amount]) -> Len
         figures[f"{snapshot.name}/exclusiveSize"] = snapshot.exclusive_bytes
     name = "active" if all(ref.name != "active" for ref in refs) else "active namespace"
     refs.append(Ref(name, "", RefKind.ACTIVE, is_droppable=False))
-    notes = list(bucket.notes)
+    remarks = []
     for kind, what in (("open-key", "keys that are being written"), ("upload-part", "parts of unfinished uploads")):
         amount = sums.get((kind, ""), NOTHING)
         if amount.rows:
             sizes = "the size of a block until it is committed" if kind == "open-key" else "their size"
-            notes.append(
+            remarks.append(
                 f"{amount.rows} {what} count as live with {amount.bytes} bytes ({amount.replicated_bytes} on disks), "
                 f"{sizes}; no snapshot holds them."
             )
-    return LensBucket(bucket.keys.name, tuple(refs), tuple(notes), figures)
+    return LensBucket(bucket.keys.name, tuple(refs), tuple(bucket.notes), tuple(remarks), figures)
 
 
 def _findings(bucket: BucketPlan, sums: dict[tuple[str, str], Amount]) -> list[LensFinding]:

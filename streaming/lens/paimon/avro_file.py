@@ -23,6 +23,11 @@ _HEADER = fastavro.parse_schema({"type": "record", "name": "Header", "fields": [
 _COUNTED_ROWS = [{"name": "count", "type": "long"}, {"name": "rows", "type": "bytes"}]
 _BLOCK = fastavro.parse_schema({"type": "record", "name": "Block", "fields": [*_COUNTED_ROWS, _SYNC]})
 _MAGIC = b"Obj\x01"
+_DAMAGES = (
+    *(EOFError, ValueError, IndexError, KeyError, OSError, TypeError, AttributeError, RecursionError, MemoryError),
+    *(zlib.error, fastavro.schema.SchemaParseException, pa.ArrowException),
+)
+"""What the decoders raise when they meet bytes that no writer has written."""
 
 
 def rows(content: bytes, columns: Collection[str]) -> list[dict[str, Any]]:
@@ -33,7 +38,7 @@ def rows(content: bytes, columns: Collection[str]) -> list[dict[str, Any]]:
     """
     try:
         return list(_rows(content, columns))
-    except (EOFError, ValueError, IndexError, KeyError, OSError, TypeError, zlib.error) as error:
+    except _DAMAGES as error:
         raise PaimonError(f"it is no whole Avro file ({error or 'it ends early'})") from None
 
 
@@ -53,7 +58,10 @@ def _rows(content: bytes, columns: Collection[str]) -> Iterator[dict[str, Any]]:
             raise ValueError("a block is damaged")
         inner = io.BytesIO(_decompressed(codec, block["rows"]))
         for _ in range(block["count"]):
+            before = inner.tell()
             row: Any = fastavro.schemaless_reader(inner, schema, wanted)
+            if inner.tell() == before:  # no file of Paimon has rows without bytes, of which there could be 2**63
+                raise ValueError("a row has no bytes")
             yield row
 
 

@@ -28,13 +28,11 @@ class TableDirectory:
         try:
             store, root = fs.FileSystem.from_uri(location) if "://" in location else _local(location)
             self._store, self.root = store, str(root)
-            found = self._store.get_file_info(fs.FileSelector(self.root, recursive=True))
+            self.files = self._list()
+            """Information on each file, by its path in the table."""
         except (OSError, pa.ArrowInvalid) as error:
             raise PaimonError(f"{location} cannot be listed ({error}): name the directory of a table.") from None
         self.address = location.rstrip("/") if "://" in location else f"file://{self.root}"
-        start = len(self.root.rstrip("/")) + 1
-        self.files = {info.path[start:]: info for info in found if info.type == fs.FileType.File}
-        """Information on each file, by its path in the table."""
 
     def below(self, directory: str, prefix: str) -> list[str]:
         """Return the files of one directory, not of those in it, whose names begin with a prefix."""
@@ -57,6 +55,15 @@ class TableDirectory:
     def listing(self) -> pa.Table:
         """Return all files with their sizes and the times of their last change."""
         return listing_of(self.files)
+
+    def listed_again(self) -> pa.Table:
+        """Return what ``listing`` would return if this object were made now."""
+        return listing_of(self._list())
+
+    def _list(self) -> dict[str, fs.FileInfo]:
+        start = len(self.root.rstrip("/")) + 1
+        found = self._store.get_file_info(fs.FileSelector(self.root, recursive=True))
+        return {info.path[start:]: info for info in found if info.type == fs.FileType.File}
 
     def _content(self, path: str) -> bytes | None:
         try:

@@ -1,4 +1,7 @@
-"""Reads the manifest lists and index manifests that the references of a table name, and notes what is wrong in them."""
+"""Reads the manifest lists and index manifests that the references of a table name.
+
+What is missing or damaged is left out, and becomes a *loss*: a sentence that says who needs it.
+"""
 
 from __future__ import annotations
 
@@ -17,17 +20,19 @@ _INDEX_COLUMNS = ("_KIND", "_PARTITION", "_BUCKET", "_INDEX_TYPE", "_FILE_NAME",
 
 
 def manifest_lists(
-    directory: TableDirectory, places: Sequence[Place], notes: list[str]
+    directory: TableDirectory, places: Sequence[Place], losses: list[str]
 ) -> dict[str, list[ManifestRow]]:
-    """Return the manifests of each manifest list, by its name. One that is missing or damaged is noted and left out."""
+    """Return the manifests of each manifest list, by its name; one that cannot be read is a loss."""
     users = _users(places, lambda place: place.lists)
-    return _read(directory, users, "manifest list", _manifest_rows, notes)
+    return _read(directory, users, "manifest list", _manifest_rows, losses)
 
 
-def index_manifests(directory: TableDirectory, places: Sequence[Place], notes: list[str]) -> dict[str, list[IndexFile]]:
-    """Return the index files of each index manifest, by its name. One that is damaged is noted and left out."""
+def index_manifests(
+    directory: TableDirectory, places: Sequence[Place], losses: list[str]
+) -> dict[str, list[IndexFile]]:
+    """Return the index files of each index manifest, by its name; one that cannot be read is a loss."""
     users = _users(places, lambda place: (place.index_manifest,) if place.index_manifest else ())
-    return _read(directory, users, "index manifest", _index_files, notes)
+    return _read(directory, users, "index manifest", _index_files, losses)
 
 
 def _users(places: Sequence[Place], named: Callable[[Place], Iterable[str]]) -> dict[str, list[Place]]:
@@ -43,7 +48,7 @@ def _read(
     users: dict[str, list[Place]],
     what: str,
     decode: Callable[[bytes], list[T]],
-    notes: list[str],
+    losses: list[str],
 ) -> dict[str, list[T]]:
     found = {}
     paths = {f"manifest/{name}": name for name in users}
@@ -56,9 +61,9 @@ def _read(
         except PaimonError as error:
             # A changelog's lists of data files are its own only as long as nobody else has removed them.
             if not all(place.is_changelog for place in users[name]):
-                notes.append(
+                losses.append(
                     f"The {what} {path} of {_names(users[name])} cannot be read: {error}. What only it names is left "
-                    f"out of all figures and shown as orphaned: restore it, or remove these references."
+                    f"out of all figures: restore it, or remove these references."
                 )
     return found
 

@@ -158,6 +158,7 @@ def incomplete(files: DataFrame, session: SparkSession, address: str, uses: Mapp
 def _reader(session: SparkSession) -> DataFrameReader:
     """Return a reader of entries that leaves out what is missing or damaged."""
     options = {"avroSchema": _ENTRY, "ignoreCorruptFiles": "true", "ignoreMissingFiles": "true"}
+    options["__globPaths__"] = "false"
     return session.read.format("avro").options(**options)
 
 

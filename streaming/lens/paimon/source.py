@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql import Row as SparkRow
 from pyspark.sql import functions as f
 
 from services.domain.durations import HOUR_MS
@@ -21,7 +22,7 @@ from streaming.lens.paimon.directory import TableDirectory
 from streaming.lens.paimon.lists import index_manifests, manifest_lists
 from streaming.lens.paimon.manifests import data_files, incomplete, located
 from streaming.lens.paimon.table import Table, read_table
-from streaming.lens.table_files import table_name
+from streaming.lens.table_files import file_findings, table_name
 from streaming.lens.writer import ReportWriter
 
 YOUNG_MS = 24 * HOUR_MS
@@ -49,12 +50,11 @@ class _Report:
     def __init__(self, writer: ReportWriter, directory: TableDirectory, table: Table, name: str) -> None:
         self._writer, self._session = writer, writer.session
         self._directory, self._table, self._name = directory, table, name
-        self._notes = list(table.notes)
-        self._findings: list[LensFinding] = []
+        self._losses = list(table.losses)
 
     def write(self) -> None:
         places = self._table.places
-        uses = manifest_uses(places, manifest_lists(self._directory, places, self._notes))
+        uses = manifest_uses(places, manifest_lists(self._directory, places, self._losses))
         readable = {name: use for name, use in uses.items() if self._is_whole(use)}
         things = self._rows([*self._small_files(), *_manifests(uses.values())])
         if readable:
@@ -63,18 +63,16 @@ class _Report:
             things = things.unionByName(located(self._session, files, self._table.schema))
         listing = self._session.createDataFrame(self._directory.listing())
         found = things.join(listing, "path", "full_outer").persist()
-        self._add_things(found)
-        self._find_orphans(found)
-        self._find_unprotected(found)
-        self._writer.add_bucket(
-            LensBucket(
-                self._name,
-                tuple(place.ref for place in places),
-                tuple(self._notes),
-                self._table.schema.retention(),
-            )
-        )
-        self._writer.add_findings(self._findings)
+        self._writer.add_findings(self._add_things(found))
+        if not self._losses:
+            self._writer.add_findings(self._orphans(found))
+        else:
+            self._losses.append("Orphans were not looked for: what could not be read may name the files.")
+        self._writer.add_findings(self._unprotected(found))
+        refs = tuple(place.ref for place in places)
+        remarks = tuple(self._table.remarks)
+        retention = self._table.schema.retention()
+        self._writer.add_bucket(LensBucket(self._name, refs, tuple(self._losses), remarks, retention))
 
     def _is_whole(self, use: ManifestUse) -> bool:
         """Return whether a manifest has the size that its manifest list says, and note it if not."""
@@ -88,10 +86,10 @@ class _Report:
 
     def _note_manifest(self, use: ManifestUse, what: str) -> None:
         names = [self._table.places[place].ref.name for first, last in use.holders for place in {first, last}]
-        self._notes.append(
+        self._losses.append(
             f"The manifest manifest/{use.manifest.name} {what}; references from {names[0]} to {names[-1]} need it. "
-            f"Files that it adds are left out or shown as orphaned, and files that it removes are shown as held: "
-            f"restore it before you act on these figures."
+            f"Files that it adds are left out, and files that it removes are shown as held: restore it before you act "
+            f"on these figures."
         )
 
     def _note_incomplete(self, files: DataFrame, uses: dict[str, ManifestUse]) -> None:
@@ -102,7 +100,7 @@ class _Report:
         places = self._table.places
         for path, kind, runs in named_files(places, self._table.other_files):
             yield path, kind, None, runs
-        manifests = index_manifests(self._directory, places, self._notes)
+        manifests = index_manifests(self._directory, places, self._losses)
         holders: dict[str, set[int]] = {}
         for place, reference in enumerate(places):
             for file in manifests.get(reference.index_manifest or "", ()):
@@ -127,23 +125,26 @@ class _Report:
             )
         )
 
-    def _add_things(self, found: DataFrame) -> None:
+    def _add_things(self, found: DataFrame) -> Iterator[LensFinding]:
         """Add what is there; what is missing costs nothing and becomes a finding."""
         is_outside = f.col("path").startswith("/") | f.col("path").contains("://")
         size_bytes = f.coalesce("found_bytes", f.when(is_outside, f.col("recorded_bytes")))
         held = found.filter("runs is not null")
-        things = held.withColumn("bytes", size_bytes).filter("bytes is not null")
-        self._writer.add_things(self._things(things))
-        late = []
-        for row in held.filter(size_bytes.isNull()).collect():
-            runs = tuple((run["first"], run["last"]) for run in row["runs"])
-            now_bytes = self._directory.size_bytes(row["path"])
-            if now_bytes is not None:  # written since the listing
-                late.append((row["path"], row["kind"], now_bytes, runs))
-            elif not self._is_only_of_changelogs(runs):
-                self._find_missing(row["path"], row["kind"], row["recorded_bytes"] or 0, runs)
-        if late:
-            self._writer.add_things(self._things(self._rows(late).withColumnRenamed("recorded_bytes", "bytes")))
+        self._writer.add_things(self._things(held.withColumn("bytes", size_bytes).filter("bytes is not null")))
+        absent = held.filter(size_bytes.isNull())
+        if changelogs := [place for place, one in enumerate(self._table.places) if one.is_changelog]:
+            # Changelogs do not say what an expired snapshot took with it.
+            held_by_others = f.exists(
+                "runs", lambda run: f.exists(f.sequence(run["first"], run["last"]), lambda one: ~one.isin(changelogs))
+            )
+            absent = absent.filter(held_by_others)
+        if absent.isEmpty():
+            return iter(())
+        listing = self._session.createDataFrame(self._directory.listed_again())
+        late = absent.drop("found_bytes", "changed_ms").join(listing, "path")  # written while the table was listed
+        self._writer.add_things(self._things(late.withColumnRenamed("found_bytes", "bytes")))
+        missing = absent.join(listing, "path", "left_anti").withColumnRenamed("recorded_bytes", "size")
+        return file_findings("missing-file", self._name, missing, self._missing_sentence)
 
     def _things(self, rows: DataFrame) -> DataFrame:
         return rows.select(
@@ -156,26 +157,25 @@ class _Report:
             "runs",
         )
 
-    def _find_missing(self, path: str, kind: str, size_bytes: int, runs: Runs) -> None:
-        names = [self._table.places[place].ref.name for place in (runs[0][0], runs[-1][1])]
-        sentence = (
-            f"This {kind} file is missing, and the references from {names[0]} to {names[1]} need it: reads of them "
-            f"fail; restore it."
+    def _missing_sentence(self, row: SparkRow) -> str:
+        names = [self._table.places[place].ref.name for place in (row["runs"][0]["first"], row["runs"][-1]["last"])]
+        return (
+            f"This {row['kind']} file is missing, and the references from {names[0]} to {names[1]} need it: reads of "
+            f"them fail; restore it."
         )
-        self._findings.append(LensFinding("missing-file", self._name, path, path, size_bytes, size_bytes, sentence))
 
-    def _find_orphans(self, found: DataFrame) -> None:
+    def _orphans(self, found: DataFrame) -> Iterator[LensFinding]:
         now_ms = time.time_ns() // 1_000_000
-        for row in found.filter("runs is null").collect():
-            sentence = "Nothing refers to this file: remove it with Paimon's remove_orphan_files."
-            if now_ms - row["changed_ms"] < YOUNG_MS:
-                sentence = "Nothing refers to this file, which is younger than a day: a writer may still commit it."
-            size_bytes = row["found_bytes"]
-            self._findings.append(
-                LensFinding("orphaned-file", self._name, row["path"], row["path"], size_bytes, size_bytes, sentence)
-            )
 
-    def _find_unprotected(self, found: DataFrame) -> None:
+        def sentence_of(row: SparkRow) -> str:
+            if now_ms - row["changed_ms"] < YOUNG_MS:
+                return "Nothing refers to this file, which is younger than a day: a writer may still commit it."
+            return "Nothing refers to this file: remove it with Paimon's remove_orphan_files."
+
+        unnamed = found.filter("runs is null").withColumnRenamed("found_bytes", "size")
+        return file_findings("orphaned-file", self._name, unnamed, sentence_of)
+
+    def _unprotected(self, found: DataFrame) -> Iterator[LensFinding]:
         places = self._table.places
         if len({place.branch for place in places}) == 1:
             return
@@ -186,13 +186,7 @@ class _Report:
                 f"Expiry in the branch {branch} will delete these bytes, which another branch holds: no tag of "
                 f"{branch} protects them; create one on a snapshot that holds them before any snapshot expires."
             )
-            self._findings.append(
-                LensFinding("unprotected-branch", self._name, branch, branch, size_bytes, size_bytes, sentence)
-            )
-
-    def _is_only_of_changelogs(self, runs: Runs) -> bool:
-        """Return whether only changelogs hold a file: they do not say what an expired snapshot took with it."""
-        return all(self._table.places[place].is_changelog for first, last in runs for place in range(first, last + 1))
+            yield LensFinding("unprotected-branch", self._name, branch, branch, size_bytes, size_bytes, sentence)
 
 
 def _manifests(uses: Iterable[ManifestUse]) -> Iterator[Row]:

@@ -23,7 +23,9 @@ class Table:
     places: list[Place]
     other_files: list[str]
     """Schemas, hints, consumers and marks of all branches: small files that no expiry removes."""
-    notes: list[str] = field(default_factory=list)
+    losses: list[str] = field(default_factory=list)
+    """What could not be read: nobody knows which files it names."""
+    remarks: list[str] = field(default_factory=list)
 
 
 def read_table(directory: TableDirectory) -> Table:
@@ -32,39 +34,42 @@ def read_table(directory: TableDirectory) -> Table:
     Raises:
         PaimonError: the directory is no table, or its newest schema cannot be read.
     """
-    notes: list[str] = []
+    losses: list[str] = []
     schemas = _numbered(directory, "", "schema")
     if not schemas:
         raise PaimonError(f"{directory.root} has no schema/schema-0: name the directory of a Paimon table.")
     _, content = next(directory.contents([schemas[-1]]))
     schema = decoded(content or b"", SchemaFile, schemas[-1])
-    main = _line(directory, MAIN, "", schema, notes)
+    main = _line(directory, MAIN, "", schema, losses)
     branches = [
-        _line(directory, path.removeprefix("branch-"), f"branch/{path}/", schema, notes)
+        _line(directory, path.removeprefix("branch-"), f"branch/{path}/", schema, losses)
         for path in sorted({path.split("/")[1] for path in directory.files if path.startswith("branch/branch-")})
     ]
+    remarks = []
     if not main.snapshots:
-        notes.append("The main branch has no snapshot, so nothing is live.")
+        remarks.append("The main branch has no snapshot, so nothing is live.")
     if main.tags and (main.is_changelog_decoupled or main.changelogs) and not main.has_changelog_producer:
-        notes.append(CHANGELOGS_NEED_TAGS)
+        remarks.append(CHANGELOGS_NEED_TAGS)
     prefixes = ["", *(f"branch/branch-{line.branch}/" for line in branches)]
-    return Table(schema, places_of(main, branches), _other_files(directory, prefixes), notes)
+    return Table(schema, places_of(main, branches), _other_files(directory, prefixes), losses, remarks)
 
 
-def _line(directory: TableDirectory, branch: str, prefix: str, schema: SchemaFile, notes: list[str]) -> Line:
+def _line(directory: TableDirectory, branch: str, prefix: str, schema: SchemaFile, losses: list[str]) -> Line:
     own_schemas = _numbered(directory, prefix, "schema")
     if prefix and own_schemas:
-        own = _read(directory, own_schemas[-1:], SchemaFile, notes)
+        own = _read(directory, own_schemas[-1:], SchemaFile, losses)
         schema = next(iter(own.values()), schema)
-    snapshots = _read(directory, _numbered(directory, prefix, "snapshot"), SnapshotFile, notes)
-    changelogs = _read(directory, _numbered(directory, prefix, "changelog"), SnapshotFile, notes)
-    tags = _read(directory, directory.below(f"{prefix}tag", "tag-"), SnapshotFile, notes)
-    consumers = _read(directory, directory.below(f"{prefix}consumer", "consumer-"), ConsumerFile, notes)
-    newer = sorted({file.version for file in (*snapshots.values(), *tags.values()) if file.is_newer})
+    snapshots = _read(directory, _numbered(directory, prefix, "snapshot"), SnapshotFile, losses)
+    changelogs = _read(directory, _numbered(directory, prefix, "changelog"), SnapshotFile, losses)
+    tags = _read(directory, directory.below(f"{prefix}tag", "tag-"), SnapshotFile, losses)
+    consumers = _read(directory, directory.below(f"{prefix}consumer", "consumer-"), ConsumerFile, losses)
+    newer = sorted(
+        {file.version for file in (*snapshots.values(), *changelogs.values(), *tags.values()) if file.is_newer}
+    )
     if newer:
-        notes.append(
+        losses.append(
             f"Snapshots of format version {newer[-1]} are newer than this program: they may hold files that are "
-            f"shown as orphaned here, so use a newer version of it."
+            f"left out of all figures, so use a newer version of it."
         )
     return Line(
         branch,
@@ -94,17 +99,17 @@ def _other_files(directory: TableDirectory, prefixes: Iterable[str]) -> list[str
     return [path for path in found if path in directory.files]
 
 
-def _read(directory: TableDirectory, paths: list[str], kind: type[T], notes: list[str]) -> dict[str, T]:
+def _read(directory: TableDirectory, paths: list[str], kind: type[T], losses: list[str]) -> dict[str, T]:
     found = {}
     for path, content in directory.contents(paths):
         if content is None:
-            notes.append(f"{path} was removed while the table was read: make the report again to leave it out.")
+            losses.append(f"{path} was removed while the table was read: make the report again to leave it out.")
             continue
         try:
             found[path] = decoded(content, kind, path)
         except PaimonError as error:
-            notes.append(
-                f"{error} What only this file names is shown as orphaned, and other figures leave it out: restore it, "
-                f"or remove it if it is not needed."
+            losses.append(
+                f"{error} What only this file names is left out of all figures: restore it, or remove it if it is not "
+                f"needed."
             )
     return found
