@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import re
 
-_USER = re.compile(r"(?<=://)(?:[^/\s@]*|[^/\s@:]*:(?!\d+/)[^\s@]*)@")
-"""A secret key may contain slashes that nobody has escaped; what is before them is no port then."""
+_USER = re.compile(
+    r"(?<=://)[^/\s]*@"
+    r"|(?<=s3://)[^/\s@:]+:[^\s@]*@|(?<=s3a://)[^/\s@:]+:[^\s@]*@"
+    r"|(?<=://)[^/\s@:\[]+:(?!\d+/)[^\s@]*@"
+)
+"""A secret may contain slashes that nobody has escaped. A bucket has no port; what follows another host's colon may be
+one."""
 
 
 def without_credentials(text: str) -> str:

@@ -9,8 +9,6 @@ from __future__ import annotations
 from importlib import import_module
 from pathlib import Path
 
-from services.domain.errors import DeepcleanError
-from services.lens.location import without_credentials
 from streaming.lens.writer import ReportWriter
 from streaming.spark.child_job import job_session, say
 from streaming.spark.session import session_parser
@@ -32,15 +30,11 @@ def main() -> None:
     parser.add_argument("--report", type=Path, required=True, metavar="DIR")
     parser.add_argument("--bucket", default="", metavar="VOLUME/BUCKET", help="this bucket alone")
     options = parser.parse_args()
-    shown_location = without_credentials(options.location)
     with (
         job_session(options, f"deepclean-lens-{options.source}") as session,
-        ReportWriter(session, options.report, options.source, shown_location) as writer,
+        ReportWriter(session, options.report, options.source, options.location) as writer,
     ):
-        try:
-            import_module(SOURCES[options.source]).write(options.location, options, writer)
-        except DeepcleanError as error:
-            raise DeepcleanError(without_credentials(str(error))) from None
+        import_module(SOURCES[options.source]).write(options.location, options, writer)
     say(progress=100)
 
 

@@ -1,8 +1,9 @@
-"""What both table formats need of a table's directory: its name, its files as columns, and findings on many files."""
+"""What both table formats need: a table's name, its files as columns, findings on many files, and notes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 import pyarrow as pa
@@ -13,6 +14,25 @@ from services.lens.relation import LensFinding
 
 MOST_FINDINGS = 10_000
 """Most findings of one kind; the others are summed in one more."""
+
+
+ORPHANS_NOT_LOOKED_FOR = "Orphans were not looked for: what could not be read may name the files."
+
+
+@dataclass(slots=True)
+class TableNotes:
+    """What a report says of a table beside its figures."""
+
+    losses: list[str] = field(default_factory=list)
+    """What could not be read, and may name files: without it nobody knows which files are orphans."""
+    notes: list[str] = field(default_factory=list)
+    """What else makes figures uncertain."""
+    remarks: list[str] = field(default_factory=list)
+    """What explains figures."""
+
+    def marking(self) -> tuple[str, ...]:
+        """Return the notes of the bucket that mark its figures, the one that has most consequences first."""
+        return (*([ORPHANS_NOT_LOOKED_FOR] if self.losses else []), *self.losses, *self.notes)
 
 
 def table_name(location: str) -> str:
@@ -45,7 +65,7 @@ def file_findings(
     if len(rows) > MOST_FINDINGS:
         count, size_bytes = sums(files)
         rest_bytes = size_bytes - sum(row["size"] or 0 for row in rows[:MOST_FINDINGS])
-        sentence = f"{count - MOST_FINDINGS:,} more files, smaller than those that are listed, are as these."
+        sentence = f"{count - MOST_FINDINGS:,} more files, none larger than those that are listed, are as these."
         yield LensFinding(kind, bucket, "", "", rest_bytes, rest_bytes, sentence)
 
 

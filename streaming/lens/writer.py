@@ -18,6 +18,7 @@ from typing import Self
 from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from services.lens.location import without_credentials
 from services.lens.relation import LensBucket, LensFinding
 from services.lens.report import (
     CELLS,
@@ -53,7 +54,7 @@ class ReportWriter:
         self._unfinished = directory.with_name(f".{directory.name}.unfinished")
         shutil.rmtree(self._unfinished, ignore_errors=True)
         self._unfinished.mkdir(parents=True)
-        self._source, self._location = source, location
+        self._source, self._location = source, without_credentials(location)
         self._buckets: list[LensBucket] = []
         self._notes: list[str] = []
         self._findings: list[LensFinding] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 import subprocess
@@ -17,9 +18,13 @@ import pytest
 from pyarrow import fs
 from pyspark.sql import SparkSession
 
+from services.lens.iceberg.errors import IcebergError
+from services.lens.iceberg.location import plain_path
 from services.lens.questions import BucketQuestions, questions
 from services.lens.report import Report
+from streaming.lens.iceberg.avro import plain_column
 from streaming.lens.iceberg.source import write
+from streaming.lens.table_files import ORPHANS_NOT_LOOKED_FOR
 from streaming.lens.writer import ReportWriter
 from tests.iceberg_at_scale import LargeTable
 from tests.spark_session import SPARK_MARKS, started_session
@@ -88,7 +93,7 @@ def test_a_missing_manifest_and_a_damaged_list_are_named_and_the_rest_is_right(
     damaged = table.directory / "metadata" / "snap-3.avro"
     damaged.write_bytes(damaged.read_bytes()[:-40])
     answers = asked(table.directory)
-    first, second, third = answers.notes
+    third, first, second = answers.notes
     assert f"{damaged.name} is damaged, and 3 to 3 need it" in first
     assert f"{lost} is missing, and 1 to " in second
     assert "Orphans were not looked for" in third
@@ -105,13 +110,13 @@ def test_a_manifest_cut_short_between_blocks_is_named(
     size = cut.stat().st_size
     cut.write_bytes(cut.read_bytes()[: size // 2])
     answers = asked(table.directory)
-    assert [f"{cut.name} has {size // 2:,} of {size:,} bytes" in note for note in answers.notes] == [True, False]
+    assert [f"{cut.name} has {size // 2:,} of {size:,} bytes" in note for note in answers.notes] == [False, True]
 
 
 def test_orphans_and_missing_files_are_findings(
     table: LargeTable, asked: Callable[[Path], BucketQuestions], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("streaming.lens.iceberg.table_files.MOST_FINDINGS", 2)
+    monkeypatch.setattr("streaming.lens.table_files.MOST_FINDINGS", 2)
     for number in range(4):
         (table.directory / "data" / f"left-{number}.parquet").write_bytes(b"x" * (10 + number))
     Path(table.path_of(7)).unlink()
@@ -157,6 +162,46 @@ def test_metadata_that_was_named_and_is_not_the_newest_shows_no_orphans(
     answers = asked(metadata / "v1.metadata.json")
     assert ["v2.metadata.json is newer than the metadata that was named" in note for note in answers.notes] == [True]
     assert list(answers.report.findings()) == []
+
+
+def test_a_copy_says_that_it_is_one_although_all_its_lists_are_missing(
+    table: LargeTable, asked: Callable[[Path], BucketQuestions], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each snapshot has a note then: the one that says why comes before them, and is not cut off."""
+    monkeypatch.setattr("streaming.lens.writer.MOST_NOTES", 4)
+    copy = table.directory.with_name("copy")
+    table.directory.rename(copy)
+    notes = asked(copy).notes
+    assert notes[0] == ORPHANS_NOT_LOOKED_FOR
+    assert "copy it again with Iceberg's rewrite_table_path" in notes[1]
+    assert "is missing, and 1 to 1 need it" in notes[2]
+    assert len(notes) == 5
+    assert notes[4].startswith("There are ")
+
+
+def test_a_full_directory_for_temporary_files_is_one_sentence(
+    table: LargeTable, asked: Callable[[Path], BucketQuestions], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("streaming.lens.iceberg.findings.parquet.write_table", full)
+    with pytest.raises(IcebergError, match=r"No space left on device\): check the rights, and the room in TMPDIR"):
+        asked(table.directory)
+
+
+def test_an_address_is_no_place_for_a_password(session: SparkSession, tmp_path: Path) -> None:
+    with ReportWriter(session, tmp_path / "report", "iceberg", "s3://KEY:SECRET@lake/t"):
+        pass
+    assert Report(tmp_path / "report").head.location == "s3://lake/t"
+    assert b"SECRET" not in (tmp_path / "report" / "report.json").read_bytes()
+
+
+def test_addresses_are_the_same_paths_in_spark(session: SparkSession) -> None:
+    addresses = ["/a/b", "//a//b", "file:/a//b", "file:///a/b", "s3://b//c", "s3a://b/c", "gs://b/c:d/e"]
+    frame = session.createDataFrame([(address,) for address in addresses], "address string")
+    found = frame.select("address", plain_column(frame.address).alias("path")).collect()
+    assert {row.address: row.path for row in found} == {address: plain_path(address) for address in addresses}
 
 
 def test_the_table_is_only_read(table: LargeTable, asked: Callable[[Path], BucketQuestions]) -> None:

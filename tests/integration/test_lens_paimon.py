@@ -23,6 +23,7 @@ from services.lens.relation import LensBucket, RefKind
 from services.lens.report import Report
 from streaming.lens.paimon.source import write
 from streaming.lens.paimon.table import CHANGELOGS_NEED_TAGS
+from streaming.lens.table_files import ORPHANS_NOT_LOOKED_FOR
 from streaming.lens.writer import ReportWriter
 from tests.paimon_histories import COLUMNS, KINDS, MINUTE_MS, random_table
 from tests.paimon_runtime import FOREVER, INSERT, Paimon, PaimonTable, paimon
@@ -88,19 +89,22 @@ def test_damage_is_said_in_one_sentence_each(session: SparkSession, runtime: Pai
     snapshot.write_text(snapshot.read_text().replace('"version" : 3', '"version" : 4'))
     (table.directory / "tag").mkdir()
     (table.directory / "tag/tag-torn").write_text(snapshot.read_text()[:40])
+    (table.directory / "consumer").mkdir()
+    (table.directory / "consumer/consumer-torn").write_text("{")
 
     before = table.files()
     question = asked(report_of(session, table.directory, tmp_path / "damaged"))
     assert table.files() == before
     notes = "\n".join(question.notes)
-    assert len(question.notes) == 5
+    assert len(question.notes) == 6
+    assert question.notes[0] == ORPHANS_NOT_LOOKED_FOR
+    assert "consumer/consumer-torn cannot be read" in notes
     assert f"{first} is missing; references from 1 to main need it" in notes
     assert f"{last} is damaged; references from 3 to main need it" in notes
     assert "format version 4 are newer than this program" in notes
     assert "tag/tag-torn cannot be read" in notes
     findings = {(finding.kind, finding.path): finding for finding in question.report.findings()}
     assert "references from 2 to main need it" in findings["missing-file", data].sentence
-    assert "Orphans were not looked for" in notes
     assert "orphaned-file" not in {kind for kind, _ in findings}
 
     with pytest.raises(PaimonError, match="has no schema/schema-0"):

@@ -179,11 +179,13 @@ class Job:
     def __init__(self, bucket: LensBucket, things: Sequence[Thing], error: str = "") -> None:
         self.bucket, self.things, self.error = bucket, things, error
         self.module, self.arguments, self.master = "", [""], ""
+        self.scratch, self.environment = "", dict[str, str]()
 
     def __call__(
         self, module: str, arguments: list[str], on_line: Callable[[Mapping[str, Any]], None], **options: Any
     ) -> None:
         self.module, self.arguments, self.master = module, arguments, options["master"]
+        self.scratch, self.environment = str(options["scratch"]), options["environment"]
         on_line({"progress": 40, "rows": 1_000})
         if self.error:
             raise SparkJobError(self.error)
@@ -215,6 +217,26 @@ def test_a_report_that_is_not_kept_leaves_nothing(monkeypatch: pytest.MonkeyPatc
 def test_the_sentence_of_a_job_is_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "run_spark_job", Job(chain("s1"), [], "there is no directory x: name a clone"))
     assert run("git", "x", "space", status=1).splitlines()[-1] == "there is no directory x: name a clone"
+
+
+def test_a_password_in_an_address_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = Job(chain("s1"), [], "s3://KEY:SECRET@lake/t is missing: name a table's directory.")
+    monkeypatch.setattr(reading, "run_spark_job", job)
+    shown = run("iceberg", "s3://KEY:SECRET@lake/t", "space", status=1)
+    assert job.arguments[1] == "s3://KEY:SECRET@lake/t"
+    assert "s3://lake/t is missing" in shown
+    assert "SECRET" not in shown
+
+
+def test_temporary_files_are_where_the_command_removes_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = Job(chain("s1"), [thing("a", 5, 0)])
+    monkeypatch.setattr(reading, "run_spark_job", job)
+    monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)
+    run("git", ".", "space")
+    assert job.environment == dict.fromkeys(("TMPDIR", "SPARK_LOCAL_DIRS"), job.scratch)
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", "/large/one,/large/two")
+    run("git", ".", "space")
+    assert job.environment == {"TMPDIR": job.scratch, "SPARK_LOCAL_DIRS": "/large/one,/large/two"}
 
 
 @pytest.mark.parametrize(

@@ -143,6 +143,8 @@ def test_snapshots_that_name_each_other_as_parents_are_in_the_order_all_the_same
     loop = (Snapshot(1, 1, parent_snapshot_id=2), Snapshot(2, 2, parent_snapshot_id=1), Snapshot(3, 3))
     assert [one.snapshot_id for one in in_order(loop, 2)] == [3, 1, 2]
     assert [one.snapshot_id for one in in_order(loop, None)] == [3, 1, 2]
+    twice = (Snapshot(1, 1), Snapshot(1, 1, parent_snapshot_id=2), Snapshot(2, 2, parent_snapshot_id=1))
+    assert [one.snapshot_id for one in in_order(twice, None)] == [1, 2]
 
 
 def test_a_property_that_is_no_number_is_one_sentence() -> None:
@@ -158,7 +160,8 @@ def test_tables_below_a_table_are_found_by_their_metadata() -> None:
         "/lake/t/inner/metadata/v3.metadata.json",
         "/lake/t/data/v1.metadata.json",
     ]
-    assert tables_below("/lake/t", paths) == ["/lake/t/inner"]
+    assert tables_below("/lake/t", paths, ()) == ["/lake/t/inner"]
+    assert tables_below("/lake/t", paths, paths[2:3]) == [], "with write.metadata.path it is the table's own"
 
 
 def test_metadata_of_another_table_is_known_by_its_id(tmp_path: Path) -> None:
@@ -175,6 +178,7 @@ def test_metadata_of_another_table_is_known_by_its_id(tmp_path: Path) -> None:
     infos = files.get_file_info(fs.FileSelector(str(tmp_path)))
     found = {Path(path).name for path in metadata_of_others(files, infos, "one")}
     assert found == {"v2.metadata.json", "v3.gz.metadata.json"}
+    assert {Path(path).name for path in metadata_of_others(files, infos, None)} == {*found, "v1.metadata.json"}
 
 
 @pytest.mark.parametrize(
@@ -218,7 +222,8 @@ def test_an_address_is_the_path_that_the_file_system_knows() -> None:
     assert plain_path("/lake/t") == plain_path("file:/lake/t") == plain_path("file:///lake/t") == "/lake/t"
     assert plain_path("s3://lake/t") == plain_path("s3a://lake/t") == "lake/t"
     assert plain_path("/lake/a:b:/c") == "/lake/a:b:/c"
-    assert plain_path("s3://lake//warehouse//t") == "lake/warehouse/t"
+    assert plain_path("file:///lake//warehouse//t") == plain_path("//lake//warehouse/t") == "/lake/warehouse/t"
+    assert plain_path("s3://lake//warehouse//t") == "lake//warehouse//t", "a key of its own"
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ from services.lens.paimon.holdings import ManifestRow, events_of, manifest_uses,
 from services.lens.paimon.metadata import Column, PaimonError, SchemaFile, SnapshotFile, decoded
 from services.lens.paimon.partitions import bucket_directory
 from services.lens.paimon.references import Line, places_of
-from streaming.lens.paimon.avro_file import rows
 
 
 def snapshot(number: int, base: str = "") -> SnapshotFile:
@@ -107,6 +106,9 @@ def test_a_type_that_is_not_known_is_one_sentence() -> None:
     ("kind", "content"),
     [
         ("INT", b"\0\0\0\1"),
+        ("INT", partition(bytes(8))[:-1]),
+        ("STRING", partition((9).to_bytes(4, "little") + (16).to_bytes(4, "little"))),
+        ("TIMESTAMP(6)", partition(bytes(4) + (16).to_bytes(4, "little"))),
         ("BIGINT", b""),
         ("STRING", partition(b"\xff\xfe" + bytes(5) + b"\x82")),
         ("TIMESTAMP(3)", partition((1 << 62).to_bytes(8, "little"))),
@@ -115,37 +117,8 @@ def test_a_type_that_is_not_known_is_one_sentence() -> None:
 def test_a_damaged_partition_is_one_sentence(kind: str, content: bytes) -> None:
     with pytest.raises(PaimonError, match="does not fit the table's partition keys, p"):
         bucket_directory(SchemaFile((Column("p", kind),), ("p",)), content, 0)
-
-
-def test_bytes_that_no_writer_has_written_are_an_error() -> None:
-    """Rows without bytes, of which a block says that there are many, a schema of nothing, and a lying size."""
-
-    def file(schema: bytes, codec: bytes, block: bytes) -> bytes:
-        meta = b"\x04" + b"".join(
-            bytes([2 * len(one)]) + one if len(one) < 64 else long(len(one)) + one
-            for one in (b"avro.schema", schema, b"avro.codec", codec)
-        )
-        return b"Obj\x01" + meta + b"\0" + bytes(16) + block + bytes(16)
-
-    def long(number: int) -> bytes:
-        found, rest = bytearray(), number << 1
-        while rest >= 0x80:
-            found.append(rest & 0x7F | 0x80)
-            rest >>= 7
-        return bytes([*found, rest])
-
-    empty = b'{"type":"record","name":"r","fields":[]}'
-    for content in (
-        file(empty, b"null", long(1 << 60) + long(0)),
-        file(b'{"type":"record","name":"r","fields":[{"name":"a","type":"no"}]}', b"null", long(1) + long(0)),
-        file(b'{"type":"record","fields":[]}', b"null", long(1) + long(0)),
-        file(b"[" * 50_000, b"null", b""),
-        file(empty, b"snappy", long(1) + long(10) + b"\xff" * 4 + b"\x7f" + bytes(5)),
-        file(empty, b"zstandard", long(1) + long(3) + b"abc"),
-        file(b'"int"', b"null", long(1) + long(1) + b"\2"),
-    ):
-        with pytest.raises(PaimonError, match="it is no whole Avro file"):
-            rows(content, ("a",))
+    with pytest.raises(PaimonError, match="does not fit the table's partition keys, q"):
+        bucket_directory(SchemaFile((Column("p", kind),), ("q",)), content, 0)
 
 
 def test_changelogs_outlive_snapshots_if_one_of_their_limits_is_the_larger_one() -> None:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import base64
+import bz2
 import errno
+import gzip
 import io
+import lzma
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
+from random import Random
 
 import httpx
 import pytest
@@ -58,6 +64,39 @@ def test_links_that_are_damaged_or_lead_elsewhere(tmp_path: Path, links: bytes, 
     assert secret.read_text() == "of this machine"
 
 
+@pytest.mark.parametrize("files", [{"om.db": b"no directory"}, {"c": b"", "db.snapshots": b"no directory"}])
+def test_a_file_where_a_directory_has_to_be(tmp_path: Path, files: dict[str, bytes]) -> None:
+    links = b"db.snapshots/one\tc" if "c" in files else b""
+    with pytest.raises(OzoneLocationError, match=r"cannot be unpacked \(.*exists"):
+        unpacked(archive(tmp_path, links, **files), tmp_path)
+
+
+@pytest.mark.parametrize("name", [b"a\0b", b"n" * 300])
+def test_names_that_no_file_can_have(tmp_path: Path, name: bytes) -> None:
+    with pytest.raises(OzoneLocationError, match="fetch or copy it again"):
+        unpacked(archive(tmp_path, name + b"\tc", c=b""), tmp_path)
+
+
+def test_a_member_that_leads_outside(tmp_path: Path) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    with pytest.raises(OzoneLocationError, match=r"names \.\./\.\./x, which is outside of it: do not trust it"):
+        unpacked(archive(tmp_path, b"", **{"../../x": b""}), scratch)
+
+
+@pytest.mark.parametrize("compressed", [gzip.compress, bz2.compress, lzma.compress])
+@pytest.mark.parametrize("is_cut", [True, False])
+def test_a_damaged_archive(tmp_path: Path, compressed: Callable[[bytes], bytes], is_cut: bool) -> None:
+    """Random letters are compressed, so that a wrong byte is noticed before the checksum at the end."""
+    letters = base64.b64encode(Random(1).randbytes(300_000))
+    whole = compressed(archive(tmp_path, b"", c=letters).read_bytes())
+    half = len(whole) // 2
+    damaged = tmp_path / "damaged.tar"
+    damaged.write_bytes(whole[:half] if is_cut else whole[:half] + bytes(900) + whole[half + 900 :])
+    with pytest.raises(OzoneLocationError, match="fetch or copy it again"):
+        unpacked(damaged, tmp_path)
+
+
 def test_a_full_disk_is_no_damaged_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -78,3 +117,8 @@ def test_an_answer_that_is_no_checkpoint(
     monkeypatch.setattr(httpx, "stream", client.stream)
     with pytest.raises(OzoneLocationError, match=sentence):
         fetched("http://om:9874", tmp_path)
+
+
+def test_an_address_that_is_none(tmp_path: Path) -> None:
+    with pytest.raises(OzoneLocationError, match="This is no address"):
+        fetched("http://om:98x", tmp_path)

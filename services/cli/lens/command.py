@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -75,10 +76,8 @@ def _report(
 
 def _check_writable(html: Path) -> None:
     """Fail before the source is read, which may take minutes, and not with its answer."""
-    try:
-        html.open("a").close()
-    except OSError as error:
-        raise typer.BadParameter(f"{html} cannot be written ({error.strerror})", param_hint="--html") from None
+    if html.is_dir() or not os.access(html if html.exists() else html.parent, os.W_OK):
+        raise typer.BadParameter(f"{html} cannot be written: name a file in a directory of yours", param_hint="--html")
 
 
 @app.command()

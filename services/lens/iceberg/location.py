@@ -16,7 +16,7 @@ LOCAL = "^file:/+"
 SCHEME = "^[a-zA-Z][a-zA-Z0-9+.-]*://"
 """What an address has more than the path that Arrow's file systems know; Spark's jobs replace it as well."""
 SLASHES = "/{2,}"
-"""Hadoop and Arrow take them for one."""
+"""In a local path they are one. In an object store a key with two is another key, which Arrow cannot read."""
 VERSION_HINT = "version-hint.text"
 
 
@@ -35,7 +35,8 @@ class FoundTable:
 
 def plain_path(address: str) -> str:
     """Return an address as the file systems of Arrow have it: without scheme, and with the bucket first."""
-    return re.sub(SLASHES, "/", re.sub(SCHEME, "", re.sub(LOCAL, "/", address)))
+    local = re.sub(LOCAL, "/", address)
+    return re.sub(SCHEME, "", local) if re.match(SCHEME, local) else re.sub(SLASHES, "/", local)
 
 
 def version_of(path: str) -> int | None:
@@ -67,7 +68,7 @@ def find_table(location: str) -> FoundTable:
         return FoundTable(files, hint or _newest(found), hint or _newest(found), is_certain=hint is not None)
     except (OSError, pa.ArrowException) as error:
         raise IcebergError(
-            f"{named} cannot be read ({_first_line(error)}): check the address and the rights."
+            f"{named} cannot be read ({first_line(error)}): check the address and the rights."
         ) from error
 
 
@@ -82,7 +83,7 @@ def read_file(files: fs.FileSystem, path: str) -> bytes:
             return bytes(file.read())
     except (OSError, pa.ArrowException) as error:
         raise IcebergError(
-            f"{path} cannot be read ({_first_line(error)}): check that it exists, and the rights."
+            f"{path} cannot be read ({first_line(error)}): check that it exists, and the rights."
         ) from error
 
 
@@ -144,8 +145,9 @@ def _from_catalog(location: str) -> str:
     try:
         return str(load_catalog(catalog).load_table(table).metadata_location)
     except Exception as error:  # what a catalog raises is its own
-        raise IcebergError(f"The catalog has no {location} ({_first_line(error)}): check its settings.") from error
+        raise IcebergError(f"The catalog has no {location} ({first_line(error)}): check its settings.") from error
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's text, or what it is."""
     return str(error).strip().partition("\n")[0] or type(error).__name__

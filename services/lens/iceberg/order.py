@@ -38,6 +38,8 @@ def in_order(snapshots: Sequence[Snapshot], current: int | None) -> list[Snapsho
     waiting = children[None][::-1]
     while waiting:
         one = waiting.pop()
+        if one.snapshot_id in found:  # only damaged metadata has an id twice
+            continue
         found[one.snapshot_id] = one
         waiting += children[one.snapshot_id][::-1]
     for one in by_age:

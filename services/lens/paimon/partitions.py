@@ -27,13 +27,13 @@ def bucket_directory(schema: SchemaFile, partition: bytes, bucket: int) -> str:
     Raises:
         PaimonError: the partition has a column of a type that is not known here, or is damaged.
     """
-    columns = schema.partition_columns
     try:
+        columns = schema.partition_columns
         names = [
             f"{_escaped(column.name)}={_escaped(_name(schema, column, partition, index, len(columns)))}"
             for index, column in enumerate(columns)
         ]
-    except (IndexError, ValueError, OverflowError):  # what is too short, no text, or a date beyond all calendars
+    except (KeyError, IndexError, ValueError, OverflowError):  # too short, no text, a date beyond all calendars
         raise PaimonError(
             f"The partition {partition.hex()} in a manifest does not fit the table's partition keys, "
             f"{', '.join(schema.partition_keys)}: the manifest or the newest schema is damaged; restore it."
@@ -50,6 +50,8 @@ def _name(schema: SchemaFile, column: Column, partition: bytes, index: int, coun
         value = ""
     else:
         place = (count + 63 + 8) // 64 * 8 + 8 * index
+        if len(row) < place + 8:
+            raise IndexError("a field is missing")
         value = _text(column, row, place, is_legacy=is_legacy)
     return value if value.strip() else schema.options.get("partition.default-name", "__DEFAULT_PARTITION__")
 
@@ -94,6 +96,8 @@ def _bytes(row: memoryview, place: int) -> memoryview:
         return row[place : place + (row[place + 7] & 0x7F)]
     size = int.from_bytes(row[place : place + 4], "little")
     offset = int.from_bytes(row[place + 4 : place + 8], "little")
+    if len(row) < offset + size:
+        raise IndexError("a text is cut short")
     return row[offset : offset + size]
 
 
@@ -110,6 +114,8 @@ def _timestamp(row: memoryview, place: int, digits: int) -> str:
         nanoseconds = int.from_bytes(row[place : place + 4], "little")
         offset = int.from_bytes(row[place + 4 : place + 8], "little")
         place = offset
+        if len(row) < place + 8:
+            raise IndexError("a time is cut short")
     time_ms = int.from_bytes(row[place : place + 8], "little", signed=True)
     moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=time_ms)
     fraction = f"{moment.microsecond * 1000 + nanoseconds:09d}"

@@ -76,5 +76,7 @@ def _read(session: SparkSession, schema: object, paths: Sequence[str]) -> DataFr
 
 def plain_column(address: Column) -> Column:
     """Return ``plain_path`` of a column of addresses."""
-    path = functions.regexp_replace(functions.regexp_replace(address, LOCAL, "/"), SCHEME, "")
-    return functions.regexp_replace(path, SLASHES, "/")
+    local = functions.regexp_replace(address, LOCAL, "/")
+    return functions.when(local.rlike(SCHEME), functions.regexp_replace(local, SCHEME, "")).otherwise(
+        functions.regexp_replace(local, SLASHES, "/")
+    )

@@ -6,16 +6,18 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
+import pyarrow as pa
 from pyarrow import fs, parquet
 from pyspark.sql import DataFrame, Row, SparkSession, functions
 
 from services.domain.durations import HOUR_MS
 from services.lens.iceberg.location import VERSION_HINT, FoundTable, plain_path, version_of
 from services.lens.iceberg.metadata import TableMetadata
-from services.lens.iceberg.neighbours import metadata_of_others, tables_below
+from services.lens.iceberg.neighbours import MOST_READ, metadata_of_others, tables_below
 from services.lens.relation import LensFinding
 from streaming.lens.iceberg.avro import plain_column
-from streaming.lens.table_files import file_findings, listing_of, sums
+from streaming.lens.iceberg.reading import EMPTY_PART
+from streaming.lens.table_files import TableNotes, file_findings, listing_of, sums
 
 YOUNG_MS = 3 * 24 * HOUR_MS
 """Iceberg's own removal of orphans leaves younger files alone, because a writer may not have committed them yet."""
@@ -33,29 +35,26 @@ class Orphans:
         self._bucket, self._now_ms = bucket, now_ms
         self._root = plain_path(metadata.location).rstrip("/")
 
-    def find(
-        self, session: SparkSession, things: DataFrame, notes: list[str], remarks: list[str]
-    ) -> Iterator[LensFinding]:
-        """Yield the findings; ``things`` are all that the table names. What was not looked for is remarked."""
+    def find(self, session: SparkSession, things: DataFrame, notes: TableNotes) -> Iterator[LensFinding]:
+        """Yield the findings; ``things`` are all that the table names. What was not looked for is noted."""
         if self._table.newest_file != self._table.metadata_file:
-            notes.append(
+            notes.notes.append(
                 f"{self._table.newest_file} is newer than the metadata that was named. All figures are those of the "
                 f"older one, and orphans were not looked for."
             )
             return
         infos = self._listed()
-        others = tables_below(self._root, infos)
+        others = tables_below(self._root, infos, self._known_metadata())
         named = things.select(plain_column(things.id).alias("path"), "bytes")
-        both = named.withColumn("is_named", functions.lit(True)).join(
-            self._columns(session, infos), "path", "full_outer"
-        )
-        both = both.persist()
-        if self._is_alone(infos, remarks):
-            unnamed = both.where("is_named is null").withColumnRenamed("found_bytes", "size")
-            for directory in others:
-                unnamed = unnamed.where(~unnamed.path.startswith(directory + "/"))
+        listing = self._columns(session, infos, others)
+        both = named.withColumn("is_named", functions.lit(True)).join(listing, "path", "full_outer").persist()
+        unreadable = functions.col("path").contains(EMPTY_PART)
+        if not both.where(unreadable).isEmpty():
+            notes.remarks.append("Orphans were not looked for: files have // in their addresses, and are not listed.")
+        elif self._is_alone(infos, notes.remarks):
+            unnamed = both.where("is_named is null and not is_of_others").withColumnRenamed("found_bytes", "size")
             yield from self._findings("orphaned-file", unnamed, lambda row: self._orphan_sentence(row.changed_ms))
-        absent = both.where(both.found_bytes.isNull()).withColumnRenamed("bytes", "size")
+        absent = both.where(both.found_bytes.isNull() & ~unreadable).withColumnRenamed("bytes", "size")
         missing = absent.where(absent.path.startswith(self._root + "/"))
         yield from self._findings("missing-file", missing, lambda _: _MISSING)
         if others:
@@ -80,25 +79,36 @@ class Orphans:
         infos = self._table.files.get_file_info(fs.FileSelector(self._root, recursive=True, allow_not_found=True))
         return {info.path: info for info in infos if info.is_file and _is_ours(info.path)}
 
-    def _columns(self, session: SparkSession, infos: Mapping[str, fs.FileInfo]) -> DataFrame:
-        parquet.write_table(listing_of(infos), self._scratch / "listing.parquet")  # in a task it would be too large
+    def _columns(self, session: SparkSession, infos: Mapping[str, fs.FileInfo], others: list[str]) -> DataFrame:
+        """Return the files that are there; ``is_of_others``: whether one is below the directory of another table."""
+        prefixes = tuple(directory + "/" for directory in others)
+        is_of_others = pa.array([path.startswith(prefixes) for path in infos], pa.bool_())
+        columns = listing_of(infos).append_column("is_of_others", is_of_others)
+        parquet.write_table(columns, self._scratch / "listing.parquet")  # in a task it would be too large
         return session.read.parquet(str(self._scratch / "listing.parquet"))
 
+    def _known_metadata(self) -> set[str]:
+        return {plain_path(entry.metadata_file) for entry in self._metadata.metadata_log} | {self._table.metadata_file}
+
     def _is_alone(self, infos: Mapping[str, fs.FileInfo], remarks: list[str]) -> bool:
-        """Return whether no other table has its metadata in the same directory, and remark it if one has."""
-        if self._metadata.table_uuid is None:
-            return True
-        known = {plain_path(entry.metadata_file) for entry in self._metadata.metadata_log} | {self._table.metadata_file}
+        """Return whether no other table has its metadata in the same directory, and remark it if one may have."""
+        known, start = self._known_metadata(), f"{self._root}/metadata/"
         unknown = [
             info
             for path, info in infos.items()
-            if path not in known and version_of(path) is not None and path.startswith(f"{self._root}/metadata/")
+            if path not in known and version_of(path) is not None and path.startswith(start)
         ]
+        if len(unknown) > MOST_READ:
+            remarks.append(
+                f"Orphans were not looked for: {len(unknown):,} metadata files are not in the metadata log, and any of "
+                f"them may be that of another table. Remove old ones first."
+            )
+            return False
         others = metadata_of_others(self._table.files, unknown, self._metadata.table_uuid)
         if others:
             remarks.append(
-                f"{others[0]} is the metadata of another table in the same directory: orphans were not looked for, "
-                f"since the files may be those of the other one."
+                f"Orphans were not looked for: {others[0]} is the metadata of another table in the same directory, "
+                f"and the files may be those of the other one."
             )
         return not others
 

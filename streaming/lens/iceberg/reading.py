@@ -16,6 +16,8 @@ from pyspark.errors import PySparkException
 from services.domain.run_space import Runs
 from services.lens.iceberg.location import read_file
 
+EMPTY_PART = "//"
+"""Arrow reads no object with it in its key. Local paths do not have it any more."""
 _AT_ONCE = 16
 """Requests that wait for an object store at once."""
 
@@ -44,9 +46,13 @@ class TableFiles:
         self._copied = 0
 
     def sizes(self, paths: Sequence[str]) -> list[int | None]:
-        """Return the size of each file; None if it is missing."""
+        """Return the size of each file; None if it is missing, or cannot be read because of its address."""
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            return [info.size if info.is_file else None for info in pool.map(self._files.get_file_info, paths)]
+            return list(pool.map(self._size, paths))
+
+    def _size(self, path: str) -> int | None:
+        info = None if EMPTY_PART in path else self._files.get_file_info(path)
+        return info.size if info and info.is_file else None
 
     def read_whole(self, wanted: Sequence[AvroFile], read: Callable[[Sequence[AvroFile]], None]) -> list[AvroFile]:
         """Call ``read`` with those files that can be read, if there are any, and return the others.
@@ -71,7 +77,7 @@ class TableFiles:
 
     def _local(self, files: Sequence[AvroFile]) -> list[AvroFile]:
         if isinstance(self._files, fs.LocalFileSystem):
-            return [replace(file, local_path=os.path.normpath(file.path)) for file in files]
+            return [replace(file, local_path=os.path.normpath(Path(file.path).absolute())) for file in files]
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             numbers = range(self._copied, self._copied + len(files))
             self._copied += len(files)
@@ -95,6 +101,8 @@ def _is_readable(path: str) -> bool:
 
 
 def _missing(file: AvroFile, size_bytes: int | None) -> AvroFile | None:
+    if EMPTY_PART in file.path:
+        return replace(file, damage="has // in its address, and is not read")
     if size_bytes is None:
         return replace(file, damage="is missing")
     if file.size_bytes not in (None, size_bytes):

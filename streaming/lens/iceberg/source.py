@@ -13,12 +13,13 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import pyarrow as pa
 from pyarrow import fs
 from pyspark.sql import DataFrame, SparkSession, functions
 
 from services.domain.run_space import Runs, merged
 from services.lens.iceberg.errors import IcebergError
-from services.lens.iceberg.location import FoundTable, find_table, plain_path, read_file
+from services.lens.iceberg.location import FoundTable, find_table, first_line, plain_path, read_file
 from services.lens.iceberg.metadata import TableMetadata, decode_metadata
 from services.lens.iceberg.references import references
 from services.lens.relation import LensBucket
@@ -26,7 +27,7 @@ from streaming.lens.iceberg.avro import FILE, manifest_entries, manifest_lists
 from streaming.lens.iceberg.findings import Orphans
 from streaming.lens.iceberg.reading import AvroFile, TableFiles
 from streaming.lens.runs import RUNS, merged_runs
-from streaming.lens.table_files import table_name
+from streaming.lens.table_files import TableNotes, table_name
 from streaming.lens.writer import ReportWriter
 
 _HELD_COLUMNS = f"{FILE} string, held {RUNS}"
@@ -47,8 +48,14 @@ def write(location: str, options: argparse.Namespace, writer: ReportWriter) -> N
     if not isinstance(table.files, fs.LocalFileSystem) and not _is_local(writer.session):
         raise IcebergError(f"{location} is in an object store, which is read without a cluster: leave --master out.")
     metadata = decode_metadata(read_file(table.files, table.metadata_file), table.metadata_file)
-    with tempfile.TemporaryDirectory(prefix="deepclean-iceberg-") as scratch:
-        _TableReport(table, metadata, writer, Path(scratch)).write()
+    try:
+        with tempfile.TemporaryDirectory(prefix="deepclean-iceberg-") as scratch:
+            _TableReport(table, metadata, writer, Path(scratch)).write()
+    except (OSError, pa.ArrowException) as error:  # errors of single files are notes
+        raise IcebergError(
+            f"{table.metadata_file}: the table cannot be listed, or no temporary file be written "
+            f"({first_line(error)}): check the rights, and the room in TMPDIR."
+        ) from error
 
 
 def _is_local(session: SparkSession) -> bool:
@@ -67,9 +74,7 @@ class _TableReport:
         self.places = {int(ref.id): place for place, ref in enumerate(self.refs) if ref.id}
         self.name = table_name(metadata.location)
         self.orphans = Orphans(table, metadata, self.name, now_ms, scratch)
-        self.notes: list[str] = []
-        self.remarks: list[str] = []
-        self.is_complete = True
+        self.notes = TableNotes()
 
     def write(self) -> None:
         """Read the table, and hand its files, findings and references over."""
@@ -77,30 +82,32 @@ class _TableReport:
         manifests = self._manifests()
         self._add(self._named_files(manifests))
         self._add_entries(manifests)
-        if self.is_complete:
-            self.writer.add_findings(self.orphans.find(self.session, self.writer.things(), self.notes, self.remarks))
+        if self.notes.losses:
+            self._note_copy()
         else:
-            self.notes.append("Orphans were not looked for: what could not be read may name the files.")
-            if not self.table.metadata_file.startswith(plain_path(self.metadata.location).rstrip("/") + "/"):
-                self.notes.append(
-                    f"The metadata names files below {self.metadata.location}, where it is not itself: if the table "
-                    f"was copied, copy it again with Iceberg's rewrite_table_path."
-                )
-        self.writer.add_bucket(LensBucket(self.name, self.refs, tuple(self.notes), tuple(self.remarks)))
+            self.writer.add_findings(self.orphans.find(self.session, self.writer.things(), self.notes))
+        self.writer.add_bucket(LensBucket(self.name, self.refs, self.notes.marking(), tuple(self.notes.remarks)))
+
+    def _note_copy(self) -> None:
+        if not self.table.metadata_file.startswith(plain_path(self.metadata.location).rstrip("/") + "/"):
+            self.notes.losses.insert(
+                0,
+                f"The metadata names files below {self.metadata.location}, where it is not itself: if the table was "
+                f"copied, copy it again with Iceberg's rewrite_table_path.",
+            )
 
     def _note_metadata(self) -> None:
         if not self.table.is_certain:
-            self.notes.append(
+            self.notes.notes.append(
                 f"{self.table.metadata_file} has the highest version and is taken for the current metadata: only the "
                 f"table's catalog knows for certain."
             )
         if self.metadata.properties.get("gc.enabled", "true").lower() == "false":
-            self.remarks.append("Iceberg expires no snapshot of this table: its property gc.enabled is false.")
+            self.notes.remarks.append("Iceberg expires no snapshot of this table: its property gc.enabled is false.")
 
     def _note_lost(self, what: str, file: AvroFile) -> None:
-        self.is_complete = False
         first, last = self.refs[file.runs[0][0]].name, self.refs[file.runs[-1][1]].name
-        self.notes.append(
+        self.notes.losses.append(
             f"The {what} {file.path} {file.damage}, and {first} to {last} need it: what it lists is missing from "
             f"their figures, and what other snapshots free may be less. The rest is right."
         )
@@ -192,7 +199,7 @@ class _TableReport:
         sizes = self.files.sizes([plain_path(address) for address in addresses])
         for address, size_bytes in zip(addresses, sizes, strict=True):
             if size_bytes is None:
-                self.notes.append(f"{address} is missing, and its size is not known: it counts as 0 bytes.")
+                self.notes.notes.append(f"{address} is missing, and its size is not known: it counts as 0 bytes.")
             yield size_bytes or 0
 
     def _add(self, things: Iterator[Thing]) -> None:

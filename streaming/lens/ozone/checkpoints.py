@@ -6,7 +6,8 @@ In both, ``hardLinkFile`` says which files are which, and an empty file says tha
 
 from __future__ import annotations
 
-import gzip
+import errno
+import lzma
 import tarfile
 import zlib
 from pathlib import Path
@@ -37,17 +38,24 @@ def fetched(url: str, directory: Path) -> Path:
                     continue
                 if answer.status_code != httpx.codes.OK:
                     raise OzoneLocationError(_refusal(base + endpoint, answer.status_code))
-                with target.open("wb") as file:
-                    for piece in answer.iter_bytes():
-                        file.write(piece)
+                _write(answer, target)
                 return target
-    except OSError as error:
-        raise _not_written(target, error) from None
+    except httpx.InvalidURL as error:
+        raise OzoneLocationError(f"This is no address ({error}): name one as http://HOST:9874.") from None
     except httpx.HTTPError as error:
         raise OzoneLocationError(
             f"{base} did not send a checkpoint ({error}): is it the port of an Ozone Manager (9874)?"
         ) from None
     raise OzoneLocationError(f"{base} has no {' and no '.join(ENDPOINTS)}: name the Ozone Manager's HTTP port (9874).")
+
+
+def _write(answer: httpx.Response, target: Path) -> None:
+    with target.open("wb") as file:
+        for piece in answer.iter_bytes():
+            try:
+                file.write(piece)
+            except OSError as error:
+                raise _full(target, error) from None
 
 
 def _refusal(url: str, status: int) -> str:
@@ -64,34 +72,45 @@ def unpacked(archive: Path, directory: Path) -> Path:
     A tar file of such a directory will do, too.
 
     Raises:
-        OzoneLocationError: the file is cut short, no tar file, or only a part of a checkpoint; or the disk is full.
+        OzoneLocationError: the file is cut short, no tar file, not to be trusted, or only a part of a checkpoint; or
+            the disk is full.
     """
     target = directory / "checkpoint"
     target.mkdir()
     try:
         with tarfile.open(archive) as tar:
             tar.extractall(target, filter="data")
-    except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
+        inner = next((found.parent.parent for found in target.rglob(f"{ACTIVE_DIRECTORY}/{CURRENT}")), None)
+        if inner is not None:
+            return inner
+        if not (target / COMPLETE).exists():
+            raise OzoneLocationError(
+                f"{archive} has only a part of a checkpoint, without {COMPLETE}: raise the Ozone Manager's "
+                f"ozone.om.ratis.snapshot.max.total.sst.size and fetch it again, or copy the directories."
+            )
+        _link(target, archive)
+    except tarfile.FilterError as error:
+        raise _leads_outside(archive, error.tarinfo.name) from None
+    except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, ValueError) as error:
         raise OzoneLocationError(f"{archive} is cut short or no tar file ({error}): fetch or copy it again.") from None
     except OSError as error:
-        raise _not_written(target, error) from None
-    inner = next((found.parent.parent for found in target.rglob(f"{ACTIVE_DIRECTORY}/{CURRENT}")), None)
-    if inner is not None:
-        return inner
-    if not (target / COMPLETE).exists():
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+            raise _full(target, error) from None
         raise OzoneLocationError(
-            f"{archive} has only a part of a checkpoint, without {COMPLETE}: raise the Ozone Manager's "
-            f"ozone.om.ratis.snapshot.max.total.sst.size and fetch it again, or copy the directories."
-        )
-    _link(target, archive)
+            f"{archive} cannot be unpacked ({error}): check the rights, or fetch or copy it again."
+        ) from None
     return target
 
 
-def _not_written(target: Path, error: OSError) -> OzoneLocationError:
+def _full(target: Path, error: OSError) -> OzoneLocationError:
     return OzoneLocationError(
-        f"{error.filename or target} cannot be read or written ({error.strerror or error}): a checkpoint needs room "
-        f"for its files in the directory for temporary files; TMPDIR names another one."
+        f"{target} cannot be written ({error.strerror}): a checkpoint needs room for its files in the directory for "
+        f"temporary files; TMPDIR names another one."
     )
+
+
+def _leads_outside(archive: Path, name: str) -> OzoneLocationError:
+    return OzoneLocationError(f"{archive} names {name}, which is outside of it: do not trust it; fetch another.")
 
 
 def _link(target: Path, archive: Path) -> None:
@@ -127,5 +146,5 @@ def _inside(target: Path, name: str, archive: Path) -> Path:
     """
     path = (target / name).resolve()
     if not path.is_relative_to(target.resolve()):
-        raise OzoneLocationError(f"{archive} names {name}, which is outside of it: do not trust it; fetch another.")
+        raise _leads_outside(archive, name)
     return path

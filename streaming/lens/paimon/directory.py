@@ -26,13 +26,13 @@ class TableDirectory:
             PaimonError: it is not there, or is no table.
         """
         try:
-            store, root = fs.FileSystem.from_uri(location) if "://" in location else _local(location)
-            self._store, self.root = store, str(root)
-            self.files = self._list()
-            """Information on each file, by its path in the table."""
+            self._store, root = fs.FileSystem.from_uri(location) if "://" in location else _local(location)
         except (OSError, pa.ArrowInvalid) as error:
-            raise PaimonError(f"{location} cannot be listed ({error}): name the directory of a table.") from None
+            raise _unlisted(location, error) from None
+        self.root = str(root)
         self.address = location.rstrip("/") if "://" in location else f"file://{self.root}"
+        self.files = self._list()
+        """Information on each file, by its path in the table."""
 
     def below(self, directory: str, prefix: str) -> list[str]:
         """Return the files of one directory, not of those in it, whose names begin with a prefix."""
@@ -48,9 +48,9 @@ class TableDirectory:
     def size_bytes(self, path: str) -> int | None:
         """Return the size of a file; None if it is missing. A file written since the listing counts as well."""
         info = self.files.get(path)
-        if info is None:
-            info = self._store.get_file_info(path if path.startswith("/") else f"{self.root}/{path}")
-        return int(info.size) if info.type == fs.FileType.File else None
+        if info is None and _is_inside(path):
+            info = self._store.get_file_info(f"{self.root}/{path}")
+        return int(info.size) if info is not None and info.type == fs.FileType.File else None
 
     def listing(self) -> pa.Table:
         """Return all files with their sizes and the times of their last change."""
@@ -62,15 +62,31 @@ class TableDirectory:
 
     def _list(self) -> dict[str, fs.FileInfo]:
         start = len(self.root.rstrip("/")) + 1
-        found = self._store.get_file_info(fs.FileSelector(self.root, recursive=True))
+        try:
+            found = self._store.get_file_info(fs.FileSelector(self.root, recursive=True))
+        except (OSError, pa.ArrowInvalid) as error:
+            raise _unlisted(self.root, error) from None
         return {info.path[start:]: info for info in found if info.type == fs.FileType.File}
 
     def _content(self, path: str) -> bytes | None:
+        if not _is_inside(path):
+            return None
         try:
             with self._store.open_input_stream(f"{self.root}/{path}") as stream:
                 return bytes(stream.read())
         except FileNotFoundError:
             return None
+        except (OSError, pa.ArrowException) as error:
+            raise PaimonError(f"{self.root}/{path} cannot be read ({error}): check the rights.") from None
+
+
+def _is_inside(path: str) -> bool:
+    """Return whether a path that the table names is in its directory: the table may come from anybody."""
+    return "\0" not in path and not {"", ".", ".."} & set(path.split("/"))
+
+
+def _unlisted(location: str, error: Exception) -> PaimonError:
+    return PaimonError(f"{location} cannot be listed ({error}): name the directory of a table.")
 
 
 def _local(location: str) -> tuple[fs.FileSystem, str]:

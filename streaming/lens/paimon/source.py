@@ -50,11 +50,11 @@ class _Report:
     def __init__(self, writer: ReportWriter, directory: TableDirectory, table: Table, name: str) -> None:
         self._writer, self._session = writer, writer.session
         self._directory, self._table, self._name = directory, table, name
-        self._losses = list(table.losses)
+        self._notes = table.notes
 
     def write(self) -> None:
         places = self._table.places
-        uses = manifest_uses(places, manifest_lists(self._directory, places, self._losses))
+        uses = manifest_uses(places, manifest_lists(self._directory, places, self._notes))
         readable = {name: use for name, use in uses.items() if self._is_whole(use)}
         things = self._rows([*self._small_files(), *_manifests(uses.values())])
         if readable:
@@ -64,15 +64,12 @@ class _Report:
         listing = self._session.createDataFrame(self._directory.listing())
         found = things.join(listing, "path", "full_outer").persist()
         self._writer.add_findings(self._add_things(found))
-        if not self._losses:
+        if not self._notes.losses:
             self._writer.add_findings(self._orphans(found))
-        else:
-            self._losses.append("Orphans were not looked for: what could not be read may name the files.")
         self._writer.add_findings(self._unprotected(found))
         refs = tuple(place.ref for place in places)
-        remarks = tuple(self._table.remarks)
-        retention = self._table.schema.retention()
-        self._writer.add_bucket(LensBucket(self._name, refs, tuple(self._losses), remarks, retention))
+        notes, remarks = self._notes.marking(), tuple(self._notes.remarks)
+        self._writer.add_bucket(LensBucket(self._name, refs, notes, remarks, self._table.schema.retention()))
 
     def _is_whole(self, use: ManifestUse) -> bool:
         """Return whether a manifest has the size that its manifest list says, and note it if not."""
@@ -86,7 +83,7 @@ class _Report:
 
     def _note_manifest(self, use: ManifestUse, what: str) -> None:
         names = [self._table.places[place].ref.name for first, last in use.holders for place in {first, last}]
-        self._losses.append(
+        self._notes.losses.append(
             f"The manifest manifest/{use.manifest.name} {what}; references from {names[0]} to {names[-1]} need it. "
             f"Files that it adds are left out, and files that it removes are shown as held: restore it before you act "
             f"on these figures."
@@ -100,7 +97,7 @@ class _Report:
         places = self._table.places
         for path, kind, runs in named_files(places, self._table.other_files):
             yield path, kind, None, runs
-        manifests = index_manifests(self._directory, places, self._losses)
+        manifests = index_manifests(self._directory, places, self._notes)
         holders: dict[str, set[int]] = {}
         for place, reference in enumerate(places):
             for file in manifests.get(reference.index_manifest or "", ()):
@@ -131,7 +128,7 @@ class _Report:
         size_bytes = f.coalesce("found_bytes", f.when(is_outside, f.col("recorded_bytes")))
         held = found.filter("runs is not null")
         self._writer.add_things(self._things(held.withColumn("bytes", size_bytes).filter("bytes is not null")))
-        absent = held.filter(size_bytes.isNull())
+        absent = held.filter(size_bytes.isNull() & ~is_outside)  # extra files outside have no size anywhere
         if changelogs := [place for place, one in enumerate(self._table.places) if one.is_changelog]:
             # Changelogs do not say what an expired snapshot took with it.
             held_by_others = f.exists(

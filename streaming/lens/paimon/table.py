@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from services.lens.paimon.metadata import ConsumerFile, PaimonError, SchemaFile, SnapshotFile, T, decoded
 from services.lens.paimon.references import MAIN, Line, Place, places_of
 from streaming.lens.paimon.directory import TableDirectory
+from streaming.lens.table_files import TableNotes
 
+_LEFT_OUT = "What only this file names is left out of all figures."
 CHANGELOGS_NEED_TAGS = (
     "When Paimon deletes a tag it also removes files that only changelogs still hold: a what-if of a tag counts those "
     "as held."
@@ -23,9 +25,7 @@ class Table:
     places: list[Place]
     other_files: list[str]
     """Schemas, hints, consumers and marks of all branches: small files that no expiry removes."""
-    losses: list[str] = field(default_factory=list)
-    """What could not be read: nobody knows which files it names."""
-    remarks: list[str] = field(default_factory=list)
+    notes: TableNotes
 
 
 def read_table(directory: TableDirectory) -> Table:
@@ -34,40 +34,45 @@ def read_table(directory: TableDirectory) -> Table:
     Raises:
         PaimonError: the directory is no table, or its newest schema cannot be read.
     """
-    losses: list[str] = []
+    notes = TableNotes()
     schemas = _numbered(directory, "", "schema")
     if not schemas:
         raise PaimonError(f"{directory.root} has no schema/schema-0: name the directory of a Paimon table.")
     _, content = next(directory.contents([schemas[-1]]))
     schema = decoded(content or b"", SchemaFile, schemas[-1])
-    main = _line(directory, MAIN, "", schema, losses)
+    main = _line(directory, MAIN, "", schema, notes)
     branches = [
-        _line(directory, path.removeprefix("branch-"), f"branch/{path}/", schema, losses)
+        _line(directory, path.removeprefix("branch-"), f"branch/{path}/", schema, notes)
         for path in sorted({path.split("/")[1] for path in directory.files if path.startswith("branch/branch-")})
     ]
-    remarks = []
     if not main.snapshots:
-        remarks.append("The main branch has no snapshot, so nothing is live.")
+        notes.remarks.append("The main branch has no snapshot, so nothing is live.")
     if main.tags and (main.is_changelog_decoupled or main.changelogs) and not main.has_changelog_producer:
-        remarks.append(CHANGELOGS_NEED_TAGS)
+        notes.notes.append(CHANGELOGS_NEED_TAGS)
     prefixes = ["", *(f"branch/branch-{line.branch}/" for line in branches)]
-    return Table(schema, places_of(main, branches), _other_files(directory, prefixes), losses, remarks)
+    return Table(schema, places_of(main, branches), _other_files(directory, prefixes), notes)
 
 
-def _line(directory: TableDirectory, branch: str, prefix: str, schema: SchemaFile, losses: list[str]) -> Line:
+def _line(directory: TableDirectory, branch: str, prefix: str, schema: SchemaFile, notes: TableNotes) -> Line:
     own_schemas = _numbered(directory, prefix, "schema")
     if prefix and own_schemas:
-        own = _read(directory, own_schemas[-1:], SchemaFile, losses)
+        said = "The branch is read by the schema of main."
+        own = _read(directory, own_schemas[-1:], SchemaFile, said, notes.notes)
         schema = next(iter(own.values()), schema)
-    snapshots = _read(directory, _numbered(directory, prefix, "snapshot"), SnapshotFile, losses)
-    changelogs = _read(directory, _numbered(directory, prefix, "changelog"), SnapshotFile, losses)
-    tags = _read(directory, directory.below(f"{prefix}tag", "tag-"), SnapshotFile, losses)
-    consumers = _read(directory, directory.below(f"{prefix}consumer", "consumer-"), ConsumerFile, losses)
+
+    def read(paths: list[str]) -> dict[str, SnapshotFile]:
+        return _read(directory, paths, SnapshotFile, _LEFT_OUT, notes.losses)
+
+    snapshots = read(_numbered(directory, prefix, "snapshot"))
+    changelogs = read(_numbered(directory, prefix, "changelog"))
+    tags = read(directory.below(f"{prefix}tag", "tag-"))
+    names = directory.below(f"{prefix}consumer", "consumer-")
+    consumers = _read(directory, names, ConsumerFile, "What this consumer protects is not known.", notes.notes)
     newer = sorted(
         {file.version for file in (*snapshots.values(), *changelogs.values(), *tags.values()) if file.is_newer}
     )
     if newer:
-        losses.append(
+        notes.losses.append(
             f"Snapshots of format version {newer[-1]} are newer than this program: they may hold files that are "
             f"left out of all figures, so use a newer version of it."
         )
@@ -99,17 +104,15 @@ def _other_files(directory: TableDirectory, prefixes: Iterable[str]) -> list[str
     return [path for path in found if path in directory.files]
 
 
-def _read(directory: TableDirectory, paths: list[str], kind: type[T], losses: list[str]) -> dict[str, T]:
+def _read(directory: TableDirectory, paths: list[str], kind: type[T], said: str, notes: list[str]) -> dict[str, T]:
+    """Return what can be read; of the rest it is noted what it means, ``said``."""
     found = {}
     for path, content in directory.contents(paths):
         if content is None:
-            losses.append(f"{path} was removed while the table was read: make the report again to leave it out.")
+            notes.append(f"{path} was removed while the table was read: make the report again to leave it out.")
             continue
         try:
             found[path] = decoded(content, kind, path)
         except PaimonError as error:
-            losses.append(
-                f"{error} What only this file names is left out of all figures: restore it, or remove it if it is not "
-                f"needed."
-            )
+            notes.append(f"{error} {said} Restore it, or remove it if it is not needed.")
     return found
