@@ -43,13 +43,14 @@ class CollectionStates:
 
     def __init__(self) -> None:
         self._rows: dict[int, CollectionRow] | None = None
-        self._changed: dict[int, CollectionState] = {}
+        self.changed: dict[int, CollectionState] = {}
+        """The own states of rows that the present command has changed."""
         self._previous_txn = 0
 
     def clear(self) -> None:
         """Discard the rows in memory: a command or a unit of work was aborted."""
         self._rows = None
-        self._changed.clear()
+        self.changed.clear()
 
     def rows(self, work: Work) -> dict[int, CollectionRow]:
         """Return all rows by bucket id. The caller must not change them."""
@@ -72,17 +73,17 @@ class CollectionStates:
 
     def put(self, work: Work, bucket_id: int, row: CollectionRow, stopped_because: str = "") -> None:
         """Change a row. ``send_changed`` then publishes the change to the services that claim and purge."""
-        if not self._changed:
+        if not self.changed:
             self._previous_txn = self.newest_txn(work)
         self.rows(work)[bucket_id] = row
         work.table(COLLECTION_TABLE).put(bucket_id_key(bucket_id), row)
-        self._changed[bucket_id] = own_state(row, stopped_because)
+        self.changed[bucket_id] = own_state(row, stopped_because)
 
     def send_changed(self, work: Work, txn: int, feature_level: int) -> None:
         """Publish all changes of one command in one message, so that a service gets all of them or none."""
-        if self._changed:
-            _send(work, feature_level, CollectionChanged(_in_order(self._changed), txn, self._previous_txn))
-            self._changed.clear()
+        if self.changed:
+            _send(work, feature_level, CollectionChanged(_in_order(self.changed), txn, self._previous_txn))
+            self.changed.clear()
 
     def send_all(self, work: Work, txn: int, stopped_because: str, feature_level: int) -> None:
         """Publish all states at a txn, for services that missed a change."""

@@ -88,12 +88,14 @@ class OrphanSearch:
 
     def __init__(self) -> None:
         self._is_known = False
+        self.may_be_in_progress = True
+        """False if there certainly is no search: no message has to be looked at then."""
         self._row: OrphanSearchRow | None = None
         self._wanted: Wanted = ()
 
     def clear(self) -> None:
         """Discard the cached row: a command that changed it was undone."""
-        self._is_known = False
+        self._is_known, self.may_be_in_progress = False, True
 
     def of(self, work: Work) -> OrphanSearchRow | None:
         """Return the progress of the search; None if there is none."""
@@ -102,7 +104,7 @@ class OrphanSearch:
         return self._row
 
     def _keep(self, row: OrphanSearchRow | None) -> None:
-        self._is_known, self._row = True, row
+        self._is_known, self._row, self.may_be_in_progress = True, row, row is not None
         self._wanted = () if row is None else _wanted(row.command)
 
     def save(self, work: Work, row: OrphanSearchRow) -> None:

@@ -68,6 +68,8 @@ class SpaceChanges:
         """Cells that the present message has lowered."""
         self._disagreeing: dict[int, Counts] = {}
         """Buckets whose rows and figures disagree, as the present message has found, with the figures."""
+        self.may_disagree = False
+        """Whether the present message has lowered a cell or noted a disagreement: only then is there one."""
         self._cells: dict[int, dict[Holders, None]] = {}
         self._sizes: dict[int, dict[str, SnapshotSize]] = {}
         self._deleted: dict[int, tuple[str, int]] = {}
@@ -90,6 +92,7 @@ class SpaceChanges:
     def _forget_message(self) -> None:
         self._lowered.clear()
         self._disagreeing.clear()
+        self.may_disagree = False
 
     def add(self, bucket_id: int, holder: Holders, counts: Counts) -> None:
         """Count a row that has entered a garbage table."""
@@ -99,10 +102,12 @@ class SpaceChanges:
         """Subtract a row that leaves its garbage table."""
         self._rows.add((bucket_id, holder), tuple(-count for count in counts))
         self._lowered[bucket_id, holder] = None
+        self.may_disagree = True
 
     def disagrees(self, bucket_id: int, counts: Counts) -> None:
         """Note that the rows of a bucket disagree with its figures."""
         self._disagreeing[bucket_id] = counts
+        self.may_disagree = True
 
     def disagreeing(self, work: Work) -> dict[int, Counts]:
         """Return the buckets whose rows and figures disagree after the present message, with the wrong figures.
