@@ -37,6 +37,10 @@ class Held:
         self._forgotten = row.forgotten_txn, row.forgotten_time_ms
         self._highest_txn = max((*row.drop_txns, row.forgotten_txn))
 
+    def has_held(self, oldest_birth: int) -> bool:
+        """Return whether a snapshot that was dropped may have held a version of this birth or a later one."""
+        return oldest_birth <= self._highest_txn
+
     def until_ms(self, birth: int, death: int) -> int:
         """Return the log time of the drop that released a version; 0 when no snapshot ever held it."""
         if birth > self._highest_txn:

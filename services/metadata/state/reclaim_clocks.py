@@ -9,16 +9,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 
 from schemas.codec import codec
 from schemas.records import ClaimedRow, ReclaimClockRow
 from services.domain.collection import WHOLE_SHARD
-from services.domain.reclaim_clock import NEVER, Held, death_times, with_drop
+from services.domain.reclaim_clock import DEATHS_APART_MS, NEVER, Held, death_times, with_drop
 from services.domain.table_keys import bucket_id_key
 from services.metadata.state.tables import RECLAIM_CLOCK_TABLE
 from services.runtime.loop.service import Work
 
 _CLAIMED_ROW = codec(ClaimedRow)
+_DEATH = itemgetter(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,11 @@ class FreedVersions:
         clock = _row(work, bucket_id)
         running_ms = max(clock.running_since_ms, _row(work, WHOLE_SHARD).running_since_ms)
         held = Held(clock)
+        # In most commands all rows died within a moment, after every dropped snapshot: then none has to be looked at.
+        oldest_ms, newest_ms = (_deletion_time_ms(most(rows, key=_DEATH)[2]) for most in (min, max))
+        if newest_ms - oldest_ms < DEATHS_APART_MS and not held.has_held(min(rows)[0]):
+            self._freed[Freed(work.shard, oldest_ms, running_ms, finished_ms)] += len(rows)
+            return
         row_of = {death: row for _, death, row in rows}
         times = death_times(row_of, lambda death: _deletion_time_ms(row_of[death]))
         moments = Counter((times[death], max(running_ms, held.until_ms(birth, death))) for birth, death, _ in rows)
