@@ -121,6 +121,7 @@ SUB_COMMANDS = (
         "lens.command:app",
         "Show what snapshots cost and what their deletion frees, in Apache Ozone, Iceberg, Paimon or git. Read-only.",
     ),
+    SubCommand("import", "lens.import_command:app", "Import another system's buckets and snapshots into the plane."),
     SubCommand("ledger", "operate.ledger:app", "Show why and when versions were freed; each record is kept forever."),
     SubCommand("tenant", "operate.tenant:app", "Create tenants, and give users access to them."),
     SubCommand("token", "operate.token:app", "Get, renew and cancel delegation tokens."),

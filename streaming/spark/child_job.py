@@ -24,24 +24,31 @@ STOPPED_STATUS = 1
 def job_session(options: argparse.Namespace, name: str, login_file: Path | None = None) -> Iterator[SparkSession]:
     """Start the session of a job whose command line ``session_parser`` has parsed, and stop it on exit.
 
-    The process ends early, with ``STOPPED_STATUS``: when its standard input ends; and after an error that an operator
-    has to fix, with one sentence on standard error, and as ``error`` of a JSON object on standard output.
+    The process ends early, with ``STOPPED_STATUS``: when its standard input ends; and as ``saying_errors`` says.
     """
     end_with_standard_input()
     session_options = SessionOptions(
         options.jars_directory, options.master, options.heap, name=name, login_file=login_file
     )
+    with saying_errors(), spark_session(session_options) as session:
+        yield session
+
+
+@contextlib.contextmanager
+def saying_errors() -> Iterator[None]:
+    """End the process with ``STOPPED_STATUS`` after an error that an operator has to fix, with one sentence on standard
+    error, and as ``error`` of a JSON object on standard output.
+    """
     try:
-        with spark_session(session_options) as session:
-            yield session
+        yield
     except (DeepcleanError, CredentialsError) as error:
         print(error, file=sys.stderr)
         say(error=str(error))
         sys.exit(STOPPED_STATUS)
 
 
-def say(**what: int | str) -> None:
-    """Print the progress of the job, or its error, as one JSON object on one line."""
+def say(**what: object) -> None:
+    """Print the progress of the job, what it found, or its error, as one JSON object on one line."""
     print(json.dumps(what), flush=True)
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
+from schemas.records import Replication
+from services.domain.replication import CODES
+
 Block = tuple[int, int]
 """Container and local id. The commit sequence is not part of it: it can differ between rows of one block."""
 RATIS, ERASURE_CODED = 1, 4
@@ -41,6 +44,18 @@ def replicated_bytes(size_bytes: int, owner: Any) -> int:
     cell, data, parity = int(owner.ec.cell_bytes), int(owner.ec.data), int(owner.ec.parity)
     stripes, rest = divmod(size_bytes, data * cell)
     return size_bytes + parity * (stripes * cell + min(cell, rest))
+
+
+_THREE_COPIES = 3
+_CODES = {(code.data, code.parity): replication for replication, code in CODES.items()}
+
+
+def replication_here(owner: Any) -> Replication:
+    """Return the replication of a plane that is nearest to that of a row: one copy, if there is none like it."""
+    if owner.type == ERASURE_CODED:
+        return _CODES.get((owner.ec.data, owner.ec.parity), Replication.RATIS_ONE)
+    is_of_three = owner.type == RATIS and owner.factor == _THREE_COPIES
+    return Replication.RATIS_THREE if is_of_three else Replication.RATIS_ONE
 
 
 def sizes_of(lengths: Collection[int], owner: Any) -> tuple[int, int]:

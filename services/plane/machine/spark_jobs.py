@@ -38,11 +38,24 @@ def run_spark_job(
     Raises:
         SparkJobError: the job failed.
     """
-    command = [
-        *(sys.executable, "-m", module, "--jars-directory", str(jars_directory() / "spark")),
-        *("--heap", heap, "--master", master, *arguments),
-    ]
     java = {"JAVA_HOME": str(spark_java_home(find_java(), java_directory))}
+    options = ["--jars-directory", str(jars_directory() / "spark"), "--heap", heap, "--master", master]
+    run_job(module, [*options, *arguments], on_line, scratch=scratch, environment={**java, **(environment or {})})
+
+
+def run_job(
+    module: str,
+    arguments: Sequence[str],
+    on_line: Callable[[Mapping[str, Any]], None],
+    *,
+    scratch: Path,
+    environment: Mapping[str, str],
+) -> None:
+    """Run a job that needs no Spark, as ``run_spark_job`` does.
+
+    Raises:
+        SparkJobError: the job failed.
+    """
     said = ""
 
     def listen(line: Mapping[str, Any]) -> None:
@@ -50,7 +63,8 @@ def run_spark_job(
         said = str(line.get("error", said))
         on_line(line)
 
+    command = [sys.executable, "-m", module, *arguments]
     try:
-        run_child_job(command, scratch / LOG_FILE, listen, environment={**os.environ, **java, **(environment or {})})
+        run_child_job(command, scratch / LOG_FILE, listen, environment={**os.environ, **environment})
     except ChildJobError as error:
         raise SparkJobError(said or f"the job {module} {error}") from error

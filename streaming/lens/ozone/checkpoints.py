@@ -23,6 +23,20 @@ _QUERY = {"includeSnapshotData": "true", "flushBeforeCheckpoint": "true"}
 TIMEOUT_SECONDS = 600.0
 
 
+def directory_of(location: str, scratch: Path) -> Path:
+    """Return the directory to read; a checkpoint is unpacked into the scratch directory.
+
+    Raises:
+        OzoneLocationError: the checkpoint cannot be had, or is not complete.
+    """
+    if location.startswith(("http://", "https://")):
+        archive = fetched(location, scratch)
+        directory = unpacked(archive, scratch)
+        archive.unlink()
+        return directory
+    return unpacked(Path(location), scratch) if Path(location).is_file() else Path(location)
+
+
 def fetched(url: str, directory: Path) -> Path:
     """Have an Ozone Manager make a checkpoint, and write it to a file.
 

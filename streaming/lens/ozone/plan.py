@@ -24,7 +24,7 @@ from streaming.lens.ozone.stores import opened
 from streaming.rocksdb.checkpoint_rows import WHOLE, ReadOnlyRows
 
 PLAN_FILE, INDEX_DIRECTORY = "plan.pickle", "index"
-_HEAD_TABLES = (
+HEAD_TABLES = (
     tables.VOLUME,
     tables.BUCKET,
     tables.SNAPSHOT_INFO,
@@ -64,6 +64,8 @@ class BucketPlan:
     notes: list[str] = field(default_factory=list)
     chain_problems: list[str] = field(default_factory=list)
     has_renames: bool = False
+    layout: int = 0
+    """Ozone's number of it; 0 for a bucket from before there were layouts."""
 
     @property
     def active_number(self) -> int:
@@ -119,23 +121,34 @@ def make_plan(directories: OzoneDirectories, only_bucket: str, scratch: Path) ->
     Raises:
         OzoneLocationError: a database cannot be read, or the bucket does not exist.
     """
-    with opened(directories.active, _HEAD_TABLES, scratch) as active:
-        buckets = _buckets(active)
-        chosen = {name: bucket for name, bucket in buckets.items() if only_bucket in ("", name)}
-        if only_bucket and not chosen:
-            raise OzoneLocationError(f"{directories.active} has no bucket {only_bucket}: it has {_some(buckets)}.")
-        chains = _chains(active)
+    with opened(directories.active, HEAD_TABLES, scratch) as active:
+        plan = read_chains(active, directories, only_bucket)
         index = IndexWriter(scratch / INDEX_DIRECTORY)
-        for name, bucket in chosen.items():
-            _add_chain(bucket, chains.get(name, []), directories)
+        for bucket in plan.buckets:
             _read_stores(bucket, active, index, scratch)
         index.close()
-        plan = Plan(str(directories.active), list(chosen.values()), sorted(buckets.keys() - chosen.keys()), [])
-        _note_unknown_tables(plan, active)
-        lost = sorted(chains.keys() - buckets.keys())
-        if lost:
-            plan.notes.append(f"snapshotInfoTable has snapshots of buckets that do not exist: {_some(lost)}.")
     plan.save(scratch)
+    return plan
+
+
+def read_chains(active: ReadOnlyRows, directories: OzoneDirectories, only_bucket: str) -> Plan:
+    """Read the buckets and the chains of their snapshots, and nothing of the snapshots' databases.
+
+    Raises:
+        OzoneLocationError: the bucket does not exist.
+    """
+    buckets = _buckets(active)
+    chosen = {name: bucket for name, bucket in buckets.items() if only_bucket in ("", name)}
+    if only_bucket and not chosen:
+        raise OzoneLocationError(f"{directories.active} has no bucket {only_bucket}: it has {_some(buckets)}.")
+    chains = _chains(active)
+    for name, bucket in chosen.items():
+        _add_chain(bucket, chains.get(name, []), directories)
+    plan = Plan(str(directories.active), list(chosen.values()), sorted(buckets.keys() - chosen.keys()), [])
+    _note_unknown_tables(plan, active)
+    lost = sorted(chains.keys() - buckets.keys())
+    if lost:
+        plan.notes.append(f"snapshotInfoTable has snapshots of buckets that do not exist: {_some(lost)}.")
     return plan
 
 
@@ -176,7 +189,7 @@ def _buckets(active: ReadOnlyRows) -> dict[str, BucketPlan]:
             )
             if row.HasField(name)
         }
-        found[keys.name] = BucketPlan(keys, [], figures)
+        found[keys.name] = BucketPlan(keys, [], figures, layout=row.layout)
     return found
 
 

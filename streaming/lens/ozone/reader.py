@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
@@ -16,7 +15,7 @@ from pyspark.sql.types import StructType
 
 from services.lens.ozone import tables
 from services.lens.ozone.key_rows import blocks_of, sizes_of
-from services.lens.ozone.messages import DirectoryInfo, KeyInfo, MultipartKeyInfo, MultipartPartInfo, RepeatedKeyInfo
+from services.lens.ozone.messages import DirectoryInfo, KeyInfo, RepeatedKeyInfo
 from services.lens.ozone.tables import end_of
 from streaming.lens.ozone.index import Index
 from streaming.lens.ozone.judged_rows import JudgedRows
@@ -24,13 +23,13 @@ from streaming.lens.ozone.plan import INDEX_DIRECTORY, Plan
 from streaming.lens.ozone.searches import Searches
 from streaming.lens.ozone.stores import ACTIVE_TABLES, OpenStores, opened
 from streaming.lens.ozone.things import BATCH_ROWS, SCHEMA, ThingRows
+from streaming.lens.ozone.uploads import parts_of
 from streaming.rocksdb.checkpoint_rows import WHOLE, ReadOnlyRows, Row, ranges
 
 FORMAT = "deepclean-ozone"
 PARTS_PER_TABLE = 64
 ALL_BUCKETS = -1
 ACTIVE = -1
-PART_NUMBER_BYTES = 4
 ROW_BITS = 40
 GARBAGE_OBJECTS = 100_000
 Buckets = dict[tuple[bytes, bytes], JudgedRows]
@@ -254,26 +253,12 @@ def _add_open(rows: Iterator[Row], buckets: Buckets) -> Iterator[None]:
 
 
 def _add_uploads(rows: Iterator[Row], store: ReadOnlyRows, buckets: Buckets) -> Iterator[None]:
-    """Add the committed parts of uploads: in the upload's row, or in a table of their own with binary keys."""
+    """Add the committed parts of uploads."""
     for key, value in rows:
         _, volume, name, path = key.split(b"/", 3)
         bucket = buckets.get((volume, name))
         if bucket is None:
             continue
-        upload = MultipartKeyInfo.FromString(value)
-        parts = [part.info for part in upload.parts]
-        prefix = upload.upload + b"/"
-        for part_key, part_value in store.scan(tables.MULTIPART_PARTS, prefix, end_of(prefix)):
-            if len(part_key) == len(prefix) + PART_NUMBER_BYTES:
-                parts.append(_part(upload, MultipartPartInfo.FromString(part_value)))
-        for info in parts:
+        for info in parts_of(value, store):
             bucket.add_part(info, path.rpartition(b"/")[0].decode(errors="replace"))
             yield
-
-
-def _part(upload: Any, part: Any) -> Any:
-    """Return a part as a key's row: the replication is in the row of the upload."""
-    info = KeyInfo(type=upload.type, factor=upload.factor, data_bytes=part.data_bytes, object_id=part.object_id)
-    info.ec.CopyFrom(upload.ec)
-    info.versions.add().CopyFrom(part.versions)
-    return info

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, Row, functions
 
 from services.lens.ozone.figures import NOTHING, SENTENCES, Amount, BucketSums, compared, unreachable
 from services.lens.relation import LensBucket, LensFinding, Ref, RefKind
-from streaming.lens.ozone.checkpoints import fetched, unpacked
+from streaming.lens.ozone.checkpoints import directory_of
 from streaming.lens.ozone.layout import OzoneLocationError, directories_at
 from streaming.lens.ozone.plan import BucketPlan, Plan, make_plan
 from streaming.lens.ozone.reader import FORMAT, OzoneDataSource
@@ -34,7 +34,7 @@ def write(location: str, options: argparse.Namespace, writer: ReportWriter) -> N
     """Read the databases at a location into a report."""
     with tempfile.TemporaryDirectory(prefix="deepclean-ozone-") as directory:
         scratch = Path(directory)
-        plan = make_plan(directories_at(_directory(location, scratch)), options.bucket, scratch)
+        plan = make_plan(directories_at(directory_of(location, scratch)), options.bucket, scratch)
         say(progress=PLANNED)
         rows = _read(writer, scratch)
         say(progress=READ)
@@ -43,16 +43,6 @@ def write(location: str, options: argparse.Namespace, writer: ReportWriter) -> N
         writer.add_things(shared.things)
         facts = rows.where(functions.col("fact").isNotNull())
         _report(writer, plan, facts, shared.disagreeing)
-
-
-def _directory(location: str, scratch: Path) -> Path:
-    """Return the directory to read; a checkpoint is unpacked into the scratch directory."""
-    if location.startswith(("http://", "https://")):
-        archive = fetched(location, scratch)
-        directory = unpacked(archive, scratch)
-        archive.unlink()
-        return directory
-    return unpacked(Path(location), scratch) if Path(location).is_file() else Path(location)
 
 
 def _read(writer: ReportWriter, scratch: Path) -> DataFrame:
