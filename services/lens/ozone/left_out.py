@@ -14,6 +14,8 @@ _SENTENCES = {
     "written": "{rows} open keys and parts of uploads are left out: {bytes} bytes, {replicated_bytes} on disks.",
     "shared": "{rows} versions have blocks of the version before (hsync, kept versions): each is whole here, so that "
     "held bytes are up to {bytes} more than in Ozone.",
+    "partly-shown": "{rows} deleted versions have blocks of a version that a snapshot shows, {bytes} bytes, and "
+    "others: Ozone keeps or frees all blocks of such a version together, and the plane holds what is shown.",
     "size": "{rows} versions are put with the bytes of all their blocks, {bytes} more than their keys say.",
     "replication": "{rows} versions have blocks whose replication or lengths the plane cannot have: what they take on "
     "disks differs by {bytes} bytes.",

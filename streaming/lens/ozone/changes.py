@@ -218,8 +218,13 @@ class BucketStates:
         lengths = blocks_of(info.versions)
         if not lengths:
             return
-        found = self._run("SELECT 1 FROM old WHERE id = ? AND blocks = ?", info.object_id, _packed(lengths))
-        if found.fetchone() is None:
+        (before,) = self._run("SELECT blocks FROM old WHERE id = ?", info.object_id).fetchone() or (b"",)
+        blocks = _packed(lengths)
+        if blocks == before:
+            return
+        shared = _shared_bytes(before, blocks)
+        self._add_if("partly-shown", shared)
+        if not shared:
             self._add("garbage", Amount(*sizes_of(lengths.values(), info), rows=1))
 
     # ---- commands
@@ -303,7 +308,7 @@ def _packed(lengths: dict[tuple[int, int], int]) -> bytes:
 
 
 def _shared_bytes(before: bytes, blocks: bytes) -> int:
-    """Return what a version has in common with the one that it overwrites: the plane has it twice."""
+    """Return how many bytes of blocks two versions of a key have in common."""
     earlier, later = _unpacked(before), _unpacked(blocks)
     return sum(min(length, later[block]) for block, length in earlier.items() if block in later)
 
