@@ -114,9 +114,9 @@ class Importer:
 
     def _begin(self, volume: str, bucket: str) -> None:
         self._place, self._place_shard = (volume, bucket), self._shard_of(volume)
-        self.done.append(ImportedBucket(f"{volume}/{bucket}"))
         create = CreateBucket(volume, bucket, self._layouts[self._place])
         accepted(self.plane.answer(self._place_shard, self.plane.submit(self._place_shard, create)))
+        self.done.append(ImportedBucket(f"{volume}/{bucket}"))
 
     def _shard_of(self, volume: str) -> int:
         """Return the shard of a volume, which is created if it is missing."""

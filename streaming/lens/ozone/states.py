@@ -9,8 +9,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 from base64 import b64encode
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from services.lens.ozone.key_rows import blocks_of, sizes_of
 from services.lens.ozone.left_out import sentences
 from services.lens.ozone.messages import KeyInfo, RepeatedKeyInfo
 from services.lens.ozone.tables import end_of
-from streaming.lens.ozone.changes import BucketStates
+from streaming.lens.ozone.changes import BucketStates, Command
 from streaming.lens.ozone.checkpoints import directory_of
 from streaming.lens.ozone.layout import directories_at
 from streaming.lens.ozone.plan import HEAD_TABLES, NO_PLACE, BucketPlan, read_chains
@@ -81,31 +80,41 @@ def _state_numbers(bucket: BucketPlan) -> list[int]:
 def _send_bucket(bucket: BucketPlan, target: tuple[str, str], file: Path) -> None:
     say(bucket=target)
     states = BucketStates(bucket.keys, target, file)
+    stores: dict[int, OzoneRows] = {}
     before = -1
     for number in _state_numbers(bucket):
-        with ExitStack() as stack:
-            stores = {
-                one: stack.enter_context(opened(Path(directory), ACTIVE_TABLES, file.parent))
-                for one in range(max(before, 0), number + 1)
-                if (directory := bucket.stores[one].directory) is not None
-            }
-            earlier = _live_rows(stores[before], bucket) if before >= 0 else iter(())
-            prefix = bucket.keys.live_prefix
-            commands = states.commands_to(
-                stores[number].scan(tables.DIRECTORY, prefix, end_of(prefix)) if bucket.keys.is_file_system else (),
-                differing_rows(earlier, _live_rows(stores[number], bucket)),
-                (info for one, store in stores.items() if one > before for info in _deleted(store, bucket)),
-            )
-            while some := list(islice(commands, COMMANDS_PER_LINE)):
-                say(commands=[b64encode(_COMMAND.encode(MetadataCommand(0, "", 0, one))).decode() for one in some])
-            if number == bucket.active_number:
-                states.sums["written"] = _being_written(stores[number], bucket)
+        for one in range(before + 1, number + 1):
+            directory = bucket.stores[one].directory
+            if directory is not None:
+                stores[one] = opened(Path(directory), ACTIVE_TABLES, file.parent)
+        for some in _commands(bucket, states, stores, before, number):
+            say(commands=[b64encode(_COMMAND.encode(MetadataCommand(0, "", 0, one))).decode() for one in some])
         snapshot = bucket.stores[number].snapshot
         if snapshot is not None:
             say(snapshot=snapshot.name, at_ms=snapshot.creation_time_ms or -1)
         before = number
+        for one in [one for one in stores if one < number]:
+            stores.pop(one).close()
+    states.sums["written"] = _being_written(stores[before], bucket)
+    stores.pop(before).close()
     states.close()
     say(complete=[*_left_out_snapshots(bucket), *sentences(states.sums)])
+
+
+def _commands(
+    bucket: BucketPlan, states: BucketStates, stores: Mapping[int, OzoneRows], before: int, number: int
+) -> Iterator[list[Command]]:
+    """Yield the commands that lead from one store to another in lists; -1 is the empty state before the first."""
+    prefix = bucket.keys.live_prefix
+    commands = states.commands_to(
+        stores[number].scan(tables.DIRECTORY, prefix, end_of(prefix)) if bucket.keys.is_file_system else (),
+        differing_rows(
+            _live_rows(stores[before], bucket) if before >= 0 else iter(()), _live_rows(stores[number], bucket)
+        ),
+        (info for one, store in stores.items() if one > before for info in _deleted(store, bucket)),
+    )
+    while some := list(islice(commands, COMMANDS_PER_LINE)):
+        yield some
 
 
 def _live_rows(store: OzoneRows, bucket: BucketPlan) -> Iterator[list[Row]]:
