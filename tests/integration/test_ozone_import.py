@@ -50,10 +50,8 @@ def check(stack: Stack, location: Path, read_at: Path, scratch: Path) -> list[An
 def test_the_database_of_a_real_ozone(shared_stack: Stack, tmp_path: Path) -> None:
     with tarfile.open(SAMPLE) as archive:
         archive.extractall(tmp_path, filter="data")
-    notes = check(shared_stack, SAMPLE, tmp_path / "omdb-sample", tmp_path)
-    assert ["Snapshot snap-s2 is left out: it is deleted, and waits to be purged." in one for one in notes] == [
-        True
-    ] * 2
+    for notes in check(shared_stack, SAMPLE, tmp_path / "omdb-sample", tmp_path):
+        assert "Snapshot snap-s2 is left out: it is deleted, and waits to be purged." in notes
 
 
 def changing_keys(database: OzoneDatabase) -> None:

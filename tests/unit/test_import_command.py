@@ -246,19 +246,20 @@ def test_an_unknown_bucket_and_an_unknown_place(line: Line, database: OzoneDatab
     assert "has no database of an Ozone Manager" in line.run(tmp_path / "nowhere", status=1)
 
 
+@pytest.mark.parametrize(("error", "status"), [(SparkJobError("the disk is full"), 1), (KeyboardInterrupt(), 130)])
 def test_an_import_that_stops_says_what_is_there(
-    line: Line, database: OzoneDatabase, monkeypatch: pytest.MonkeyPatch
+    line: Line, database: OzoneDatabase, monkeypatch: pytest.MonkeyPatch, error: BaseException, status: int
 ) -> None:
     def job(_module: str, _arguments: list[str], on_line: Any, **_: Any) -> None:
         on_line({"buckets": [["vol", "bbb", "LEGACY"]], "states": 3, "notes": []})
         on_line({"bucket": ["vol", "bbb"]})
         on_line({"snapshot": "one", "at_ms": 5})
-        raise SparkJobError("the disk is full")
+        raise error
 
     monkeypatch.setattr(import_command, "run_job", job)
-    said = line.run(database.close(), status=1)
+    said = line.run(database.close(), status=status)
     assert "The import stopped in vol/bbb, which has its states up to snapshot one, and a part of the next" in said
-    assert "the disk is full" in said
+    assert str(error) in said
 
 
 def test_many_commands_are_outstanding_at_most_so_many(

@@ -88,7 +88,8 @@ def _saying_what_is_there(importer: Importer) -> Iterator[None]:
             upto = f"up to snapshot {last.snapshots[-1]}" if last.snapshots else "without a snapshot"
             say(
                 f"The import stopped in {last.bucket}, which has its states {upto}, and a part of the next one. It "
-                f"cannot be continued: import into a volume of another name (--volume), or delete the bucket.",
+                f"cannot be continued: import into a volume of another name (--volume), or delete the bucket "
+                f"with its snapshots.",
                 err=True,
             )
         raise
