@@ -259,6 +259,16 @@ def test_directories_in_directories_change_places(tmp_path: Path) -> None:
     assert sorted(path for path, entry in tree.entries.items() if entry) == ["other/a/in-b", "other/b/in-a"]
 
 
+def test_a_directory_moves_out_of_one_that_has_moved_into_a_new_one(tmp_path: Path) -> None:
+    bucket = Bucket(BucketKeys(b"vol", b"bucket", VOLUME_ID, BUCKET_ID, True))
+    bucket.directories |= {(BUCKET_ID, "outer"): 1, (1, "inner"): 2}
+    tree, states = StrictTree(is_file_system=True), BucketStates(bucket.keys, TARGET, tmp_path / "states")
+    rows = play_next(states, [], bucket, Random(1), tree)
+    bucket.directories = {(BUCKET_ID, "new"): 3, (3, "outer"): 1, (3, "other"): 4, (4, "inner"): 2}
+    play_next(states, rows, bucket, Random(1), tree)
+    assert sorted(tree.entries) == ["new", "new/other", "new/other/inner", "new/outer"]
+
+
 def test_a_file_that_comes_out_of_a_lost_directory_is_put(tmp_path: Path) -> None:
     """A repair could do it: the state before does not show the file."""
     bucket = Bucket(BucketKeys(b"vol", b"bucket", VOLUME_ID, BUCKET_ID, True))

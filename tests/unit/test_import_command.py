@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from typer.testing import CliRunner
@@ -19,6 +21,7 @@ from services.lens.ozone.tables import BucketKeys
 from services.plane.in_memory.client import InMemoryClient
 from services.plane.in_memory.plane import InMemoryPlane
 from services.plane.machine.spark_jobs import SparkJobError
+from streaming.lens.ozone import changes, states
 from tests.imported_buckets import check_listings_and_diffs, figures_of_lens, figures_of_plane
 from tests.ozone_databases import LEGACY, OzoneDatabase, add_version, key_info
 from tests.ozone_model import object_id
@@ -107,9 +110,9 @@ def test_a_tree_is_shown_with_the_figures_of_the_lens(line: Line, database: Ozon
     assert (answer["refused"], done["notes"], answer["notes"]) == (0, [], [])
     found = Read(location, tmp_path / "lens")
     line.plane.request(0, Settle("imported"))
-    states = dict(check_listings_and_diffs(line.plane, found.bucket("vol/tree"), ("vol", "tree"), tmp_path))
-    assert set(states[""]) == {"docs", "docs/kept", "docs/coded", "docs/new", "docs-moved"}
-    assert set(states["monday"]) >= {"old/inner/coded", "old/inner/gone"}
+    shown = dict(check_listings_and_diffs(line.plane, found.bucket("vol/tree"), ("vol", "tree"), tmp_path))
+    assert set(shown[""]) == {"docs", "docs/kept", "docs/coded", "docs/new", "docs-moved"}
+    assert set(shown["monday"]) >= {"old/inner/coded", "old/inner/gone"}
     figures = figures_of_plane(line.plane, ("vol", "tree"))
     assert figures == figures_of_lens(found, "vol/tree")
     assert figures.exclusive == [(77, 77), (0, 0)]
@@ -177,6 +180,39 @@ def test_what_nobody_can_reach_and_what_is_read_but_freed(line: Line, database: 
             "frees all blocks of such a version together, and the plane holds what is shown."
         ),
     ]
+
+
+def test_a_snapshot_without_a_database_and_a_chain_that_does_not_fit(line: Line, database: OzoneDatabase) -> None:
+    bucket = database.bucket("bbb", 2)
+    database.live(bucket, key_info(bucket, "k", 10, [(1, 5)]))
+    database.snapshot(bucket, "one", 20, 1)
+    database.snapshot_row(bucket, "lost", UUID(int=7), None, create_transaction=b"1#30")
+    (done,) = line.json(database.close())["buckets"]
+    assert done["snapshots"] == ["one"]
+    assert done["notes"] == [
+        (
+            "The chain of snapshots does not fit: snapshots one, lost all are the first of the chain. The snapshots "
+            "are imported in the order of the lens."
+        ),
+        "Snapshot lost is left out: its database is missing.",
+    ]
+
+
+def test_a_full_disk_is_one_sentence(
+    database: OzoneDatabase, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of the job's process; the scratch database says it."""
+    bucket = database.bucket("bbb", 2)
+    for number in range(3_000):
+        database.live(bucket, key_info(bucket, f"{number:0500}", 10 + number, [(number, 5)]))
+    monkeypatch.setattr(changes, "_START", changes._START + "PRAGMA max_page_count = 40;")
+    monkeypatch.setattr(sys, "argv", ["states", str(database.close())])
+    monkeypatch.setattr(states, "end_with_standard_input", lambda: None)
+    with pytest.raises(SystemExit):
+        states.main()
+    said = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert "database or disk is full" in said["error"]
+    assert "TMPDIR names another one" in said["error"]
 
 
 def test_buckets_of_all_layouts_and_one_alone(line: Line, database: OzoneDatabase, tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ _UNREACHABLE = """
 SELECT ifnull(sum(new.bytes), 0), ifnull(sum(new.replicated_bytes), 0), count(*) FROM new LEFT JOIN old USING (id)
 WHERE new.parent NOT IN (SELECT id FROM now) AND new.blocks IS NOT old.blocks
 """
-"""Nobody can read these, and no older state has them: they are below a directory that was deleted before."""
+"""Nobody can read these, and the state before does not show them: a directory above was deleted, or is missing."""
 _CLASSIFY = """
 DELETE FROM new WHERE parent NOT IN (SELECT id FROM now);
 DELETE FROM old WHERE parent NOT IN (SELECT id FROM was);
@@ -92,8 +92,6 @@ CREATE TABLE moved AS SELECT id, 1 AS is_directory, was.parent AS from_parent, w
     FROM was JOIN now USING (id) WHERE was.parent <> now.parent OR was.name <> now.name
 UNION ALL SELECT id, 0, old.parent, old.name, new.parent, new.name
     FROM old JOIN new USING (id) WHERE old.parent <> new.parent OR old.name <> new.name;
-"""
-_PARK = """
 CREATE INDEX new_place ON new (parent, name);
 CREATE INDEX now_place ON now (parent, name);
 CREATE TABLE parked AS SELECT * FROM moved WHERE from_parent NOT IN (SELECT id FROM now)
@@ -106,7 +104,7 @@ _GONE_FILES = "SELECT parent, name FROM old WHERE id NOT IN (SELECT id FROM new)
 _GONE_DIRECTORIES = """
 SELECT parent, name FROM was WHERE id NOT IN (SELECT id FROM now) AND parent IN (SELECT id FROM now) AND id <> 0
 """
-"""But for ``PARKED_ID``."""
+"""Roots of deleted trees; 0 is ``PARKED_ID``."""
 _PARENTS = {
     "was": "SELECT parent, name FROM was WHERE id = ?",
     "now": "SELECT parent, name FROM now WHERE id = ?",
@@ -144,12 +142,16 @@ class BucketStates:
         ``directories`` are all rows of its ``directoryTable``, ``changes`` the rows of its live keys that differ from
         those of the state before. ``garbage`` are the deleted versions of the stores behind that state: those that it
         does not show are summed up as left out.
+
+        Raises:
+            OzoneLocationError: two rows have the same object id.
         """
         self._load(directories, changes)
         for info in garbage:
             self._note_garbage(info)
         self._add("unreachable", Amount(*self._run(_UNREACHABLE).fetchone()))
-        self._database.executescript(_CLASSIFY + _PARK)
+        self._database.executescript(_CLASSIFY)
+        self._run("BEGIN")
         yield from self._parked()
         yield from self._deleted()
         yield from self._directories()
@@ -270,9 +272,9 @@ class BucketStates:
             path = self._path("now", parent, name)
             if is_new:
                 yield MakeDirectory(*self._target, path)
-                continue
-            before = self._run(_PARENTS["was"], one).fetchone()
-            yield RenameKey(*self._target, self._path("was", *before), path)
+            else:
+                before = self._run(_PARENTS["was"], one).fetchone()
+                yield RenameKey(*self._target, self._path("was", *before), path)
             self._move(one, parent, name)
 
     def _renamed(self) -> Iterator[Command]:

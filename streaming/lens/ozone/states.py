@@ -7,15 +7,19 @@ each state the commands that lead to it and its snapshot. It needs no Spark, and
 from __future__ import annotations
 
 import argparse
+import sqlite3
 import tempfile
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from schemas.codec import codec
 from schemas.records import BucketLayout, MetadataCommand
+from services.domain.errors import DeepcleanError
+from services.lens.location import without_credentials
 from services.lens.ozone import tables
 from services.lens.ozone.differences import Row, differing_rows
 from services.lens.ozone.figures import NOTHING, Amount
@@ -32,7 +36,12 @@ from streaming.lens.ozone.uploads import parts_of
 from streaming.spark.child_job import end_with_standard_input, say, saying_errors
 
 COMMANDS_PER_LINE = 500
-_LAYOUTS = {2: BucketLayout.FILE_SYSTEM_OPTIMIZED, 3: BucketLayout.OBJECT_STORE}
+_OBJECT_STORE = 3
+_LAYOUTS = {
+    tables.FILE_SYSTEM_OPTIMIZED: BucketLayout.FILE_SYSTEM_OPTIMIZED,
+    _OBJECT_STORE: BucketLayout.OBJECT_STORE,
+}
+"""By Ozone's numbers; a bucket from before there were layouts is a LEGACY one."""
 _COMMAND = codec(MetadataCommand)
 
 
@@ -45,7 +54,15 @@ def main() -> None:
     options = parser.parse_args()
     end_with_standard_input()
     with saying_errors(), tempfile.TemporaryDirectory(prefix="deepclean-import-") as scratch:
-        send(options.location, options.bucket, options.volume, Path(scratch))
+        try:
+            send(options.location, options.bucket, options.volume, Path(scratch))
+        except DeepcleanError as error:
+            raise DeepcleanError(without_credentials(str(error))) from None
+        except sqlite3.OperationalError as error:
+            raise DeepcleanError(
+                f"The differences of two states cannot be written ({error}): they need room in the directory for "
+                f"temporary files; TMPDIR names another one."
+            ) from None
 
 
 def send(location: str, only_bucket: str, volume: str, scratch: Path) -> None:
@@ -79,14 +96,24 @@ def _state_numbers(bucket: BucketPlan) -> list[int]:
 
 def _send_bucket(bucket: BucketPlan, target: tuple[str, str], file: Path) -> None:
     say(bucket=target)
-    states = BucketStates(bucket.keys, target, file)
     stores: dict[int, OzoneRows] = {}
+    with closing(BucketStates(bucket.keys, target, file)) as states:
+        try:
+            _send_states(bucket, states, stores, file.parent)
+        finally:
+            for store in stores.values():
+                store.close()
+        say(complete=[*_chain_notes(bucket), *sentences(states.sums)])
+
+
+def _send_states(bucket: BucketPlan, states: BucketStates, stores: dict[int, OzoneRows], scratch: Path) -> None:
+    """Say the commands and snapshots; ``stores`` are those that are open, by their numbers."""
     before = -1
     for number in _state_numbers(bucket):
         for one in range(before + 1, number + 1):
             directory = bucket.stores[one].directory
             if directory is not None:
-                stores[one] = opened(Path(directory), ACTIVE_TABLES, file.parent)
+                stores[one] = opened(Path(directory), ACTIVE_TABLES, scratch)
         for some in _commands(bucket, states, stores, before, number):
             say(commands=[b64encode(_COMMAND.encode(MetadataCommand(0, "", 0, one))).decode() for one in some])
         snapshot = bucket.stores[number].snapshot
@@ -96,9 +123,6 @@ def _send_bucket(bucket: BucketPlan, target: tuple[str, str], file: Path) -> Non
         for one in [one for one in stores if one < number]:
             stores.pop(one).close()
     states.sums["written"] = _being_written(stores[before], bucket)
-    stores.pop(before).close()
-    states.close()
-    say(complete=[*_left_out_snapshots(bucket), *sentences(states.sums)])
 
 
 def _commands(
@@ -149,7 +173,9 @@ def _being_written(store: OzoneRows, bucket: BucketPlan) -> Amount:
     return found
 
 
-def _left_out_snapshots(bucket: BucketPlan) -> Iterator[str]:
+def _chain_notes(bucket: BucketPlan) -> Iterator[str]:
+    for problem in bucket.chain_problems:
+        yield f"The chain of snapshots does not fit: {problem}. The snapshots are imported in the order of the lens."
     for store in bucket.stores:
         if store.snapshot is not None and store.place == NO_PLACE:
             yield f"Snapshot {store.snapshot.name} is left out: it is deleted, and waits to be purged."
