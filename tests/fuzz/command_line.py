@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 
 from schemas.records import BucketLayout, CreateBucket, CreateSnapshot, CreateVolume, DeleteKey, PutKey
 from services.cli.lazy import loaded_commands
-from services.cli.lens import reading
+from services.cli.lens import import_command, reading
 from services.cli.main import app
 from services.cli.operate import up_down
 from services.cli.session import Session
@@ -128,6 +128,7 @@ class _CommandLine:
             (stack, "Stack", _left_out),
             (up_down, "run_plane", _left_out),
             (reading, "run_spark_job", _left_out),
+            (import_command, "run_job", _left_out),
         )
         try:
             with replaced(*places), self._sandbox.entered():
