@@ -122,7 +122,7 @@ class Figures:
     exclusive: list[tuple[int, int]]
 
 
-def total(sizes: Iterable[tuple[int, int]]) -> tuple[int, int]:
+def total(sizes: Iterable[tuple[int, ...]]) -> tuple[int, int]:
     """The sums of bytes, and of bytes on disks."""
     listed = list(sizes)
     return sum(one for one, _ in listed), sum(one for _, one in listed)

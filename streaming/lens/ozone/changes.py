@@ -59,8 +59,10 @@ PRAGMA synchronous = OFF;
 PRAGMA temp_store = FILE;
 PRAGMA cache_size = -{CACHE_KIBIBYTES};
 CREATE TABLE was (id INTEGER PRIMARY KEY, parent INTEGER, name BLOB, depth INTEGER);
+CREATE TABLE left_out (container INTEGER, local INTEGER, PRIMARY KEY (container, local)) WITHOUT ROWID;
 """
-"""A scratch database: whoever dies makes it anew. ``was`` has the directories that can be reached, by their ids."""
+"""A scratch database: whoever dies makes it anew. ``was`` has the directories that can be reached, by their ids;
+``left_out`` the blocks of deleted versions that are left out, since rows of one hsynced key share blocks."""
 _LOAD = """
 CREATE TABLE loaded (id INTEGER PRIMARY KEY, parent INTEGER, name BLOB);
 CREATE TABLE now (id INTEGER PRIMARY KEY, parent INTEGER, name BLOB, depth INTEGER);
@@ -147,6 +149,7 @@ class BucketStates:
             OzoneLocationError: two rows have the same object id.
         """
         self._load(directories, changes)
+        self._run("BEGIN")
         for info in garbage:
             self._note_garbage(info)
         self._add("unreachable", Amount(*self._run(_UNREACHABLE).fetchone()))
@@ -227,7 +230,9 @@ class BucketStates:
         shared = _shared_bytes(before, blocks)
         self._add_if("partly-shown", shared)
         if not shared:
-            self._add("garbage", Amount(*sizes_of(lengths.values(), info), rows=1))
+            insert = "INSERT OR IGNORE INTO left_out VALUES (?, ?)"
+            first = [length for block, length in lengths.items() if self._run(insert, *block).rowcount]
+            self._add("garbage", Amount(*sizes_of(first, info), rows=1))
 
     # ---- commands
 
