@@ -97,7 +97,7 @@ def _judge_group(group: Alike, shard: AuditedShard, tally: Tally) -> bool:
     Nothing but its id is reported of an orphan.
     """
     if group.row.kind is not None:
-        tally.count(FactKind(group.row.kind), group.row.bucket_id, group.row.states)
+        tally.count(FactKind(group.row.kind), group.row.bucket_id, group.row.extent)
         return True
     judged = Tally()
     judge_run(group.facts(shard), shard, judged, group.amount)

@@ -1,15 +1,19 @@
 """The facts of an audit as a DataFrame: numbers that SQL compares and sums, or the facts of some runs whole.
 
-A set of states is written as the lowest and the highest place that it has, how many, and where its stretches begin and
-end (``edges_of``): the states of nearly all versions follow one another. The places of the snapshots count from 0,
-oldest first; that of the active namespace is behind them.
+SQL groups the facts of each run, which costs as much as there are columns. So what facts are only compared by is mixed
+into one number, and what is only counted shares another one.
+
+A set of states is written as the lowest and the highest place that it has, and its *extent* (``extent_of``): the states
+of nearly all versions follow one another. The places of the snapshots count from 0, oldest first; that of the active
+namespace is behind them.
 """
 
 from __future__ import annotations
 
+import gc
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from hashlib import blake2b
@@ -17,6 +21,7 @@ from itertools import compress
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -28,22 +33,30 @@ from streaming.audit.reach import ACTIVE, FIRST_SNAPSHOT, PRESENT, UNEXPANDED, s
 from streaming.audit.shard import AuditedBucket, AuditedShard
 
 FLAGS = ACTIVE | UNEXPANDED | PRESENT
-_LONG, _INT, _BYTE = pa.int64(), pa.int32(), pa.int8()
-_IDENTITY = [("kind", _BYTE), *((name, _LONG) for name in (*RUN, "bucket_id", "object_id", "birth"))]
+SHOWN, HAS_DELETED, HAS_CLAIMED = 8, 16, 32
+"""Further flags of facts: the tables that they come from."""
+STORED_SHIFT = 6
+"""Place of the flags that say which copies of the inventory have a run."""
+COUNT_BITS = 20
+"""Of each number in ``counted``: rows of the active namespace, garbage rows, and rows of the inventory."""
+_LONG, _INT, _SHORT, _BYTE = pa.int64(), pa.int32(), pa.int16(), pa.int8()
 SUMMED = pa.schema(
     [
-        *_IDENTITY,
-        ("redundancy_bytes", _LONG),
-        ("flags", _BYTE),  # bits of FLAGS; of the inventory, those of its copies
+        *((name, _LONG) for name in (*RUN, "bucket_id", "redundancy_bytes")),
+        ("blocks", _LONG),  # mixed of all that the facts of a run agree on
+        ("owner", _LONG),  # mixed of object id and birth; null for the inventory
+        ("birth", _LONG),
+        ("counted", _LONG),
+        ("flags", _SHORT),
         ("oldest", _INT),
         ("newest", _INT),
-        ("edges", _LONG),
-        ("states", _LONG),  # the number of states; of facts about no run, the number that they count
+        ("extent", _LONG),  # of facts about no run, the number that they count
         ("death", _LONG),
         ("snapshots_before_death", _INT),
     ]
 )
 """Of a fact about no run, ``container_id`` is the negative kind, and ``first_local_id`` the bucket's id."""
+_IDENTITY = [("kind", _BYTE), *((name, _LONG) for name in (*RUN, "bucket_id", "object_id", "birth"))]
 WHOLE_FACTS = pa.schema([*_IDENTITY, ("seen", pa.string()), ("key", pa.binary())])
 RunId = tuple[int, int]
 """Container id and first local id."""
@@ -60,12 +73,16 @@ class ReadFacts:
 
     def batches(self, tasks: Sequence[FactTask]) -> Iterator[pa.RecordBatch]:
         """Yield the facts of a partition."""
-        for task in tasks:
-            for facts in facts_of(self.shard, task):
-                if self.wanted is None:
-                    yield summed(facts)
-                elif any(kept := [run in self.wanted for run in zip(*facts.run[:2], strict=True)]):
-                    yield whole(facts, kept)
+        gc.disable()  # it would look through millions of rows, which are in no cycle: a sixth of the time
+        try:
+            for task in tasks:
+                for facts in facts_of(self.shard, task):
+                    if self.wanted is None:
+                        yield summed(facts)
+                    elif any(kept := [run in self.wanted for run in zip(*facts.run[:2], strict=True)]):
+                        yield whole(facts, kept)
+        finally:
+            gc.enable()
 
     def frame(self, session: SparkSession) -> DataFrame:
         """Return the facts as a DataFrame."""
@@ -106,31 +123,53 @@ class FactReader(DataSourceReader):
 
 def summed(facts: Facts) -> pa.RecordBatch:
     """Return facts as rows of ``SUMMED``."""
-    count, is_run = len(facts), facts.kind < FactKind.NAMES
-    identity = [*facts.run, facts.bucket_ids, facts.object_ids, facts.births]
-    columns: dict[str, pa.Array] = {
-        "kind": pa.repeat(pa.scalar(int(facts.kind), _BYTE), count),
-        **{name: _longs(column) for name, column in zip(SUMMED.names[1:9], identity, strict=True)},
-        "redundancy_bytes": _redundancy(facts.run),
-    }
-    if facts.kind is FactKind.NAMESPACE:
-        columns |= _states(facts)
-    elif facts.kind is FactKind.INVENTORY:
-        columns |= {"flags": pa.array(facts.seen, _BYTE)} | {
-            name: pa.nulls(count, _LONG) for name in ("object_id", "birth")
-        }
-    elif is_run:
-        txns = _bucket_of(facts).snapshot_txns
-        places = pa.array([bisect_left(txns, death) for death in facts.seen], _INT)
-        columns |= {"death": pa.array(facts.seen, _LONG), "snapshots_before_death": places}
-    else:
+    count = len(facts)
+    run = list(map(_longs, facts.run))
+    bucket_ids = _longs(facts.bucket_ids)
+    columns: dict[str, pa.Array] = {"bucket_id": bucket_ids}
+    if facts.kind >= FactKind.NAMES:
         columns |= {
             "container_id": pa.repeat(pa.scalar(-int(facts.kind), _LONG), count),
-            "first_local_id": columns["bucket_id"],
-            "states": pa.array(facts.seen, _LONG),
+            "first_local_id": bucket_ids,
+            "extent": pa.array(facts.seen, _LONG),
         }
+        return _record_batch(columns, count)
+    columns |= zip(RUN, run, strict=True)
+    columns |= {"redundancy_bytes": _redundancy(facts.run), "blocks": _mixed(*run[2:], bucket_ids)}
+    if facts.kind is FactKind.INVENTORY:
+        columns |= {
+            "flags": pc.shift_left(pa.array(facts.seen, _SHORT), pa.scalar(STORED_SHIFT, _SHORT)),
+            "counted": pa.repeat(pa.scalar(1 << 2 * COUNT_BITS, _LONG), count),
+        }
+        return _record_batch(columns, count)
+    object_ids, births = _longs(facts.object_ids), _longs(facts.births)
+    columns |= {"birth": births, "owner": _mixed(object_ids, births)}
+    if facts.kind is FactKind.NAMESPACE:
+        columns |= _states(facts)
+    else:
+        txns = _bucket_of(facts).snapshot_txns
+        flag = HAS_DELETED if facts.kind is FactKind.DELETED else HAS_CLAIMED
+        columns |= {
+            "flags": pa.repeat(pa.scalar(flag, _SHORT), count),
+            "counted": pa.repeat(pa.scalar(1 << COUNT_BITS, _LONG), count),
+            "death": pa.array(facts.seen, _LONG),
+            "snapshots_before_death": pa.array([bisect_left(txns, death) for death in facts.seen], _INT),
+        }
+    return _record_batch(columns, count)
+
+
+def _record_batch(columns: Mapping[str, pa.Array], count: int) -> pa.RecordBatch:
     arrays = [columns[one.name] if one.name in columns else pa.nulls(count, one.type) for one in SUMMED]
     return pa.record_batch(arrays, SUMMED)
+
+
+def _mixed(*columns: pa.Array) -> pa.Array:
+    """Return a number for the numbers of each row: rows that differ have different ones, as good as surely."""
+    mixed = None
+    for place, column in enumerate(columns):
+        product = pc.multiply(column, _number_of(place) | 1)  # it wraps
+        mixed = product if mixed is None else pc.add(mixed, product)
+    return mixed
 
 
 def _longs(column: Column) -> pa.Array:
@@ -153,11 +192,11 @@ def _states(facts: Facts) -> dict[str, pa.Array]:
     places = [_places(seen, _bucket_of(facts)) for seen in sets]
     which = pa.array([numbers[seen] for seen in facts.seen], _INT)
     columns: dict[str, tuple[list[int | None], pa.DataType]] = {
-        "flags": ([seen & FLAGS for seen in sets], _BYTE),
+        "flags": ([seen & FLAGS | SHOWN for seen in sets], _SHORT),
+        "counted": ([int(bool(seen & PRESENT)) for seen in sets], _LONG),
         "oldest": ([(one & -one).bit_length() - 1 if one else None for one in places], _INT),
         "newest": ([one.bit_length() - 1 if one else None for one in places], _INT),
-        "edges": ([edges_of(one) for one in places], _LONG),
-        "states": ([one.bit_count() for one in places], _LONG),
+        "extent": ([extent_of(one) for one in places], _LONG),
     }
     return {name: pa.array(values, type_).take(which) for name, (values, type_) in columns.items()}
 
@@ -167,25 +206,25 @@ def _places(seen: int, bucket: AuditedBucket) -> int:
     return snapshots_of(seen) | (seen & ACTIVE and 1 << len(bucket.snapshots))
 
 
-def edges_of(places: int) -> int:
-    """Return a number for the ends of all stretches of a set of places.
+def extent_of(places: int) -> int:
+    """Return a number for a set of places: the sum of the numbers of its ends, those where it begins subtracted.
 
-    The exclusive or of the numbers of some sets, together with the number of their places, says whether the sets make
-    up one stretch: where one of them ends and the next one begins, their ends cancel out. Sets that overlap, or leave
-    gaps, have other ends left, or too many places.
+    The sum over several sets says whether they make up one stretch: where one of them ends and the next one begins,
+    their numbers cancel out. Sets that overlap, or leave gaps, have other numbers left.
     """
     ends, found = places ^ places << 1, 0
     while ends:
         lowest = ends & -ends
-        found ^= _number_of(lowest.bit_length())
+        number = _number_of(lowest.bit_length())
+        found += -number if places & lowest else number
         ends ^= lowest
     return found
 
 
 @cache
 def _number_of(place: int) -> int:
-    """Return 63 bits that look random: no few of them have an exclusive or that others have, too."""
-    return int.from_bytes(blake2b(place.to_bytes(8), digest_size=8).digest()) >> 1
+    """Return 48 bits that look random: no few of them have a sum that others have, too."""
+    return int.from_bytes(blake2b(place.to_bytes(8), digest_size=6).digest())
 
 
 def seen_in(flags: int, oldest: int | None, newest: int | None, bucket: AuditedBucket) -> int:

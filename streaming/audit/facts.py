@@ -56,8 +56,8 @@ from streaming.audit.shard import (
 from streaming.rocksdb.checkpoint_rows import WHOLE, Range, Row, ranges
 from streaming.rocksdb.side_by_side import Copies, distinct_rows
 
-STATES_AT_ONCE = 24
-"""Most copies that a task has open at once: each needs memory for reading ahead."""
+STATES_AT_ONCE = 64
+"""Most copies that a task has open at once: each needs two or three megabytes, most of them for reading ahead."""
 BEFORE, AFTER = 1, 2
 """The bits of the two copies of the inventory."""
 
@@ -144,7 +144,7 @@ def fact_tasks(shard: AuditedShard, reach: Mapping[int, Mapping[int, int]], part
                 FactTask(bucket.keys_family, part, bucket.bucket_id, states, of_part)
                 for part in ranges(cuts, *bucket.keys)
                 for of_part in (reached.within(part),)
-                for states in _groups(1 + len(bucket.snapshots))
+                for states in _groups(bucket)
             ]
             if bucket.is_rolling_back:
                 tasks.append(FactTask(KEY_VERSIONS, bucket.rows_of_tree, bucket.bucket_id))
@@ -164,8 +164,10 @@ class _ReachedParts:
         return {directory: mask for _, directory, mask in self._sorted[max(0, start - 1) : end]}
 
 
-def _groups(count: int) -> list[tuple[int, ...]]:
-    return [tuple(range(count))[start : start + STATES_AT_ONCE] for start in range(0, count, STATES_AT_ONCE)]
+def _groups(bucket: AuditedBucket) -> list[tuple[int, ...]]:
+    """Return the states of a bucket in the order of their times, those of a task in one group."""
+    states = (*range(1, 1 + len(bucket.snapshots)), 0)
+    return [states[start : start + STATES_AT_ONCE] for start in range(0, len(states), STATES_AT_ONCE)]
 
 
 def facts_of(shard: AuditedShard, task: FactTask) -> Iterator[Facts]:
@@ -438,7 +440,7 @@ def _inventory_facts(shard: AuditedShard, task: FactTask) -> Iterator[Facts]:
 def directories_of(shard: AuditedShard, bucket: AuditedBucket) -> Iterator[DirectoryFact]:
     """Yield the directories of a bucket, one fact for each parent and name that a directory has had."""
     decode = row_codec(DirectoryRow).decode
-    for states in _groups(1 + len(bucket.snapshots)) if bucket.is_tree else ():
+    for states in _groups(bucket) if bucket.is_tree else ():
         task = FactTask(DIRECTORIES, bucket.rows_of_tree, bucket.bucket_id, states)
         with _opened(shard, task) as copies:
             for rows, masks in distinct_rows(copies, task.family, *task.part):

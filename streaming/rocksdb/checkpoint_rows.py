@@ -18,12 +18,14 @@ from schemas.formats import FAMILY as FORMAT_FAMILY
 from schemas.formats import check_rows
 
 INTERPOLATED_BYTES = 8
-CHUNK_ROWS = 4_096
+CHUNK_ROWS = 1_024
 """Most rows that a scan returns at once."""
 OWN_FILES = ("LOG", "LOCK", "rocksdict-config")
 """Names (or their beginnings) of files that every process writes when it opens the database."""
 WHOLE = (b"", b"\xff" * 32)
 """A range with every key: those of all tables are text, or begin with a number of 8 bytes."""
+READ_AHEAD_BYTES = 256 * 1024
+"""Each sorted run of each open directory has a buffer of this size."""
 MAX_OPEN_FILES = 64
 """Files are opened when a scan gets to them: a task reads few of them, and may have many directories open."""
 _MEMORY = Path("/dev/shm")  # noqa: S108  a directory with a random name is made in it
@@ -77,7 +79,7 @@ class ReadOnlyRows:
             return
         options: Any = ReadOptions()
         options.set_total_order_seek(True)
-        options.set_readahead_size(2 << 20)
+        options.set_readahead_size(READ_AHEAD_BYTES)
         # Each directory has a cache of its own, and a scan comes to a block once. rocksdict's types lack the argument.
         options.fill_cache(False)
         options.set_iterate_upper_bound(end)

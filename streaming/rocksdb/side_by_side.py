@@ -1,18 +1,24 @@
-"""Reads one range of several databases side by side, and finds the rows that they share without hashing or decoding."""
+"""Reads one range of several databases side by side, and finds the rows that they share without hashing or decoding.
+
+Each database is compared with the one before it in the list alone. If they are states of one database in the order of
+their times, a row that stays the same is in databases that follow one another, and most rows do.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from itertools import compress, count
+from itertools import accumulate, compress, count
 from operator import itemgetter, ne
 from typing import Protocol
 
 from streaming.rocksdb.checkpoint_rows import CHUNK_ROWS, Row
 
 _key = itemgetter(0)
-_STEP = 256
+_STEP = 128
 """Most rows that are compared at once."""
+ROWS_AT_ONCE = 256
+"""About how many rows of each database are in memory: few enough for the processor's cache."""
 
 
 class Rows(Protocol):
@@ -34,54 +40,89 @@ class Rows(Protocol):
 Copies = Sequence[tuple[int, Rows]]
 """Open databases, each with a bit."""
 Marked = tuple[list[Row], list[int]]
-"""Rows, and for each the bits of the databases that have it."""
+"""Rows, and for each the bits of databases that have it."""
 
 
 def distinct_rows(copies: Copies, family: str, start: bytes, end: bytes) -> Iterator[Marked]:
-    """Yield each distinct row (key and value) of a range once, some thousand at a time, with the bits of its databases.
+    """Yield each row (key and value) of a range once for each stretch of databases that have it, with their bits.
 
-    The lists follow one another in the order of the keys. Within a list the rows are in order for each set of bits.
+    The lists have some thousand rows, and follow one another in the order of the keys. Within a list the rows are in
+    any order.
     """
-    sources = [(bit, rows.chunks(family, start, end)) for bit, rows in copies]
+    found: Marked = [], []
+    compared = _Compared([bit for bit, _ in copies], found)
+    for parts in _side_by_side([rows.chunks(family, start, end, ROWS_AT_ONCE) for _, rows in copies]):
+        for place, rows in enumerate(parts):
+            compared.add(place, rows)
+        compared.add(len(parts), [])
+        if len(found[0]) >= CHUNK_ROWS:
+            yield found[0][:], found[1][:]
+            found[0].clear()
+            found[1].clear()
+    if found[0]:
+        yield found
+
+
+def _side_by_side(sources: Sequence[Iterator[list[Row]]]) -> Iterator[list[list[Row]]]:
+    """Yield the rows of all sources from key to key."""
     waiting: list[list[Row]] = [[] for _ in sources]
     while True:
-        for place, (_, chunks) in enumerate(sources):
-            waiting[place] = waiting[place] or next(chunks, [])
+        for place, chunks in enumerate(sources):
+            if len(waiting[place]) < ROWS_AT_ONCE:  # one that was nearly empty would end the part for all
+                waiting[place] += next(chunks, [])
         last = min((rows[-1][0] for rows in waiting if rows), default=None)
         if last is None:
             return
-        found: list[Marked] = []
-        for place, (bit, _) in enumerate(sources):
-            rows = waiting[place]
-            cut = len(rows) if not rows or rows[-1][0] <= last else bisect_right(rows, last, key=_key)
-            rest = rows[:cut]
-            waiting[place] = rows[cut:]
-            for known, masks in found:
-                rest = _mark(known, masks, rest, bit)
-            if rest:
-                found.append((rest, [bit] * len(rest)))
-        yield [row for rows, _ in found for row in rows], [mask for _, masks in found for mask in masks]
+        cuts = [bisect_right(rows, last, key=_key) for rows in waiting]
+        yield [rows[:cut] for rows, cut in zip(waiting, cuts, strict=True)]
+        waiting = [rows[cut:] for rows, cut in zip(waiting, cuts, strict=True)]
 
 
-def _mark(known: list[Row], masks: list[int], rows: list[Row], bit: int) -> list[Row]:
-    """Set a bit in the masks of the known rows that are among others; return the others that are not known.
+class _Compared:
+    """Compares the rows of one database with those of the one before it, and notes those that end there."""
 
-    Both are in the order of their keys. Rows that are the same are found without a step of Python for each.
-    """
-    unknown: list[Row] = []
-    at = other = 0
-    while at < len(known) and other < len(rows):
-        ahead, ahead_there = known[at : at + _STEP], rows[other : other + _STEP]
-        same = next(compress(count(), map(ne, ahead, ahead_there)), min(len(ahead), len(ahead_there)))
-        if same:
-            masks[at : at + same] = [mask | bit for mask in masks[at : at + same]]
+    def __init__(self, bits: Sequence[int], found: Marked) -> None:
+        self._below = [0, *accumulate(bits)]
+        self._rows, self._masks = found
+        self._before: list[Row] = []
+        self._since: list[int] = []
+        """For each row of the last database the first one of those that have it."""
+
+    def add(self, place: int, rows: list[Row]) -> None:
+        """Compare the rows of the next database; without rows, all end."""
+        before, since = self._before, self._since
+        at = other = 0
+        kept: list[int] = []
+        while at < len(before) and other < len(rows):
+            same = _same(before, at, rows, other)
+            kept += since[at : at + same]
             at, other = at + same, other + same
-            continue
-        key, key_there = ahead[0][0], ahead_there[0][0]
-        if key < key_there:
-            at = bisect_left(known, key_there, at, key=_key)
-        else:
-            behind = other + 1 if key == key_there else bisect_left(rows, key, other, key=_key)
-            unknown += rows[other:behind]
-            at, other = at + (key == key_there), behind
-    return unknown + rows[other:]
+            if at == len(before) or other == len(rows):
+                break
+            key, key_there = before[at][0], rows[other][0]
+            behind = at + (key == key_there) if key >= key_there else bisect_left(before, key_there, at, key=_key)
+            self._end(at, behind, place)
+            at = behind
+            if key_there <= key:
+                behind = other + 1 if key == key_there else bisect_left(rows, key, other, key=_key)
+                kept += [place] * (behind - other)
+                other = behind
+        self._end(at, len(before), place)
+        self._before, self._since = rows, kept + [place] * (len(rows) - other)
+
+    def _end(self, at: int, behind: int, place: int) -> None:
+        self._rows += self._before[at:behind]
+        below = self._below
+        self._masks += [below[place] - below[since] for since in self._since[at:behind]]
+
+
+def _same(rows: list[Row], at: int, others: list[Row], other: int) -> int:
+    """Return how many rows are the same from there on, found without a step of Python for each."""
+    same = 0
+    while True:
+        ahead, ahead_there = rows[at + same : at + same + _STEP], others[other + same : other + same + _STEP]
+        least = min(len(ahead), len(ahead_there))
+        found = next(compress(count(), map(ne, ahead, ahead_there)), least)
+        same += found
+        if found < least or least < _STEP:
+            return same

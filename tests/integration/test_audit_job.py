@@ -14,6 +14,7 @@ from random import Random
 import pytest
 from pydantic import TypeAdapter
 from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from bench.bulk import VOLUME
 from schemas.audit_report import AuditReport, FindingKind
@@ -181,7 +182,7 @@ def test_runs_that_are_alike_are_judged_as_each_of_them_would_be(session: SparkS
             by_run[number, facts[0][2]] = facts
     every = [fact for facts in by_run.values() for fact in facts]
     rows = [row for some in columns(every) for row in summed(replace(some, bucket=bucket)).to_pylist()]
-    frame = session.createDataFrame([tuple(row[name] for name in SUMMED.names) for row in rows], FRAME)
+    frame = session.createDataFrame([tuple(row.values()) for row in rows], from_arrow_schema(SUMMED))
     tally, odd, together = Tally(), list[tuple[int, int]](), 0
     unlisted = []
     runs = runs_of(frame, of_rule)
@@ -202,13 +203,6 @@ def test_runs_that_are_alike_are_judged_as_each_of_them_would_be(session: SparkS
     assert len(odd) + together == len(by_run)
     assert min(len(odd), together) > 500
     assert comparable(tally) == comparable(expected)
-
-
-FRAME = (
-    "kind byte, container_id long, first_local_id long, block_count long, block_size_bytes long, size_bytes long, "
-    "bucket_id long, object_id long, birth long, redundancy_bytes long, flags byte, oldest int, newest int, "
-    "edges long, states long, death long, snapshots_before_death int"
-)
 
 
 def comparable(tally: Tally) -> object:
