@@ -47,6 +47,10 @@ class Judged:
     foretold: dict[str, int]
     """Files that were to go, with their sizes."""
     vanished: dict[str, int]
+    """Files that went, without those that were lost."""
+    lost: list[str]
+    """Files with deletion vectors that went although a snapshot that stays needs them: Iceberg 1.10.1 removes a file
+    with the first of its vectors."""
     freed_bytes: int
     freed_versions: int
     protected_by: list[str]
@@ -108,6 +112,9 @@ def judge(session: SparkSession, directory: Path, seed: int) -> Judged:
     elif dropped:
         table.expire(dropped)
     after = table.files()
+    vanished = {path: size for path, size in before.items() if path not in after}
+    foretold = _foretold(report, answers, set(dropped))
+    lost = _lost(session, table, directory / "later") if vanished.keys() - foretold.keys() else []
     left = set(table.snapshot_ids())
     return Judged(
         seed,
@@ -118,8 +125,9 @@ def judge(session: SparkSession, directory: Path, seed: int) -> Judged:
         len(known),
         dropped,
         [one for one in known if one not in left],
-        _foretold(report, answers, set(dropped)),
-        {path: size for path, size in before.items() if path not in after},
+        foretold,
+        {path: size for path, size in vanished.items() if path not in lost},
+        lost,
         freed.freed_bytes,
         freed.freed_versions,
         sorted(freed.protected_by),
@@ -130,6 +138,12 @@ def judge(session: SparkSession, directory: Path, seed: int) -> Judged:
         [f"{one.kind} {one.path}" for one in report.findings()],
         [round(played - started, 2), round(reported - played, 2), round(time.monotonic() - reported, 2)],
     )
+
+
+def _lost(session: SparkSession, table: RandomTable | SqlTable, directory: Path) -> list[str]:
+    """Return the files with deletion vectors that the table names after the expiry and does not have any more."""
+    findings = report_of(session, str(table.directory), directory).findings()
+    return [one.id for one in findings if one.kind == "missing-file" and one.id.endswith(".puffin")]
 
 
 def _made(
