@@ -171,7 +171,7 @@ class BucketQuestions:
         self.report = report
         self.bucket = bucket
         self._columns = report.columns_of_all if is_one_of_all else report.columns
-        self.notes = (*report.head.notes, *bucket.notes, *bucket.remarks)
+        self.notes = (*report.head.notes, *bucket.all_notes)
 
     @cached_property
     def matrix(self) -> RunSpace:
@@ -403,7 +403,7 @@ def one_bucket(report: Report, bucket: str = "") -> BucketQuestions:
 
 def orphans(report: Report, bucket: str = "") -> LensOrphans:
     """Return the findings of a bucket, or of all."""
-    notes = [note for one in questions(report, bucket) for note in (*one.bucket.notes, *one.bucket.remarks)]
+    notes = [note for one in questions(report, bucket) for note in one.bucket.all_notes]
     return LensOrphans(tuple(report.findings(bucket)), (*report.head.notes, *notes))
 
 

@@ -64,6 +64,11 @@ class LensBucket:
             raise ValueError(f"{self.name}: two references have one name")
 
     @property
+    def all_notes(self) -> tuple[str, ...]:
+        """Return the notes and the remarks."""
+        return self.notes + self.remarks
+
+    @property
     def active_place(self) -> int:
         """Return the place of the active namespace."""
         return len(self.refs) - 1

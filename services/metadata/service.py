@@ -281,11 +281,11 @@ class MetadataService:
         """Finish the present command after its changes to the tables."""
         transaction.counters.txn = transaction.txn
         # Each of these is rarely needed, and a call that does nothing is a hundredth of what a command costs.
-        if transaction.space.may_disagree:
+        if transaction.space.lowered or transaction.space.disagreements:
             breaker.trip_where_figures_disagree(transaction)
         if transaction.collection_states.changed:
             self._send_changed_states(transaction)
-        if transaction.orphans.may_be_in_progress:
+        if transaction.orphans.row is not None or not transaction.orphans.is_known:
             transaction.orphans.look_at_message(transaction.work)
 
     def _send_changed_states(self, transaction: Transaction) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
@@ -44,7 +44,7 @@ def table_name(location: str) -> str:
 
 def listing_of(files: Mapping[str, fs.FileInfo]) -> pa.Table:
     """Return files by their paths as columns ``path``, ``found_bytes`` and ``changed_ms``."""
-    infos: Iterable[fs.FileInfo] = files.values()
+    infos = files.values()
     return pa.table(
         {
             "path": pa.array(files.keys(), pa.string()),

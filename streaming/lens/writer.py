@@ -18,7 +18,7 @@ from typing import Self
 from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from services.lens.location import without_credentials
+from services.domain.addresses import without_credentials
 from services.lens.relation import LensBucket, LensFinding
 from services.lens.report import (
     CELLS,

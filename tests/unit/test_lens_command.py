@@ -17,7 +17,9 @@ from services.cli.lens.reading import detail_text
 from services.cli.main import app
 from services.lens.relation import LensBucket, LensFinding
 from services.lens.report import Thing
+from services.plane.machine import spark_jobs
 from services.plane.machine.spark_jobs import SparkJobError
+from services.runtime.process.child_job import ChildJobError
 from tests.lens_reports import chain, thing, write_report
 
 THINGS = [
@@ -179,13 +181,11 @@ class Job:
     def __init__(self, bucket: LensBucket, things: Sequence[Thing], error: str = "") -> None:
         self.bucket, self.things, self.error = bucket, things, error
         self.module, self.arguments, self.master = "", [""], ""
-        self.scratch, self.environment = "", dict[str, str]()
 
     def __call__(
         self, module: str, arguments: list[str], on_line: Callable[[Mapping[str, Any]], None], **options: Any
     ) -> None:
         self.module, self.arguments, self.master = module, arguments, options["master"]
-        self.scratch, self.environment = str(options["scratch"]), options["environment"]
         on_line({"progress": 40, "rows": 1_000})
         if self.error:
             raise SparkJobError(self.error)
@@ -219,24 +219,41 @@ def test_the_sentence_of_a_job_is_the_error(monkeypatch: pytest.MonkeyPatch) -> 
     assert run("git", "x", "space", status=1).splitlines()[-1] == "there is no directory x: name a clone"
 
 
+class ChildJob:
+    """A stand-in for the job's process."""
+
+    def __init__(self, error: str) -> None:
+        self.error, self.command, self.scratch = error, [""], ""
+        self.environment = dict[str, str]()
+
+    def __call__(
+        self, command: list[str], log: Path, on_line: Callable[[Mapping[str, Any]], None], **options: Any
+    ) -> None:
+        self.command, self.scratch, self.environment = command, str(log.parent), options["environment"]
+        on_line({"error": self.error})
+        raise ChildJobError("ended with status 1")
+
+
 def test_a_password_in_an_address_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
-    job = Job(chain("s1"), [], "s3://KEY:SECRET@lake/t is missing: name a table's directory.")
-    monkeypatch.setattr(reading, "run_spark_job", job)
+    job = ChildJob("s3://KEY:SECRET@lake/t is missing: name a table's directory.")
+    monkeypatch.setattr(spark_jobs, "run_child_job", job)
     shown = run("iceberg", "s3://KEY:SECRET@lake/t", "space", status=1)
-    assert job.arguments[1] == "s3://KEY:SECRET@lake/t"
+    assert "s3://KEY:SECRET@lake/t" in job.command
     assert "s3://lake/t is missing" in shown
     assert "SECRET" not in shown
 
 
 def test_temporary_files_are_where_the_command_removes_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    job = Job(chain("s1"), [thing("a", 5, 0)])
-    monkeypatch.setattr(reading, "run_spark_job", job)
+    job = ChildJob("no table")
+    monkeypatch.setattr(spark_jobs, "run_child_job", job)
+    names = ("TMPDIR", "SPARK_LOCAL_DIRS")
     monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)
-    run("git", ".", "space")
-    assert job.environment == dict.fromkeys(("TMPDIR", "SPARK_LOCAL_DIRS"), job.scratch)
+    run("git", ".", "space", status=1)
+    assert {name: job.environment[name] for name in names} == dict.fromkeys(names, job.scratch)
+    assert not Path(job.scratch).exists()
     monkeypatch.setenv("SPARK_LOCAL_DIRS", "/large/one,/large/two")
-    run("git", ".", "space")
-    assert job.environment == {"TMPDIR": job.scratch, "SPARK_LOCAL_DIRS": "/large/one,/large/two"}
+    run("git", ".", "space", status=1)
+    assert [job.environment[name] for name in names] == [job.scratch, "/large/one,/large/two"]
 
 
 @pytest.mark.parametrize(

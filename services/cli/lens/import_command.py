@@ -73,8 +73,7 @@ def _run(importer: Importer, arguments: list[str]) -> None:
             where = f"state {done} of {importer.states}, {importer.done[-1].bucket}"
             progress(100 * done // importer.states, "replaying", f", {where}, {counted(commands, 'command')}, {rate}")
 
-        # A job that is killed leaves its temporary files.
-        run_job(MODULE, arguments, on_line, scratch=Path(scratch), environment={"TMPDIR": scratch})
+        run_job(MODULE, arguments, on_line, scratch=Path(scratch))
 
 
 @contextmanager

@@ -12,13 +12,13 @@ from schemas.codec import codec
 from schemas.records import BucketLayout, CreateBucket, CreateSnapshot, CreateVolume, MetadataCommand, MetadataReply
 from services.client.errors import PlaneError
 from services.client.plane import Plane, accepted
+from services.client.tasks.links import MISSING
 from services.client.tasks.volume_shards import VolumeShards
 from services.domain.errors import DeepcleanError
 
 MAX_OUTSTANDING = 5_000
 MAX_EXAMPLES = 10
 _COMMAND = codec(MetadataCommand)
-_ABSENT = ("VOLUME_NOT_FOUND", "BUCKET_NOT_FOUND")
 
 
 class ImportingError(DeepcleanError):
@@ -107,7 +107,7 @@ class Importer:
         try:
             self.plane.metadata(self.volumes.shard_of(volume)).bucket(volume, bucket)
         except PlaneError as error:
-            if error.code in _ABSENT:
+            if error.code in MISSING:
                 return False
             raise
         return True
@@ -122,13 +122,11 @@ class Importer:
         """Return the shard of a volume, which is created if it is missing."""
         try:
             shard = self.volumes.shard_for_new(volume, self.shard)
+            accepted(self.plane.answer(shard, self.plane.submit(shard, CreateVolume(volume))))
         except PlaneError as error:
             if error.code != "VOLUME_ALREADY_EXISTS":
                 raise
             return self.volumes.shard_of(volume)
-        reply = self.plane.answer(shard, self.plane.submit(shard, CreateVolume(volume)))
-        if reply.error != "VOLUME_ALREADY_EXISTS":
-            accepted(reply)
         return shard
 
     def _send(self, commands: Sequence[str]) -> None:

@@ -137,7 +137,7 @@ def _group_data(group: Sequence[Ref]) -> dict[str, Any]:
 def _section(questions: BucketQuestions, space: LensSpace) -> str:
     picture = picture_of(questions)
     grouped = sum(len(group) > 1 for group in picture.groups)
-    notes = [*questions.bucket.notes, *questions.bucket.remarks]
+    notes = list(questions.bucket.all_notes)
     if grouped:
         notes.append(
             f"{counted(len(space.snapshots), 'snapshot')} are too many to draw: timeline and matrix show groups of "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -15,12 +14,10 @@ from typing import Any
 from services.cli.amounts import duration_text
 from services.cli.output import counted
 from services.cli.progress import shown_progress
-from services.lens.location import without_credentials
 from services.lens.report import Report
-from services.plane.machine.spark_jobs import SparkJobError, run_spark_job
+from services.plane.machine.spark_jobs import run_spark_job
 
 MODULE = "streaming.lens"
-_SPARK_DIRECTORIES = "SPARK_LOCAL_DIRS"
 
 
 class Source(StrEnum):
@@ -75,21 +72,15 @@ def _make(reading: Reading, directory: Path, scratch: Path) -> None:
 
         progress(0, "starting Spark")
         bucket = ["--bucket", reading.bucket] if reading.bucket else []
-        # A killed job leaves its temporary files: here they are removed.
-        spark_directories = os.environ.get(_SPARK_DIRECTORIES, str(scratch))
-        try:
-            run_spark_job(
-                MODULE,
-                [reading.source, reading.location, "--report", str(directory.absolute()), *bucket],
-                on_line,
-                scratch=scratch,
-                java_directory=scratch,
-                heap=reading.heap,
-                master=reading.master,
-                environment={"TMPDIR": str(scratch), _SPARK_DIRECTORIES: spark_directories},
-            )
-        except SparkJobError as error:
-            raise SparkJobError(without_credentials(str(error))) from None
+        run_spark_job(
+            MODULE,
+            [reading.source, reading.location, "--report", str(directory.absolute()), *bucket],
+            on_line,
+            scratch=scratch,
+            java_directory=scratch,
+            heap=reading.heap,
+            master=reading.master,
+        )
 
 
 def detail_text(percent: int, rows: int, seconds: float) -> str:

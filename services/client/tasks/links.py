@@ -5,7 +5,8 @@ from __future__ import annotations
 from services.client.errors import PlaneError
 from services.client.plane import Plane
 
-_MISSING = ("VOLUME_NOT_FOUND", "BUCKET_NOT_FOUND")
+MISSING = ("VOLUME_NOT_FOUND", "BUCKET_NOT_FOUND")
+"""Codes of the refusal to read a bucket that does not exist."""
 
 
 def bucket_of_link(plane: Plane, shard: int, volume: str, bucket: str) -> tuple[str, str]:
@@ -19,7 +20,7 @@ def bucket_of_link(plane: Plane, shard: int, volume: str, bucket: str) -> tuple[
     try:
         row = plane.metadata(shard).bucket(volume, bucket)
     except PlaneError as error:
-        if error.code in _MISSING:
+        if error.code in MISSING:
             return volume, bucket
         raise
     return row.volume, row.bucket

@@ -87,24 +87,23 @@ class OrphanSearch:
     """The search of a shard that is in progress, if any, cached between commands."""
 
     def __init__(self) -> None:
-        self._is_known = False
-        self.may_be_in_progress = True
-        """False if there certainly is no search: no message has to be looked at then."""
-        self._row: OrphanSearchRow | None = None
+        self.is_known = False
+        """Whether ``row`` is what the table has."""
+        self.row: OrphanSearchRow | None = None
         self._wanted: Wanted = ()
 
     def clear(self) -> None:
         """Discard the cached row: a command that changed it was undone."""
-        self._is_known, self.may_be_in_progress = False, True
+        self.is_known = False
 
     def of(self, work: Work) -> OrphanSearchRow | None:
         """Return the progress of the search; None if there is none."""
-        if not self._is_known:
+        if not self.is_known:
             self._keep(work.table(ORPHAN_SEARCH_TABLE).get(ORPHAN_SEARCH_KEY))
-        return self._row
+        return self.row
 
     def _keep(self, row: OrphanSearchRow | None) -> None:
-        self._is_known, self._row, self.may_be_in_progress = True, row, row is not None
+        self.is_known, self.row = True, row
         self._wanted = () if row is None else _wanted(row.command)
 
     def save(self, work: Work, row: OrphanSearchRow) -> None:

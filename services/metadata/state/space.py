@@ -64,12 +64,10 @@ class SpaceChanges:
 
     def __init__(self, present: PresentTxn) -> None:
         self._rows: BatchSums[tuple[int, Holders]] = BatchSums(present)
-        self._lowered: dict[tuple[int, Holders], None] = {}
+        self.lowered: dict[tuple[int, Holders], None] = {}
         """Cells that the present message has lowered."""
-        self._disagreeing: dict[int, Counts] = {}
+        self.disagreements: dict[int, Counts] = {}
         """Buckets whose rows and figures disagree, as the present message has found, with the figures."""
-        self.may_disagree = False
-        """Whether the present message has lowered a cell or noted a disagreement: only then is there one."""
         self._cells: dict[int, dict[Holders, None]] = {}
         self._sizes: dict[int, dict[str, SnapshotSize]] = {}
         self._deleted: dict[int, tuple[str, int]] = {}
@@ -90,9 +88,8 @@ class SpaceChanges:
         self._forget_message()
 
     def _forget_message(self) -> None:
-        self._lowered.clear()
-        self._disagreeing.clear()
-        self.may_disagree = False
+        self.lowered.clear()
+        self.disagreements.clear()
 
     def add(self, bucket_id: int, holder: Holders, counts: Counts) -> None:
         """Count a row that has entered a garbage table."""
@@ -101,13 +98,11 @@ class SpaceChanges:
     def subtract(self, bucket_id: int, holder: Holders, counts: Counts) -> None:
         """Subtract a row that leaves its garbage table."""
         self._rows.add((bucket_id, holder), tuple(-count for count in counts))
-        self._lowered[bucket_id, holder] = None
-        self.may_disagree = True
+        self.lowered[bucket_id, holder] = None
 
     def disagrees(self, bucket_id: int, counts: Counts) -> None:
         """Note that the rows of a bucket disagree with its figures."""
-        self._disagreeing[bucket_id] = counts
-        self.may_disagree = True
+        self.disagreements[bucket_id] = counts
 
     def disagreeing(self, work: Work) -> dict[int, Counts]:
         """Return the buckets whose rows and figures disagree after the present message, with the wrong figures.
@@ -115,8 +110,8 @@ class SpaceChanges:
         A cell below zero has lost rows that were never counted in it, or had too low a count. Call this after each
         applied message, so that the result does not depend on how the log is split into batches.
         """
-        found = dict(self._disagreeing)
-        for bucket_id, holder in self._lowered:
+        found = dict(self.disagreements)
+        for bucket_id, holder in self.lowered:
             counts = self.counts(work, bucket_id, holder)
             if min(counts) < 0:
                 found.setdefault(bucket_id, counts)

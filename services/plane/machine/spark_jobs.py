@@ -8,12 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from services.domain.addresses import without_credentials
 from services.domain.errors import DeepcleanError
 from services.plane.machine.home import jars_directory
 from services.plane.machine.java import find_java, spark_java_home
 from services.runtime.process.child_job import ChildJobError, run_child_job
 
 LOG_FILE = "spark.log"
+_SPARK_DIRECTORIES = "SPARK_LOCAL_DIRS"
 
 
 class SparkJobError(DeepcleanError):
@@ -33,12 +35,16 @@ def run_spark_job(
 ) -> None:
     """Run a job and wait for its end. ``on_line`` receives each JSON object that it prints.
 
-    ``scratch`` receives its log; ``java_directory`` the stand-in of a Java that does not start Spark by itself.
+    ``scratch`` receives its log and its temporary files; ``java_directory`` the stand-in of a Java that does not start
+    Spark by itself.
 
     Raises:
         SparkJobError: the job failed.
     """
-    java = {"JAVA_HOME": str(spark_java_home(find_java(), java_directory))}
+    java = {
+        "JAVA_HOME": str(spark_java_home(find_java(), java_directory)),
+        _SPARK_DIRECTORIES: os.environ.get(_SPARK_DIRECTORIES, str(scratch)),
+    }
     options = ["--jars-directory", str(jars_directory() / "spark"), "--heap", heap, "--master", master]
     run_job(module, [*options, *arguments], on_line, scratch=scratch, environment={**java, **(environment or {})})
 
@@ -49,9 +55,11 @@ def run_job(
     on_line: Callable[[Mapping[str, Any]], None],
     *,
     scratch: Path,
-    environment: Mapping[str, str],
+    environment: Mapping[str, str] | None = None,
 ) -> None:
     """Run a job that needs no Spark, as ``run_spark_job`` does.
+
+    A job that is killed leaves its temporary files, so they are in ``scratch``, which whoever calls this removes.
 
     Raises:
         SparkJobError: the job failed.
@@ -65,6 +73,7 @@ def run_job(
 
     command = [sys.executable, "-m", module, *arguments]
     try:
-        run_child_job(command, scratch / LOG_FILE, listen, environment={**os.environ, **environment})
+        variables = {**os.environ, "TMPDIR": str(scratch), **(environment or {})}
+        run_child_job(command, scratch / LOG_FILE, listen, environment=variables)
     except ChildJobError as error:
-        raise SparkJobError(said or f"the job {module} {error}") from error
+        raise SparkJobError(without_credentials(said or f"the job {module} {error}")) from error

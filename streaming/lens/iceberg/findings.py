@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 import pyarrow as pa
@@ -44,14 +44,15 @@ class Orphans:
             )
             return
         infos = self._listed()
-        others = tables_below(self._root, infos, self._known_metadata())
+        known = self._known_metadata()
+        others = tables_below(self._root, infos, known)
         named = things.select(plain_column(things.id).alias("path"), "bytes")
         listing = self._columns(session, infos, others)
         both = named.withColumn("is_named", functions.lit(True)).join(listing, "path", "full_outer").persist()
         unreadable = functions.col("path").contains(EMPTY_PART)
         if not both.where(unreadable).isEmpty():
             notes.remarks.append("Orphans were not looked for: files have // in their addresses, and are not listed.")
-        elif self._is_alone(infos, notes.remarks):
+        elif self._is_alone(infos, known, notes.remarks):
             unnamed = both.where("is_named is null and not is_of_others").withColumnRenamed("found_bytes", "size")
             yield from self._findings("orphaned-file", unnamed, lambda row: self._orphan_sentence(row.changed_ms))
         absent = both.where(both.found_bytes.isNull() & ~unreadable).withColumnRenamed("bytes", "size")
@@ -90,9 +91,9 @@ class Orphans:
     def _known_metadata(self) -> set[str]:
         return {plain_path(entry.metadata_file) for entry in self._metadata.metadata_log} | {self._table.metadata_file}
 
-    def _is_alone(self, infos: Mapping[str, fs.FileInfo], remarks: list[str]) -> bool:
+    def _is_alone(self, infos: Mapping[str, fs.FileInfo], known: Collection[str], remarks: list[str]) -> bool:
         """Return whether no other table has its metadata in the same directory, and remark it if one may have."""
-        known, start = self._known_metadata(), f"{self._root}/metadata/"
+        start = f"{self._root}/metadata/"
         unknown = [
             info
             for path, info in infos.items()

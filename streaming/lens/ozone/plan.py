@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from services.domain.errors import InvariantError
 from services.lens.ozone import tables
 from services.lens.ozone.chain import UNKNOWN, ChainSnapshot, SeenTransactions, in_order, index_of, snapshot_of
 from services.lens.ozone.directories import DirectoryEntry
@@ -76,6 +77,17 @@ class BucketPlan:
     def held_places(self) -> list[int]:
         """The number of the store at each place."""
         return [number for number, store in enumerate(self.stores[:-1]) if store.place != NO_PLACE]
+
+    def directory_of(self, number: int) -> str:
+        """Return the directory of a store that is there.
+
+        Raises:
+            InvariantError: it is missing; searches and ranges are made of stores that are there.
+        """
+        directory = self.stores[number].directory
+        if directory is None:
+            raise InvariantError(f"store {number} of {self.keys.name} has no directory: report it with the database")
+        return directory
 
     def last_place_before(self, number: int) -> int:
         """Return the place of the last snapshot before a store; -1 if there is none."""

@@ -131,11 +131,8 @@ class Worker:
 
     def directory_of(self, unit: Unit) -> str:
         """Return the directory of a range's store."""
-        directory = (
-            self.plan.active if unit.store == ACTIVE else self.plan.buckets[unit.bucket].stores[unit.store].directory
-        )
-        assert directory is not None  # noqa: S101 - ranges are made of stores that are there
-        return directory
+        is_active = unit.store == ACTIVE
+        return self.plan.active if is_active else self.plan.buckets[unit.bucket].directory_of(unit.store)
 
 
 _workers: dict[Path, Worker] = {}

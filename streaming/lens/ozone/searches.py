@@ -56,9 +56,7 @@ class Searches:
             for name, number in sorted(now):
                 questions = sorted(now[name, number], key=lambda question: question[0])
                 bucket = questions[0][1].bucket
-                directory = bucket.stores[number].directory
-                assert directory is not None  # noqa: S101 - the search asks readable places only
-                store = self._stores.get(Path(directory))
+                store = self._stores.get(Path(bucket.directory_of(number)))
                 values = store.get(bucket.keys.key_table, [key for key, _ in questions])
                 for (_, one), value in zip(questions, values, strict=True):
                     _send(one, None if value is None else KeyInfo.FromString(value), asked)

@@ -19,7 +19,6 @@ from typing import Any
 from schemas.codec import codec
 from schemas.records import BucketLayout, MetadataCommand
 from services.domain.errors import DeepcleanError
-from services.lens.location import without_credentials
 from services.lens.ozone import tables
 from services.lens.ozone.differences import Row, differing_rows
 from services.lens.ozone.figures import NOTHING, Amount
@@ -56,8 +55,6 @@ def main() -> None:
     with saying_errors(), tempfile.TemporaryDirectory(prefix="deepclean-import-") as scratch:
         try:
             send(options.location, options.bucket, options.volume, Path(scratch))
-        except DeepcleanError as error:
-            raise DeepcleanError(without_credentials(str(error))) from None
         except sqlite3.OperationalError as error:
             raise DeepcleanError(
                 f"The differences of two states cannot be written ({error}): they need room in the directory for "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from services.lens.location import without_credentials
+from services.domain.addresses import without_credentials
 
 
 @pytest.mark.parametrize(
