@@ -54,8 +54,8 @@ def fetched(url: str, directory: Path) -> Path:
                     raise OzoneLocationError(_refusal(base + endpoint, answer.status_code))
                 _write(answer, target)
                 return target
-    except httpx.InvalidURL as error:
-        raise OzoneLocationError(f"This is no address ({error}): name one as http://HOST:9874.") from None
+    except httpx.InvalidURL:  # its text may have a part of a password
+        raise OzoneLocationError("This is no address: name one as http://HOST:9874.") from None
     except httpx.HTTPError as error:
         raise OzoneLocationError(
             f"{base} did not send a checkpoint ({error}): is it the port of an Ozone Manager (9874)?"
