@@ -149,6 +149,19 @@ def _moved(row: ContainerRow, dead: str, facts: Facts) -> ContainerRow:
     return replace(row, replicas=(*kept, ContainerReplica(chosen[0], is_complete=False))) if chosen else row
 
 
+def is_under_replicated(row: ContainerRow, complete: int) -> bool:
+    """Return whether a container has fewer complete copies than it is to have.
+
+    One without blocks that takes no more is not: if its only datanode is dead, there is nothing to copy.
+    """
+    return complete < len(row.replicas) and bool(row.block_count or row.state is ContainerState.OPEN)
+
+
+def is_lost(row: ContainerRow, complete: int) -> bool:
+    """Return whether no complete copy of a container's blocks is left."""
+    return bool(row.replicas and row.block_count and not complete)
+
+
 def may_be_copied_to(row: ContainerRow, node: str) -> bool:
     """Return whether a datanode that has no copy of a container may get one from another."""
     return any(one.is_complete and one.node != node for one in row.replicas)

@@ -10,6 +10,7 @@ from typing import Any
 from schemas.answers import ScmTotals
 from schemas.block_store import BlockStoreStatus, ContainerPlace, ListedTransaction, NodeStatus, ReplicaState
 from schemas.records import BlockRun, ContainerState
+from services.domain.block_placement import is_lost, is_under_replicated
 from services.domain.replication import sequence_of
 from services.domain.table_keys import local_id_txn
 from services.mock_scm.containers import container, containers
@@ -85,8 +86,8 @@ def status(tables: TablesReader, registry: NodeRegistry, replication: int) -> Bl
     for row in containers(tables):
         states[row.state] += 1
         complete = sum(_is_complete(alive.get(one.node), row.container_id) for one in row.replicas)
-        under_replicated += complete < len(row.replicas)
-        lost += bool(row.replicas and row.block_count and not complete)
+        under_replicated += is_under_replicated(row, complete)
+        lost += is_lost(row, complete)
     return BlockStoreStatus(
         replication=replication,
         nodes=tuple([_status_of(node, waiting, is_alive=name in alive) for name, node in registry.nodes().items()]),

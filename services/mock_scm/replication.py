@@ -13,7 +13,15 @@ from dataclasses import dataclass, field, replace
 from schemas.block_store import DeletionOrder, NodeOrders, RemoveOrder, RepairOrder, ReplicaState
 from schemas.records import ContainerReplica, ContainerRow, ContainerState, PipelineRow
 from schemas.records import Replication as Scheme
-from services.domain.block_placement import Facts, LiveCopy, choose_nodes, is_surplus, reviewed
+from services.domain.block_placement import (
+    Facts,
+    LiveCopy,
+    choose_nodes,
+    is_lost,
+    is_surplus,
+    is_under_replicated,
+    reviewed,
+)
 from services.domain.replication import COPIES, replication_of, sequence_of
 from services.mock_scm.containers import container, containers, open_containers, put_container
 from services.mock_scm.deletion_log import DeletionLog
@@ -110,8 +118,8 @@ class Replication:
                 if one.node in seen.alive and one.node not in facts.copies:
                     log.void(row.container_id, one.node, work)
             complete = len(facts.sources(after))
-            under_replicated += complete < len(after.replicas)
-            lost += bool(after.replicas and after.block_count and not complete)
+            under_replicated += is_under_replicated(after, complete)
+            lost += is_lost(after, complete)
         shard = str(work.shard)
         self._metrics.datanodes_alive.labels(shard).set(len(seen.alive))
         self._metrics.under_replicated.labels(shard).set(under_replicated)

@@ -85,7 +85,10 @@ class Store:
             assert self.read(key, len(data)) == data
 
     def await_status(self, is_so: Callable[[BlockStoreStatus], bool]) -> None:
-        eventually(lambda: is_so(self.blocks.status()), WAIT_SECONDS)
+        try:
+            eventually(lambda: is_so(self.blocks.status()), WAIT_SECONDS)
+        except AssertionError as error:
+            raise AssertionError(f"{self.blocks.status()}, {self.plane.scm(0).totals()}") from error
 
     def await_whole(self, nodes: int, copies: int) -> None:
         """Wait until nothing is to be copied, healed or deleted."""

@@ -385,6 +385,12 @@ class RandomTable:
         self.table.refresh()
         self.table.expireSnapshots().commit()
 
+    def expire_all(self) -> None:
+        """Expire every snapshot but the last, by age."""
+        self.table.refresh()
+        self.table.manageSnapshots().setMinSnapshotsToKeep("main", 1).setMaxSnapshotAgeMs("main", 1).commit()
+        self.table.expireSnapshots().commit()
+
     def files(self) -> dict[str, int]:
         """Return the size of each file in the directory, by its path; without Hadoop's checksum files."""
         return sizes(self.directory)

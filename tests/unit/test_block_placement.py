@@ -18,7 +18,15 @@ from schemas.records import (
     ScmCommand,
 )
 from schemas.topics import SCM_COMMANDS
-from services.domain.block_placement import Facts, LiveCopy, choose_nodes, is_surplus, reviewed
+from services.domain.block_placement import (
+    Facts,
+    LiveCopy,
+    choose_nodes,
+    is_lost,
+    is_surplus,
+    is_under_replicated,
+    reviewed,
+)
 from services.domain.row_columns import BlockGroup
 from services.domain.table_keys import local_id
 from services.mock_scm import queries
@@ -56,6 +64,15 @@ class TestRules:
         assert choose_nodes(NODES, 3) == ("a", "b", "c")
         assert choose_nodes(NODES, 3, without="b") == ("a", "c", "d")
         assert choose_nodes(NODES, 3, without="bc") == ()
+
+    def test_what_is_short_of_copies_and_what_is_lost(self) -> None:
+        assert is_under_replicated(row(), 2)
+        assert not is_under_replicated(row(), 3)
+        assert is_under_replicated(row(ContainerState.OPEN, block_count=0), 2), "it has blocks that are not committed"
+        assert not is_under_replicated(row(nodes="a", block_count=0), 0), "there is nothing to copy"
+        assert is_lost(row(), 0)
+        assert not is_lost(row(), 1)
+        assert not is_lost(row(block_count=0), 0)
 
     def test_a_container_with_all_its_copies_stays_as_it_is(self) -> None:
         for state in (ContainerState.OPEN, ContainerState.CLOSED):
