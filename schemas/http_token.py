@@ -9,6 +9,8 @@ import ipaddress
 from schemas.credentials import CredentialsError
 
 SHORTEST_TOKEN = 16
+OPEN_PATHS = frozenset({"/healthz", "/readyz"})
+"""Answered without a token, so that whoever restarts processes needs no secret. The reasons need the token."""
 UNAUTHORIZED = "send the plane's token: Authorization: Bearer <token>"
 
 

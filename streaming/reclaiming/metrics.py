@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, make
 from prometheus_client.exposition import ThreadingWSGIServer
 
 from schemas.build_info import report_build
-from schemas.http_token import UNAUTHORIZED, is_authorized
+from schemas.http_token import OPEN_PATHS, UNAUTHORIZED, is_authorized
 from streaming.reclaiming.outcome import BatchOutcome
 from streaming.reclaiming.rule import HELD, RECLAIMABLE
 from streaming.reclaiming.waiting import Waiting
@@ -116,10 +116,11 @@ class MetricsServer:
         self._thread.start()
 
     def _answer(self, environment: dict[str, Any], start_response: Any) -> Any:
-        if not is_authorized(self._token, environment.get("HTTP_AUTHORIZATION", "")):
+        path = environment["PATH_INFO"]
+        if path not in OPEN_PATHS and not is_authorized(self._token, environment.get("HTTP_AUTHORIZATION", "")):
             start_response("401 Unauthorized", [("Content-Type", "text/plain"), ("WWW-Authenticate", "Bearer")])
             return [UNAUTHORIZED.encode()]
-        match environment["PATH_INFO"]:
+        match path:
             case "/metrics":
                 return self._metrics(environment, start_response)
             case "/healthz":

@@ -202,27 +202,32 @@ def streaming_url() -> Iterator[str]:
     server.close()
 
 
-PAGES = ("/metrics", "/healthz", "/readyz")
+HEALTH = ("/healthz", "/readyz")
+PAGES = ("/metrics", *HEALTH)
 
 
-def test_every_page_of_a_service_answers_nobody_without_the_token(
+def test_no_page_of_a_service_but_health_answers_without_the_token(
     service_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.DEBUG), httpx.Client(base_url=service_url, trust_env=False) as client:
-        for page in (*PAGES, "/v1/hello", "/v1/no-such-page"):
+        for page in ("/metrics", "/v1/hello", "/v1/no-such-page"):
             for header in ("", f"Bearer {TOKEN}x"):
                 answer = client.get(page, headers={"Authorization": header} if header else {})
                 assert (answer.status_code, answer.json()["code"]) == (401, "UNAUTHORIZED"), page
                 assert answer.headers["WWW-Authenticate"] == "Bearer"
+        for page in HEALTH:
+            assert client.get(page).json() == {"ok": True}, "details are for those who have the token"
+            assert client.get(page, headers=bearer(TOKEN)).json() == {"ok": True, "reasons": []}
         for page in (*PAGES, "/v1/hello"):
             assert client.get(page, headers=bearer(TOKEN)).status_code == 200
         assert TOKEN not in client.get("/metrics", headers=bearer(TOKEN)).text
     assert TOKEN not in caplog.text
 
 
-def test_every_page_of_the_spark_job_answers_nobody_without_the_token(streaming_url: str) -> None:
+def test_no_page_of_the_spark_job_but_health_answers_without_the_token(streaming_url: str) -> None:
     with httpx.Client(base_url=streaming_url, trust_env=False) as client:
-        for page in (*PAGES, "/no-such-page"):
+        assert [client.get(page).text for page in HEALTH] == ["yes\n", "yes\n"]
+        for page in ("/metrics", "/no-such-page"):
             assert client.get(page).status_code == 401
             assert client.get(page, headers={"Authorization": f"Bearer {TOKEN}x"}).status_code == 401
         for page in PAGES:

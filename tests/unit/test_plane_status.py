@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +25,8 @@ from services.cli.output import time_text
 from services.metadata.reads import http_api
 from services.plane.in_memory.client import InMemoryClient
 from services.plane.in_memory.plane import InMemoryPlane
+from services.plane.machine.processes import ProcessIdentity, identify
+from services.plane.stack.plane_file import PlaneProcess
 from services.plane.upkeep.status import (
     Backlog,
     Reported,
@@ -57,12 +60,15 @@ def served() -> Iterator[str]:
 
 def test_a_process_is_scraped_twice_and_one_that_has_ended_is_silent(served: str) -> None:
     reported = observe_processes({"metadata": served, "snapshots": "http://127.0.0.1:1"}, 0.05)
-    metadata = process_status("metadata", 7, served, reported, is_alive=True)
+    alive = PlaneProcess(identify(os.getpid()), served, "")
+    metadata = process_status("metadata", alive, "", reported)
     assert (metadata.is_answering, metadata.lag_seconds, metadata.messages_per_second) == (True, 30.0, 0.0)
     assert reported["metadata"].total("deepclean_messages_applied_total") == 42
     assert reported["metadata"].total("deepclean_messages_applied_total", shard="1") == 12
-    snapshots = process_status("snapshots", 8, "", reported, is_alive=False)
+    ended = PlaneProcess(ProcessIdentity(8, "never"), "", "", restarts=3, reason="it was killed")
+    snapshots = process_status("snapshots", ended, "", reported)
     assert (snapshots.is_answering, snapshots.lag_messages, snapshots.dead_letters) == (False, 0, 0)
+    assert (snapshots.is_alive, snapshots.restarts, snapshots.reason) == (False, 3, "it was killed")
 
 
 def scrapes(name: str, before: float, now: float, **labels: str) -> Reported:

@@ -71,14 +71,7 @@ def observe_plane(plane: PlaneFile, seconds: float) -> PlaneStatus:
     token = http_token(Path(plane.home))
     reported = observe_processes(urls, seconds, token)
     processes = tuple(
-        process_status(
-            name,
-            process.identity.pid,
-            process.url or plane.bootstrap_servers,
-            reported,
-            is_alive=process.identity.is_alive(),
-        )
-        for name, process in plane.processes.items()
+        process_status(name, process, plane.bootstrap_servers, reported) for name, process in plane.processes.items()
     )
     backup = next(iter(reversed(list_backups(backups_directory(Path(plane.home))))), None)
     is_lost = plane.state is not PlaneState.FAILED and not plane.is_up()
@@ -112,12 +105,13 @@ def _print(plane: PlaneStatus) -> None:
         say(plane.reason)
     say("")
     print_table(
-        ["PROCESS", "PID", "STATE", "MESSAGES/S", "LAG", "LAG AGE", "DEAD LETTERS", "WHERE"],
+        ["PROCESS", "PID", "STATE", "RESTARTS", "MESSAGES/S", "LAG", "LAG AGE", "DEAD LETTERS", "WHERE"],
         (
             (
                 process.name,
                 process.pid,
                 _process_state(process),
+                process.restarts,
                 f"{process.messages_per_second:,.0f}",
                 f"{process.lag_messages:,}",
                 f"{process.lag_seconds:.1f} s",
@@ -126,8 +120,11 @@ def _print(plane: PlaneStatus) -> None:
             )
             for process in plane.processes
         ),
-        numbers=["PID", "MESSAGES/S", "LAG", "LAG AGE", "DEAD LETTERS"],
+        numbers=["PID", "RESTARTS", "MESSAGES/S", "LAG", "LAG AGE", "DEAD LETTERS"],
     )
+    for process in plane.processes:
+        if process.reason:
+            say("", f"{process.name} is started again by itself, after a pause. {process.reason}")
     rates, waiting, disk = plane.throughput, plane.backlog, plane.disk
     for title, fields in {
         "throughput, per second": [

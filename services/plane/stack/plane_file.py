@@ -36,6 +36,10 @@ class PlaneProcess:
     url: str
     """Base URL of /metrics, /healthz, /readyz and the reads; empty for the broker."""
     log: str
+    restarts: int = 0
+    """How often it was started again, because it had ended by itself."""
+    reason: str = ""
+    """Why it does not run, though it is started again after a pause; empty while it runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +50,7 @@ class PlaneFile:
     home: str
     shards: int
     supervisor: ProcessIdentity
-    """The process that started the others, watches and stops them."""
+    """The process that started the others, starts them again when they end, and stops them."""
     bootstrap_servers: str = ""
     processes: dict[str, PlaneProcess] = field(default_factory=dict)
     """By name, in the order of their start."""

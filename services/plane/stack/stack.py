@@ -12,10 +12,13 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import IO, NoReturn, Self
+
+import structlog
 
 from schemas.http_token import bearer
 from services.client.kafka_plane import ANSWER_SECONDS, KafkaPlane, PlaneAddress
@@ -27,7 +30,7 @@ from services.plane.machine.errors import StackError
 from services.plane.machine.home import home_directory, kept_datanodes, kept_shards
 from services.plane.machine.java import JavaRuntime, find_java
 from services.plane.machine.ports import HOST, free_ports, why_taken
-from services.plane.machine.processes import ChildProcess, identify
+from services.plane.machine.processes import ChildProcess, ProcessIdentity, identify
 from services.plane.stack.enrolment import enrol
 from services.plane.stack.plane_file import (
     PlaneFile,
@@ -38,6 +41,7 @@ from services.plane.stack.plane_file import (
     write_plane_file,
 )
 from services.plane.stack.plane_lock import acquire_plane_lock
+from services.plane.stack.restarts import Restarts
 from services.plane.stack.secrets import client_secrets, http_token, person, plane_security
 from services.plane.stack.settings import (
     BROKER,
@@ -52,6 +56,8 @@ from services.plane.stack.settings import (
 )
 
 WATCH_SECONDS = 0.5
+
+logger = structlog.get_logger(__name__)
 
 
 class Stack:
@@ -86,6 +92,8 @@ class Stack:
         """The processes by their names, for tests that kill one and start it again."""
         self._urls: dict[str, str] = {}
         self._reason = ""
+        self._restarts: dict[str, Restarts] = {}
+        self._broker_identity: ProcessIdentity | None = None
 
     def __enter__(self) -> Self:
         return self.start()
@@ -98,8 +106,8 @@ class Stack:
     def start(self) -> Self:
         """Start all processes, and return when all are ready. Raise StackError if one does not start."""
         self._lock = acquire_plane_lock(self.home)
-        self.children = {}
-        self._reason = ""
+        self.children, self._restarts = {}, {}
+        self._reason, self._broker_identity = "", None
         try:
             self._start_broker()
             self._start_children()
@@ -140,11 +148,39 @@ class Stack:
             raise self._broker.why_it_ended()
 
     def watch(self) -> NoReturn:
-        """Watch the processes. Raise StackError if one ends; signals end the loop by their own exception."""
-        pause = threading.Event()
+        """Start each process again that ends, and leave the others alone. Signals end the loop by their own exception.
+
+        A service whose broker is away waits for it; a Spark job ends, and is started again until it finds it.
+        """
+        pause, began = threading.Event(), time.monotonic()
+        self._restarts = {name: Restarts(began) for name in (BROKER, *self.children)}
         while True:
-            self.require_running()
+            news = [self._is_restarted(name, restarts) for name, restarts in self._restarts.items()]
+            if any(news):
+                with contextlib.suppress(StackError):  # a full disk must not end the processes that run
+                    self._write(PlaneState.RUNNING)
             pause.wait(WATCH_SECONDS)
+
+    def _is_restarted(self, name: str, restarts: Restarts) -> bool:
+        """Look after one process; return whether there is news of it."""
+        process: EmbeddedBroker | ChildProcess = self.broker if name == BROKER else self.children[name]
+        now_seconds = time.monotonic()
+        if not restarts.reason:
+            if process.is_running:
+                return False
+            restarts.ended(str(process.why_it_ended()), now_seconds)
+            logger.warning("a process has ended", process=name, reason=restarts.reason)
+            return True
+        if not restarts.is_due(now_seconds):
+            return False
+        try:
+            self.broker.launch() if name == BROKER else self.children[name].start()
+        except StackError as error:
+            restarts.ended(str(error), now_seconds)
+        else:
+            restarts.started(now_seconds)
+            logger.info("started again", process=name, restarts=restarts.count)
+        return True
 
     @property
     def address(self) -> PlaneAddress:
@@ -236,10 +272,12 @@ class Stack:
     def _write(self, state: PlaneState) -> None:
         processes = {}
         if self._broker is not None and self._broker.process_id is not None:
-            processes[BROKER] = PlaneProcess(identify(self._broker.process_id), "", str(self._broker.log_file))
+            self._broker_identity = identify(self._broker.process_id)
+        if self._broker is not None and self._broker_identity is not None:
+            processes[BROKER] = self._process(BROKER, self._broker_identity, self._broker.log_file)
         for name, child in self.children.items():
             if child.identity is not None:
-                processes[name] = PlaneProcess(child.identity, self._urls[name], str(child.log_file))
+                processes[name] = self._process(name, child.identity, child.log_file)
         plane = PlaneFile(
             state=state,
             home=str(self.home),
@@ -250,6 +288,11 @@ class Stack:
             reason=self._reason,
         )
         write_plane_file(self.home, plane)
+
+    def _process(self, name: str, identity: ProcessIdentity, log_file: Path) -> PlaneProcess:
+        restarts = self._restarts.get(name)
+        known = (restarts.count, restarts.reason) if restarts else (0, "")
+        return PlaneProcess(identity, self._urls.get(name, ""), str(log_file), *known)
 
 
 def running_client(home: Path | None = None) -> KafkaPlane:

@@ -1,4 +1,4 @@
-"""Run a plane in the background: start its processes, watch them, and stop all when one ends or a signal arrives.
+"""Run a plane in the background: start its processes, start those again that end, and stop all upon a signal.
 
     python -m services.plane.stack.supervisor HOME [--shards N] [--base-port N] [--secure] [--datanodes N]
 
@@ -22,7 +22,7 @@ from services.plane.stack.stack import Stack
 def run_plane(
     home: Path, shards: int | None, base_port: int, *, is_secured: bool = False, datanodes: int | None = None
 ) -> int:
-    """Run the plane. Return 0 after a signal, or 1 after an error, printed as one sentence to standard error."""
+    """Run the plane. Return 0 after a signal, or 1 if it does not start: standard error says why, in one sentence."""
     settings = {
         **undo_window_settings(os.environ),
         **purge_hours_settings(os.environ),

@@ -18,6 +18,7 @@ from schemas.answers import CollectionStatus, ShardBacklog
 from schemas.records import CollectionState
 from services.client.errors import UnreachableError
 from services.client.wire.http_reads import HttpShard, http_client
+from services.plane.stack.plane_file import PlaneProcess
 from services.plane.upkeep.metrics_page import samples
 
 SCRAPE_SECONDS = 5.0
@@ -83,6 +84,10 @@ class ProcessStatus:
     lag_seconds: float
     dead_letters: int
     """Open dead letters of the process."""
+    restarts: int
+    """How often it was started again, because it had ended by itself."""
+    reason: str
+    """Why it does not run; empty while it runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,20 +204,24 @@ def _scrape(http: httpx.Client, url: str) -> Scrape | None:
     return Scrape(time.monotonic(), tuple(reported))
 
 
-def process_status(name: str, pid: int, url: str, reported: Mapping[str, Reported], *, is_alive: bool) -> ProcessStatus:
+def process_status(
+    name: str, process: PlaneProcess, bootstrap_servers: str, reported: Mapping[str, Reported]
+) -> ProcessStatus:
     """Return the status of one process."""
     own = reported.get(name, _SILENT)
     return ProcessStatus(
         name=name,
-        pid=pid,
-        is_alive=is_alive,
+        pid=process.identity.pid,
+        is_alive=process.identity.is_alive(),
         is_answering=own.now is not None,
-        url=url,
+        url=process.url or bootstrap_servers,
         messages_per_second=own.rate(*MESSAGES_APPLIED),
         lag_messages=own.total(*LAG_MESSAGES),
         lag_seconds=own.largest(LAG_SECONDS),
         # The snapshots service counts the open dead letters of all services.
         dead_letters=reported.get("snapshots", _SILENT).total(OPEN_DEAD_LETTERS, source=name),
+        restarts=process.restarts,
+        reason=process.reason,
     )
 
 

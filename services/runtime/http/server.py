@@ -18,7 +18,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from schemas.http_token import UNAUTHORIZED, is_authorized
+from schemas.http_token import OPEN_PATHS, UNAUTHORIZED, is_authorized
 from services.domain.errors import DeepcleanError
 from services.runtime.http.openapi import document
 
@@ -41,10 +41,11 @@ def http_app(
     *,
     token: str,
 ) -> Starlette:
-    """Return the application of one process. Every request must carry the token; "" requires none.
+    """Return the application of one process. Requests must carry the token, but for health; "" requires none.
 
     ``/healthz`` fails when a loop is stuck: restart the process. ``/readyz`` fails while the process is behind or lacks
-    something: wait, or read the reasons. ``/openapi.json`` describes the reads.
+    something: wait, or read the reasons, which a request without the token does not get. ``/openapi.json`` describes
+    the reads.
     """
 
     def metrics(_: Request) -> Response:
@@ -57,8 +58,8 @@ def http_app(
         routes=[
             Route("/metrics", metrics),
             Route("/openapi.json", openapi),
-            Route("/healthz", _answer(why_unhealthy)),
-            Route("/readyz", _answer(why_unready)),
+            Route("/healthz", _health(why_unhealthy, token)),
+            Route("/readyz", _health(why_unready, token)),
             *routes,
         ],
         middleware=[Middleware(_TokenGate, token=token)] if token else (),
@@ -66,24 +67,26 @@ def http_app(
 
 
 class _TokenGate:
-    """Answers 401, before the request is routed, unless it carries the token."""
+    """Answers 401, before the request is routed, unless it carries the token or asks for health."""
 
     def __init__(self, app: ASGIApp, token: str) -> None:
         self._app = app
         self._token = token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or is_authorized(self._token, Headers(scope=scope).get("authorization", "")):
+        is_open = scope["type"] != "http" or scope["path"] in OPEN_PATHS
+        if is_open or is_authorized(self._token, Headers(scope=scope).get("authorization", "")):
             await self._app(scope, receive, send)
             return
         body = {"code": "UNAUTHORIZED", "message": UNAUTHORIZED}
         await JSONResponse(body, 401, {"WWW-Authenticate": "Bearer"})(scope, receive, send)
 
 
-def _answer(reasons: Reasons) -> Callable[[Request], Response]:
-    def answer(_: Request) -> Response:
+def _health(reasons: Reasons, token: str) -> Callable[[Request], Response]:
+    def answer(request: Request) -> Response:
         found = list(reasons())
-        return JSONResponse({"ok": not found, "reasons": found}, status_code=503 if found else 200)
+        details = {"reasons": found} if is_authorized(token, request.headers.get("authorization", "")) else {}
+        return JSONResponse({"ok": not found, **details}, status_code=503 if found else 200)
 
     return answer
 
