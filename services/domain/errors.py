@@ -26,6 +26,10 @@ class InvariantError(DeepcleanError):
     """The service's own state is wrong: the process stops, because continuing could free live blocks."""
 
 
+class TopicMissingError(InvariantError):
+    """A broker does not know a topic or a partition; shortly after it was created, others may."""
+
+
 class PositionError(InvariantError):
     """A topic is missing or recreated, or ends before the stored position: an operator has to decide what to do."""
 

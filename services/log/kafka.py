@@ -14,10 +14,11 @@ from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from schemas.credentials import KafkaCredentials
-from services.domain.errors import DeepcleanError, InvariantError, PositionError, RetryableError
+from services.domain.errors import DeepcleanError, InvariantError, PositionError, RetryableError, TopicMissingError
 from services.log.port import MAX_CHANGE_MESSAGE_BYTES, MAX_LETTER_MESSAGE_BYTES, MAX_MESSAGE_BYTES, LogRecord
 
 ANSWER_SECONDS = 10.0
@@ -124,7 +125,7 @@ def translate(error: KafkaError, doing: str) -> DeepcleanError:
             f"they were read; restore the topic, or a backup of this database (deepclean restore-backup)"
         )
     if code in _TOPIC_MISSING:
-        return InvariantError(
+        return TopicMissingError(
             f"{doing}: the broker has no such topic or partition ({text}): make the topics, start again"
         )
     if code in _REFUSED:
@@ -171,6 +172,22 @@ class KafkaLog:
         return {
             topic: str(_asked(answers[topic].result, f"asking {self.bootstrap_servers} for topic {topic}").topic_id)
             for topic in topics
+        }
+
+    def topic_settings(self, topics: Sequence[str]) -> dict[str, dict[str, str]]:
+        """Return the settings of each topic, by Kafka's names, those of the brokers' defaults included."""
+        if not topics:
+            return {}
+        doing = f"asking {self.bootstrap_servers} for the settings of topics"
+        admin, resources = self._admin, {topic: ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in topics}
+        answers = _asked(
+            lambda: admin.describe_configs(list(resources.values()), request_timeout=self._answer_seconds), doing
+        )
+        return {
+            topic: {
+                name: str(entry.value) for name, entry in _asked(answers[resource].result, f"{doing}, {topic}").items()
+            }
+            for topic, resource in resources.items()
         }
 
     def end_offset(self, topic: str, partition: int) -> int:

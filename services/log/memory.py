@@ -42,6 +42,10 @@ class MemoryLog:
         """Return a constant id per topic: a topic in memory is never recreated."""
         return {topic: f"memory-{topic}" for topic in topics}
 
+    def topic_settings(self, topics: Sequence[str]) -> dict[str, dict[str, str]]:
+        """Return no setting: nothing goes by itself."""
+        return {topic: {} for topic in topics}
+
     def end_offset(self, topic: str, partition: int) -> int:
         """Return the offset that the next message of a partition will get."""
         return len(self.records(topic, partition))

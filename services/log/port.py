@@ -73,6 +73,9 @@ class Log(Protocol):
     def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
         """Return the topic's id, which differs from that of a recreated topic of the same name."""
 
+    def topic_settings(self, topics: Sequence[str]) -> dict[str, dict[str, str]]:
+        """Return the settings of each topic, by Kafka's names; none for a log that keeps everything."""
+
     def end_offset(self, topic: str, partition: int) -> int:
         """Return the offset that the next message of a partition will get."""
 
@@ -95,6 +98,10 @@ class LogAround:
     def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
         """As the wrapped log."""
         return self._log.topic_ids(topics)
+
+    def topic_settings(self, topics: Sequence[str]) -> dict[str, dict[str, str]]:
+        """As the wrapped log."""
+        return self._log.topic_settings(topics)
 
     def end_offset(self, topic: str, partition: int) -> int:
         """As the wrapped log."""

@@ -61,14 +61,16 @@ def test_the_rights_are_those_that_the_topics_name() -> None:
     assert ADMINISTRATOR not in identities()
 
 
-def test_the_brokers_list_holds_a_right_and_its_question_and_nothing_more() -> None:
+def test_the_brokers_list_holds_a_right_and_its_questions_and_nothing_more() -> None:
     listed = access_list([Right("metadata", READ, "a"), Right("metadata", WRITE, "b")])
     topics = {(one.name, one.operation) for one in listed if one.restype is ResourceType.TOPIC}
     assert topics == {
         ("a", AclOperation.READ),
         ("a", AclOperation.DESCRIBE),
+        ("a", AclOperation.DESCRIBE_CONFIGS),
         ("b", AclOperation.WRITE),
         ("b", AclOperation.DESCRIBE),
+        ("b", AclOperation.DESCRIBE_CONFIGS),
     }
     (group,) = [one for one in listed if one.restype is ResourceType.GROUP]
     assert (group.name, group.principal, group.operation) == ("deepclean.metadata", "User:metadata", AclOperation.READ)

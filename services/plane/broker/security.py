@@ -208,7 +208,7 @@ def access_list(allowed: Iterable[Right]) -> list[AclBinding]:
     bindings = [
         _binding(ResourceType.TOPIC, right.topic, ResourcePatternType.LITERAL, right.identity, operation)
         for right in allowed
-        for operation in (AclOperation[right.operation], AclOperation.DESCRIBE)
+        for operation in (AclOperation[right.operation], AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS)
     ]
     bindings += [
         _binding(ResourceType.GROUP, group_prefix(name), ResourcePatternType.PREFIXED, name, AclOperation.READ)

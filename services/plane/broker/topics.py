@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
+from typing import TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
@@ -13,7 +14,8 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 from schemas.credentials import KafkaCredentials
 from schemas.records import Replication
 from schemas.topics import CHANGELOGS, DEAD_LETTERS, METADATA_COMMANDS, SCHEMAS, TOPICS
-from services.domain.errors import DeepcleanError
+from services.domain.errors import DeepcleanError, RetryableError, TopicMissingError
+from services.domain.topic_rules import Replicas, WantedTopic
 from services.log.clock import SystemClock
 from services.log.first_commands import first_commands
 from services.log.kafka import KafkaLog
@@ -24,22 +26,27 @@ from services.log.signing import Signer, announcement
 from services.plane.broker.quiet_admin import quiet_admin
 from services.plane.machine.errors import StackError
 
+T = TypeVar("T")
+
 ANSWER_SECONDS = 30.0
 POLL_SECONDS = 1.0
-TOPIC_SETTINGS = {
-    "retention.ms": "-1",
-    "retention.bytes": "-1",
-    "message.timestamp.type": "LogAppendTime",
-    "max.message.bytes": str(MAX_MESSAGE_BYTES),
+BROKERS_DEFAULT = -1
+"""Replication factor of a topic for which the brokers choose it."""
+_LARGER = {
+    DEAD_LETTERS.name: MAX_LETTER_MESSAGE_BYTES,
+    **{topic.name: MAX_CHANGE_MESSAGE_BYTES for topic in CHANGELOGS.values()},
 }
-PLANE_TOPICS = {topic.name: TOPIC_SETTINGS for topic in TOPICS} | {
-    DEAD_LETTERS.name: {**TOPIC_SETTINGS, "max.message.bytes": str(MAX_LETTER_MESSAGE_BYTES)},
-    **{
-        topic.name: {**TOPIC_SETTINGS, "max.message.bytes": str(MAX_CHANGE_MESSAGE_BYTES)}
-        for topic in CHANGELOGS.values()
-    },
-}
-SCHEMAS_SETTINGS = {**TOPIC_SETTINGS, "cleanup.policy": "compact"}
+
+
+def wanted_topics(shards: int) -> dict[str, WantedTopic]:
+    """Return what a plane needs of each of its topics, by their names."""
+    wanted = {topic.name: WantedTopic(shards, _LARGER.get(topic.name, MAX_MESSAGE_BYTES)) for topic in TOPICS}
+    return wanted | {SCHEMAS: WantedTopic(1, MAX_MESSAGE_BYTES, is_compacted=True)}
+
+
+TOPIC_SETTINGS = WantedTopic(1, MAX_MESSAGE_BYTES).settings()
+PLANE_TOPICS = {name: wanted.settings() for name, wanted in wanted_topics(1).items() if name != SCHEMAS}
+SCHEMAS_SETTINGS = wanted_topics(1)[SCHEMAS].settings()
 
 
 def create_plane_topics(
@@ -48,17 +55,18 @@ def create_plane_topics(
     credentials: KafkaCredentials | None = None,
     signer: Signer | None = None,
     replication: Replication = Replication.RATIS_ONE,
+    replicas: Replicas | None = None,
 ) -> None:
     """Create the topics of a plane that are missing, and publish the schemas of this program.
 
     ``signer`` is the administrator, for a plane that requires signatures. ``replication`` is that of new buckets, if
-    the plane is new.
+    the plane is new. ``replicas`` are those of new topics, by default what the brokers are set to.
 
     Raises:
         StackError: the broker did not do it.
     """
-    create_topics(bootstrap_servers, PLANE_TOPICS, shards, credentials)
-    create_topics(bootstrap_servers, {SCHEMAS: SCHEMAS_SETTINGS}, 1, credentials)
+    create_topics(bootstrap_servers, PLANE_TOPICS, shards, credentials, replicas)
+    create_topics(bootstrap_servers, {SCHEMAS: SCHEMAS_SETTINGS}, 1, credentials, replicas)
     _begin_logs_of_a_new_plane(bootstrap_servers, shards, credentials, signer, replication)
     publish_schemas(bootstrap_servers, shards, credentials, signer)
 
@@ -75,13 +83,17 @@ def _begin_logs_of_a_new_plane(
     So an earlier call that died in between is made good, and an older plane never gets them. A repeat does no harm.
     """
     log, now_ms = KafkaLog(bootstrap_servers, "deepclean.schemas", credentials=credentials), SystemClock().now_ms()
-    try:
+
+    def begin() -> None:
         with closing(log.open_sink()) as sink:
             new_shards = 0 if log.end_offset(SCHEMAS, 0) else shards
             for shard in range(new_shards):
                 for message in first_commands(shard, signer, now_ms, replication):
                     sink.send(METADATA_COMMANDS.name, shard, message)
             sink.flush()
+
+    try:
+        once_known(begin)
     except DeepcleanError as error:
         raise StackError(f"The first commands could not be sent: {error}") from error
 
@@ -104,9 +116,21 @@ def publish_schemas(
             sink.flush()
 
     try:
-        return patiently(lambda: SchemaTopic(log).publish(TOPICS, announce), ANSWER_SECONDS)  # it may have just started
+        return once_known(lambda: SchemaTopic(log).publish(TOPICS, announce))
     except DeepcleanError as error:
         raise StackError(f"The schemas could not be published: {error}") from error
+
+
+def once_known(act: Callable[[], T]) -> T:
+    """Act again until the broker answers, which may have just started, and knows the topics, which are new."""
+
+    def act_or_wait() -> T:
+        try:
+            return act()
+        except TopicMissingError as error:
+            raise RetryableError(str(error)) from error
+
+    return patiently(act_or_wait, ANSWER_SECONDS)
 
 
 def create_topics(
@@ -114,6 +138,7 @@ def create_topics(
     topics: Mapping[str, Mapping[str, str]],
     partitions: int,
     credentials: KafkaCredentials | None = None,
+    replicas: Replicas | None = None,
 ) -> frozenset[str]:
     """Create the missing topics with this number of partitions, and return the names of the created ones.
 
@@ -124,7 +149,7 @@ def create_topics(
     """
     try:
         with quiet_admin(bootstrap_servers, credentials) as admin:
-            created = _create_missing(admin, topics, partitions)
+            created = _create_missing(admin, topics, partitions, replicas)
             _add_partitions(admin, set(topics) - created, partitions)
             _await_leaders(admin, set(topics), partitions)
     except KafkaException as error:
@@ -135,11 +160,14 @@ def create_topics(
     return created
 
 
-def _create_missing(admin: AdminClient, topics: Mapping[str, Mapping[str, str]], partitions: int) -> frozenset[str]:
+def _create_missing(
+    admin: AdminClient, topics: Mapping[str, Mapping[str, str]], partitions: int, replicas: Replicas | None
+) -> frozenset[str]:
     missing = set(topics) - set(admin.list_topics(timeout=ANSWER_SECONDS).topics)
     if not missing:
         return frozenset()
-    wanted = [NewTopic(name, num_partitions=partitions, config=dict(topics[name])) for name in sorted(missing)]
+    factor, least = (replicas.replication_factor, replicas.settings()) if replicas else (BROKERS_DEFAULT, {})
+    wanted = [NewTopic(name, partitions, factor, config={**topics[name], **least}) for name in sorted(missing)]
     created = set()
     for name, answer in admin.create_topics(wanted, request_timeout=ANSWER_SECONDS).items():
         try:

@@ -12,8 +12,9 @@ from pathlib import Path
 import structlog
 from starlette.routing import BaseRoute
 
-from schemas.topics import TOPICS
+from schemas.topics import CHANGELOGS, TOPICS
 from services.domain.errors import InvariantError, RetryableError
+from services.domain.topic_rules import losses
 from services.log.clock import Clock
 from services.log.port import Log
 from services.log.schema_topic import SchemaTopic
@@ -168,6 +169,7 @@ class HostedShard:
     def _open_runner(self) -> None:
         store = self._opened_store()
         after_write = self._parts.after_write
+        self._require_kept_topics()
         SchemaTopic(self._log).require(topic for topic in TOPICS if self.service.name in topic.producers)
         start = self._parts.start(self._log, self.shard, store)
         self._runner = Runner(
@@ -185,6 +187,15 @@ class HostedShard:
         )
         self._metrics.positions_known(self._runner.positions())
         self._on_ready(self)
+
+    def _require_kept_topics(self) -> None:
+        """Raise InvariantError if a topic that this service reads loses messages by itself."""
+        names = [topic.name for topic in self.service.inputs]
+        if changelog := CHANGELOGS.get(self.service.name):
+            names.append(changelog.name)
+        for topic, settings in self._log.topic_settings(names).items():
+            if lost := losses(topic, settings):
+                raise InvariantError(lost[0])
 
     def _opened_store(self) -> RocksStore:
         if self.store is None:
