@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,13 +16,11 @@ from services.domain.errors import DeepcleanError
 from services.domain.retention import InvalidPolicyError, KeepReason, ReasonWithFacts, check_policy, decide_expiry
 from services.domain.run_space import RunSpace
 from services.domain.space_matrix import SpaceCell
-from services.lens.relation import LensBucket, LensFinding, Ref, RefKind
+from services.lens.relation import LensBucket, LensFinding, Ref, RefKind, first_names
 from services.lens.report import Report, Thing
 
 MOST_VERSIONS = 10_000
 """Most versions of one answer of ``explain``."""
-MOST_NAMES = 5
-"""Most names of buckets in an error."""
 SOURCES_OF_MANY = frozenset({"ozone"})
 """Sources that read a namespace of buckets; the others read one table."""
 PROTECTED = "PROTECTED"
@@ -225,12 +223,14 @@ class BucketQuestions:
         Raises:
             QuestionError: one of them is not known, or cannot be dropped.
         """
-        places = self._places(names)
-        refs = [self.bucket.refs[place] for place in places]
-        for ref in refs:
+        meant = self._meant(names)
+        for name, place in meant.items():
+            ref = self.bucket.refs[place]
             if not ref.is_droppable:
-                raise QuestionError(f"{ref.name} of {self.bucket.name} cannot be dropped: {_why_fixed(ref)}.")
-        notes = tuple(
+                raise QuestionError(f"{name} of {self.bucket.name} cannot be dropped: {_why_fixed(ref)}.")
+        places = sorted(set(meant.values()))
+        refs = [self.bucket.refs[place] for place in places]
+        notes = self._stand_ins(meant) + tuple(
             f"{ref.name} is protected by {', '.join(ref.protected_by)}: the figures are as if that were removed first."
             for ref in refs
             if ref.protected_by
@@ -250,7 +250,8 @@ class BucketQuestions:
         Raises:
             QuestionError: a snapshot to keep is not known.
         """
-        kept = set(self._places(keep))
+        meant = self._meant(keep)
+        kept = set(meant.values())
         protected = {
             place
             for place, ref in enumerate(self.bucket.refs)
@@ -265,7 +266,7 @@ class BucketQuestions:
             is_enough=found.is_enough,
             is_smallest=found.is_smallest,
             is_exact=self.is_exact,
-            notes=self.notes,
+            notes=(*self.notes, *self._stand_ins(meant)),
         )
 
     def explain(self, what: str) -> LensExplanation:
@@ -329,6 +330,8 @@ class BucketQuestions:
         notes = (
             (f"No time is known of {', '.join(undated)}: age does not keep what is before them.",) if undated else ()
         )
+        if self.bucket.own_policy:
+            notes = (self.bucket.own_policy, *notes)
         preview = RetentionPreview(
             now_ms=now_ms,
             policy=policy,
@@ -352,16 +355,31 @@ class BucketQuestions:
     def _identity(self, info: SnapshotInfo) -> tuple[str, str, int, int]:
         return info.name, self._ref(info).id, info.create_txn, info.creation_time_ms
 
-    def _places(self, names: Collection[str]) -> list[int]:
-        """Return the places of references, each by its name, or by its id if no other one has it."""
+    def _meant(self, names: Iterable[str]) -> dict[str, int]:
+        """Return the place that each name means: that of the reference with this name, or else the one with this id,
+        or else the one that a tag or branch of this name protects.
+        """
         refs = self.bucket.refs
         how_often = Counter(ref.id for ref in refs)
         known = {ref.id: place for place, ref in enumerate(refs) if how_often[ref.id] == 1}
         known |= {ref.name: place for place, ref in enumerate(refs)}
-        unknown = next((name for name in names if name not in known), None)
-        if unknown is not None:
-            raise QuestionError(f"{self.bucket.name} has no snapshot {unknown}: space lists its snapshots.")
-        return sorted({known[name] for name in names})
+        return {name: known[name] if name in known else self._protected_by(name) for name in names}
+
+    def _protected_by(self, name: str) -> int:
+        found = [place for place, ref in enumerate(self.bucket.refs) if name in ref.protected_by]
+        if not found:
+            raise QuestionError(f"{self.bucket.name} has no snapshot {name}: space lists its snapshots.")
+        if len(found) > 1:
+            names = first_names([self.bucket.refs[place].name for place in found])
+            raise QuestionError(f"{name} of {self.bucket.name} protects {names}: name one of them.")
+        return found[0]
+
+    def _stand_ins(self, meant: Mapping[str, int]) -> tuple[str, ...]:
+        """Return a note for each tag or branch that was named instead of the snapshot that it protects."""
+        refs = ((name, self.bucket.refs[place]) for name, place in meant.items())
+        return tuple(
+            f"{name} stands for {ref.name}, which it protects." for name, ref in refs if name not in (ref.name, ref.id)
+        )
 
     def _names(self, places: Iterable[int]) -> tuple[str, ...]:
         """Return the names of snapshots, tags and branches."""
@@ -408,9 +426,7 @@ def orphans(report: Report, bucket: str = "") -> LensOrphans:
 
 
 def _choice(report: Report) -> str:
-    names = sorted(report.buckets)
-    more = f" … ({len(names):,} in all)" if len(names) > MOST_NAMES else ""
-    return f": it has {', '.join(names[:MOST_NAMES])}{more}" if names else ": it has none"
+    return f": it has {first_names(sorted(report.buckets))}" if report.buckets else ": it has none"
 
 
 def _why_fixed(ref: Ref) -> str:

@@ -9,8 +9,18 @@ make several.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+
+MOST_NAMES = 5
+"""Most names of a kind in one sentence."""
+
+
+def first_names(names: Sequence[str]) -> str:
+    """Return names as part of a sentence: the first ones, and how many there are if they are many."""
+    more = f" … ({len(names):,} in all)" if len(names) > MOST_NAMES else ""
+    return ", ".join(names[:MOST_NAMES]) + more
 
 
 class RefKind(StrEnum):
@@ -55,6 +65,8 @@ class LensBucket:
     """Sentences that explain figures, and make none of them uncertain."""
     figures: dict[str, int] = field(default_factory=dict)
     """Figures that the source itself keeps, by the source's own names, as ``usedBytes``."""
+    own_policy: str = ""
+    """A sentence: by which policy of its own the source expires snapshots. Empty if it has none."""
 
     def __post_init__(self) -> None:
         active = [place for place, ref in enumerate(self.refs) if ref.kind is RefKind.ACTIVE]

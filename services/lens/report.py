@@ -7,6 +7,7 @@ there: it is written last, in a directory of another name.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -77,6 +78,19 @@ class Thing:
 
 
 HEAD: TypeAdapter[ReportHead] = TypeAdapter(ReportHead)
+
+
+def check_free(directory: Path) -> None:
+    """Check that a report can be made in a directory.
+
+    Raises:
+        ReportError: something is there already, or it cannot be created.
+    """
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        raise ReportError(f"{directory} is no empty directory: remove it, or name another one for the report.")
+    above = next(one for one in directory.absolute().parents if one.exists())
+    if not above.is_dir() or not os.access(above, os.W_OK):
+        raise ReportError(f"{directory} cannot be created in {above}: name a directory of yours for the report.")
 
 
 class Report:

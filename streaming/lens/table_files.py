@@ -1,8 +1,8 @@
-"""What both table formats need: a table's name, its files as columns, findings on many files, and notes."""
+"""What both table formats need: a table's name, its files as columns, findings and notes on many files."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
@@ -10,8 +10,11 @@ import pyarrow as pa
 from pyarrow import fs
 from pyspark.sql import DataFrame, Row, functions
 
-from services.lens.relation import LensFinding
+from services.domain.run_space import Runs
+from services.lens.relation import LensFinding, Ref
 
+MOST_RUNS = 3
+"""Most runs that a note names."""
 MOST_FINDINGS = 10_000
 """Most findings of one kind; the others are summed in one more."""
 
@@ -42,6 +45,15 @@ def table_name(location: str) -> str:
     return f"{database.removesuffix('.db')}.{path.name}" if database.endswith(".db") else path.name
 
 
+def names_of_runs(refs: Sequence[Ref], runs: Runs) -> str:
+    """Return which references are in some runs, as a part of a sentence."""
+    names = [
+        refs[first].name if first == last else f"{refs[first].name} to {refs[last].name}"
+        for first, last in runs[:MOST_RUNS]
+    ]
+    return ", ".join([*names, *(["others"] if len(runs) > MOST_RUNS else [])])
+
+
 def listing_of(files: Mapping[str, fs.FileInfo]) -> pa.Table:
     """Return files by their paths as columns ``path``, ``found_bytes`` and ``changed_ms``."""
     infos = files.values()
@@ -67,6 +79,18 @@ def file_findings(
         rest_bytes = size_bytes - sum(row["size"] or 0 for row in rows[:MOST_FINDINGS])
         sentence = f"{count - MOST_FINDINGS:,} more files, none larger than those that are listed, are as these."
         yield LensFinding(kind, bucket, "", "", rest_bytes, rest_bytes, sentence)
+
+
+def missing_notes(files: DataFrame, shown_path: Callable[[str], str] = str) -> list[str]:
+    """Return a note on files that the metadata names and the directory has not. Columns: ``path``, ``size``."""
+    largest = files.orderBy(functions.desc("size"), "path").first()
+    if largest is None:
+        return []
+    count, size_bytes = sums(files)
+    path = shown_path(largest.path)
+    what = f"{path} and {count - 1:,} more files are" if count > 1 else f"{path} is"
+    by_metadata = f"{size_bytes:,} bytes by the metadata"
+    return [f"{what} missing: {by_metadata}, which count as 0, since no expiry frees them. The rest is right."]
 
 
 def sums(files: DataFrame) -> tuple[int, int]:

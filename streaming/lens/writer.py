@@ -29,8 +29,8 @@ from services.lens.report import (
     HEAD_FILE,
     THING_SCHEMA,
     THINGS,
-    ReportError,
     ReportHead,
+    check_free,
 )
 
 MOST_NOTES = 50
@@ -45,10 +45,9 @@ class ReportWriter:
         """Begin a report.
 
         Raises:
-            ReportError: there is something at the place of the report already.
+            ReportError: there is something at the place of the report already, or it cannot be created.
         """
-        if directory.exists() and any(directory.iterdir()):
-            raise ReportError(f"{directory} is not empty: remove it, or name another directory for the report.")
+        check_free(directory)
         self.session = session
         self._directory = directory
         self._unfinished = directory.with_name(f".{directory.name}.unfinished")

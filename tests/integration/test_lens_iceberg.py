@@ -94,8 +94,13 @@ def test_a_missing_manifest_and_a_damaged_list_are_named_and_the_rest_is_right(
     damaged.write_bytes(damaged.read_bytes()[:-40])
     answers = asked(table.directory)
     third, first, second = answers.notes
-    assert f"{damaged.name} is damaged, and 3 to 3 need it" in first
-    assert f"{lost} is missing, and 1 to " in second
+    assert first == (
+        "The figures of 3 are incomplete, and others may free less than shown; what others refer to is right: the "
+        f"manifest list {damaged} is damaged."
+    )
+    assert second.startswith("The figures of 1 are incomplete")
+    assert second.endswith(f"{lost} is missing.")
+    assert len(second.split()) < 31
     assert "Orphans were not looked for" in third
     assert not answers.space().is_exact
     expected = {table.path_of(file): runs for file, runs in table.runs() if runs[0][0] > 3}
@@ -119,14 +124,25 @@ def test_orphans_and_missing_files_are_findings(
     monkeypatch.setattr("streaming.lens.table_files.MOST_FINDINGS", 2)
     for number in range(4):
         (table.directory / "data" / f"left-{number}.parquet").write_bytes(b"x" * (10 + number))
-    Path(table.path_of(7)).unlink()
-    found = [(one.kind, one.path, one.bytes) for one in asked(table.directory).report.findings()]
+    held = [file for file, runs in table.runs() if runs[-1][1] < table.snapshots - 1]
+    lost = held.pop()
+    Path(table.path_of(lost)).unlink()
+    name = table.path_of(lost).removeprefix(f"{table.directory}/")
+    answers = asked(table.directory)
+    found = [(one.kind, one.path, one.bytes) for one in answers.report.findings()]
     assert found == [
         ("orphaned-file", "data/left-3.parquet", 13),
         ("orphaned-file", "data/left-2.parquet", 12),
         ("orphaned-file", "", 21),
-        ("missing-file", "data/07/00000007.parquet", table.size_of(7)),
+        ("missing-file", name, table.size_of(lost)),
     ]
+    freed = answers.what_if([ref.name for ref in answers.bucket.refs[:-1]])
+    manifests = pc.field("kind").isin(["manifest", "manifest-list"])
+    small = sum(one.bytes for one in answers.report.things("db.t", manifests) if one.runs[-1][1] < table.snapshots - 1)
+    assert freed.freed_bytes - small == sum(map(table.size_of, held)), "what is missing frees nothing"
+    assert not freed.is_exact
+    (note,) = freed.notes
+    assert note.startswith(f"{name} is missing: {table.size_of(lost):,} bytes by the metadata, which count as 0")
 
 
 def test_files_of_another_table_are_no_orphans(
@@ -164,6 +180,23 @@ def test_metadata_that_was_named_and_is_not_the_newest_shows_no_orphans(
     assert list(answers.report.findings()) == []
 
 
+def test_metadata_of_a_catalog_is_remarked_and_marks_figures_only_if_two_have_one_version(
+    table: LargeTable, asked: Callable[[Path], BucketQuestions], tmp_path: Path
+) -> None:
+    metadata = table.directory / "metadata"
+    (metadata / "v1.metadata.json").rename(metadata / "00001-a.metadata.json")
+    (metadata / "version-hint.text").unlink()
+    answers = asked(table.directory)
+    assert ["only the table's catalog knows for certain" in note for note in answers.notes] == [True]
+    assert answers.is_exact
+    assert answers.bucket.own_policy.startswith("The table's own policy (history.expire.max-snapshot-age-ms=432000000")
+    shutil.copy(metadata / "00001-a.metadata.json", metadata / "00001-b.metadata.json")
+    shutil.rmtree(tmp_path / "report")
+    answers = asked(table.directory)
+    assert "Name the right one, if it is " in answers.notes[0]
+    assert not answers.is_exact
+
+
 def test_a_copy_says_that_it_is_one_although_all_its_lists_are_missing(
     table: LargeTable, asked: Callable[[Path], BucketQuestions], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,7 +207,7 @@ def test_a_copy_says_that_it_is_one_although_all_its_lists_are_missing(
     notes = asked(copy).notes
     assert notes[0] == ORPHANS_NOT_LOOKED_FOR
     assert "copy it again with Iceberg's rewrite_table_path" in notes[1]
-    assert "is missing, and 1 to 1 need it" in notes[2]
+    assert "The figures of 1 are incomplete" in notes[2]
     assert len(notes) == 5
     assert notes[4].startswith("There are ")
 

@@ -96,11 +96,13 @@ def test_damage_is_said_in_one_sentence_each(session: SparkSession, runtime: Pai
     question = asked(report_of(session, table.directory, tmp_path / "damaged"))
     assert table.files() == before
     notes = "\n".join(question.notes)
-    assert len(question.notes) == 6
+    assert len(question.notes) == 7
     assert question.notes[0] == ORPHANS_NOT_LOOKED_FOR
     assert "consumer/consumer-torn cannot be read" in notes
-    assert f"{first} is missing; references from 1 to main need it" in notes
-    assert f"{last} is damaged; references from 3 to main need it" in notes
+    assert "The figures of 1 to main are wrong, and others may free more or less than shown" in notes
+    assert f"the manifest {first} is missing." in notes
+    assert f"the manifest {last} is damaged." in notes
+    assert f"{data} is missing: {held[data].bytes:,} bytes by the metadata, which count as 0" in notes
     assert "format version 4 are newer than this program" in notes
     assert "tag/tag-torn cannot be read" in notes
     findings = {(finding.kind, finding.path): finding for finding in question.report.findings()}

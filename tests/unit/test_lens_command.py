@@ -215,8 +215,34 @@ def test_a_report_that_is_not_kept_leaves_nothing(monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_sentence_of_a_job_is_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "run_spark_job", Job(chain("s1"), [], "there is no directory x: name a clone"))
-    assert run("git", "x", "space", status=1).splitlines()[-1] == "there is no directory x: name a clone"
+    monkeypatch.setattr(reading, "run_spark_job", Job(chain("s1"), [], "it has no commit: name a clone"))
+    assert run("git", ".", "space", status=1).splitlines()[-1] == "it has no commit: name a clone"
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("git", "nowhere"), "There is no directory nowhere: name the root of a clone."),
+        (("ozone", "nowhere"), "nowhere is missing: name the directory that holds om.db"),
+        (("paimon", "nowhere"), "nowhere has no schema/schema-0: name the directory of a Paimon table."),
+        (("paimon", "."), ". has no schema/schema-0"),
+        (("iceberg", "."), ". has no metadata/*.metadata.json"),
+        (("iceberg", "lake:events"), "name it as CATALOG:NAMESPACE.TABLE, as in lake:db.events."),
+        (("git", ".", "--report", "full"), "full is no empty directory: remove it"),
+        (("git", ".", "--report", "full/file"), "full/file is no empty directory"),
+        (("git", ".", "--report", "full/file/below"), "full/file/below cannot be created in"),
+    ],
+)
+def test_a_wrong_place_is_noticed_before_spark_starts(
+    words: tuple[str, ...], sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").write_text("")
+    source, location, *options = words
+    shown = run(source, location, "space", *options, status=1)
+    assert sentence in shown
+    assert "starting Spark" not in shown
 
 
 class ChildJob:

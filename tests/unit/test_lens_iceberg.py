@@ -24,7 +24,7 @@ from services.lens.iceberg.metadata import Snapshot, TableMetadata, decode_metad
 from services.lens.iceberg.neighbours import metadata_of_others, tables_below
 from services.lens.iceberg.order import in_order
 from services.lens.iceberg.references import EXPIRABLE, references
-from services.lens.iceberg.retention import expired_now
+from services.lens.iceberg.retention import expired_now, own_policy
 from services.lens.relation import RefKind
 
 DAY_MS = 24 * 3_600_000
@@ -137,6 +137,29 @@ def test_retention_is_that_of_the_table_and_of_its_references(
     assert expired_now(metadata, 10 * DAY_MS) == expired
     marked = {int(ref.id) for ref in references(metadata, 10 * DAY_MS) if ref.status == EXPIRABLE}
     assert marked == expired
+
+
+def test_the_own_policy_names_its_limits_and_what_it_expires() -> None:
+    metadata = table({}, {}, {"history.expire.min-snapshots-to-keep": "3", "history.expire.max-ref-age-ms": "9"})
+    limits = (
+        "(history.expire.max-snapshot-age-ms=432000000, history.expire.min-snapshots-to-keep=3, "
+        "history.expire.max-ref-age-ms=9, and what its branches and tags say)"
+    )
+    found = own_policy(metadata, [str(number) for number in range(1, 8)])
+    assert f"policy {limits} would have expired 1, 2, 3, 4, 5 … (7 in all) when it was read." in found
+    assert "=432000000, history.expire.min-snapshots-to-keep=1, and what" in own_policy(table({}, {}), [])
+    assert "would have expired no snapshot when" in own_policy(table({}, {}), [])
+
+
+def test_nothing_expires_in_a_table_whose_files_are_not_to_be_removed() -> None:
+    line: dict[int, int | None] = {1: None, 2: 1}
+    assert expired_now(table(line, {"main": {"snapshot-id": 2}}), NOW_MS) == {1}
+    assert expired_now(table(line, {"main": {"snapshot-id": 2}}, {"gc.enabled": "False"}), NOW_MS) == set()
+
+
+def test_a_tag_at_the_current_snapshot_is_known() -> None:
+    refs = references(table({1: None}, {"main": {"snapshot-id": 1}, "tag": {"snapshot-id": 1}}), 2 * DAY_MS)
+    assert [(ref.name, ref.protected_by) for ref in refs] == [("main", ("tag",))]
 
 
 def test_snapshots_that_name_each_other_as_parents_are_in_the_order_all_the_same() -> None:
@@ -256,6 +279,11 @@ def test_the_hint_may_be_behind_but_not_over_a_gap(metadata_directory: Callable[
 def test_without_a_hint_the_highest_version_is_taken_and_not_certain(metadata_directory: Callable[..., Path]) -> None:
     directory = metadata_directory("00002-b.metadata.json", "00010-a.gz.metadata.json", "snap-99.avro")
     assert newest(directory) == ("00010-a.gz.metadata.json", False)
+    assert find_table(str(directory.parent)).rivals == ()
+    (directory / "00010-b.metadata.json").write_text("{}")
+    found = find_table(str(directory.parent))
+    names = {Path(path).name for path in (found.metadata_file, *found.rivals)}
+    assert names == {"00010-a.gz.metadata.json", "00010-b.metadata.json"}
 
 
 def test_a_named_metadata_file_is_taken_as_it_is(metadata_directory: Callable[..., Path]) -> None:
@@ -270,6 +298,7 @@ def test_a_named_metadata_file_is_taken_as_it_is(metadata_directory: Callable[..
     [
         ("absent", "absent is missing: name a table's directory"),
         (".", "has no metadata/.*: name the directory of an Iceberg table"),
+        ("lake:events", r"lake:events has no namespace: .* as in lake:db\.events"),
         ("abfs://lake@account/t", "abfs://lake@account/t is in a store that is not known here"),
     ],
 )
@@ -296,8 +325,20 @@ def test_a_catalog_names_the_metadata_of_its_table(tmp_path: Path, monkeypatch: 
     assert found.is_certain
     metadata = decode_metadata(read_file(found.files, found.metadata_file), found.metadata_file)
     assert plain_path(metadata.location) == plain_path(made.location())
-    with pytest.raises(IcebergError, match=r"The catalog has no lake:db\.other"):
+    with pytest.raises(IcebergError, match=r"The catalog lake has no db\.other .*: name a table as lake:db\.table"):
         find_table("lake:db.other")
+
+
+def test_a_catalog_that_cannot_be_opened_is_a_sentence_with_an_example(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(IcebergError, match=r"set its address, as in PYICEBERG_CATALOG__NO_LAKE__URI=http://HOST:8181"):
+        find_table("no-lake:db.table")
+
+    def failing(_: str) -> None:
+        raise OSError("no answer from http://user:secret@host/catalog")
+
+    monkeypatch.setattr("pyiceberg.catalog.load_catalog", failing)
+    with pytest.raises(IcebergError, match="no answer from http://host/catalog"):
+        find_table("lake:db.table")
 
 
 def test_without_pyiceberg_a_catalog_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,6 +61,24 @@ def test_a_name_that_leads_out_of_the_table_is_not_followed(tmp_path: Path) -> N
         TableDirectory(str(tmp_path / "nowhere"))
 
 
+def test_files_that_were_written_since_the_listing_are_looked_for_in_some_directories_alone(tmp_path: Path) -> None:
+    for name in ("a", "bucket-0/a", "bucket-0/inner/a", "bucket-1/a"):
+        (tmp_path / "t" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "t" / name).write_bytes(b"1")
+    directory = TableDirectory(str(tmp_path / "t"))
+    assert len(directory.files) == 4
+    for name in ("b", "bucket-0/b", "bucket-0/inner/b", "bucket-1/b"):
+        (tmp_path / "t" / name).write_bytes(b"12")
+    (tmp_path / "c").write_bytes(b"outside")
+
+    def found(*directories: str) -> list[tuple[str, int]]:
+        return [(row["path"], row["found_bytes"]) for row in directory.written_since(directories).to_pylist()]
+
+    assert found("", "bucket-0") == [("b", 2), ("bucket-0/b", 2)]
+    assert found("bucket-0/inner", "nowhere", "..", "/", "bucket-1/..") == [("bucket-0/inner/b", 2)]
+    assert found() == []
+
+
 def test_a_list_that_may_name_files_makes_orphans_unknown_and_one_of_changelogs_does_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

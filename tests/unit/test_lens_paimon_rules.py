@@ -129,6 +129,15 @@ def test_changelogs_outlive_snapshots_if_one_of_their_limits_is_the_larger_one()
         SchemaFile((), options={"snapshot.time-retained": "soon"}).retention()
 
 
+def test_the_own_policy_names_its_limits_and_the_options_that_apply_it() -> None:
+    schema = SchemaFile((), options={"snapshot.time-retained": "90 min", "snapshot.num-retained.min": "3"})
+    assert schema.own_policy() == (
+        "The table's own policy (snapshot.num-retained.min=3, snapshot.num-retained.max=2147483647, "
+        "snapshot.time-retained=5400000, snapshot.expire.limit=50) is not looked at. For an answer by it: "
+        "--num-retained-min 3 --num-retained-max 0 --time-retained 5400s --expire-limit 50."
+    )
+
+
 def test_a_truncated_file_is_named() -> None:
     with pytest.raises(PaimonError, match="snapshot-3 cannot be read"):
         decoded(b'{"version": 3, "id": ', SnapshotFile, "snapshot/snapshot-3")

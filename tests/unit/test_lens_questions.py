@@ -112,6 +112,30 @@ def test_an_id_that_two_have_names_none_of_them(tmp_path: Path) -> None:
         one_bucket(Report(write_report(tmp_path / "two", [two]))).what_if(["2"])
 
 
+def test_a_tag_or_branch_names_the_snapshot_that_it_protects(tmp_path: Path) -> None:
+    refs = (
+        Ref("1", "1", protected_by=("v1", "reader", "2")),
+        Ref("2", "2", protected_by=("reader",)),
+        Ref("main", "3", RefKind.ACTIVE, is_droppable=False, protected_by=("v3",)),
+    )
+    things = [thing("a", 5, 0, bucket="t"), thing("b", 7, 1, bucket="t")]
+    questions = asked(tmp_path, LensBucket("t", refs), things)
+    freed = questions.what_if(["v1"])
+    assert (freed.snapshots, freed.freed_bytes) == (("1",), 5)
+    assert freed.notes[0] == "v1 stands for 1, which it protects."
+    assert freed.is_exact
+    assert questions.what_if(["1", "v1"]).freed_bytes == 5
+    own_name = questions.what_if(["2"])
+    assert (own_name.snapshots, own_name.freed_bytes) == (("2",), 7), "a snapshot's own name comes first"
+    assert not [note for note in own_name.notes if "stands for" in note]
+    plan = questions.plan(1, ["v1"])
+    assert (plan.snapshots, plan.notes) == ((), ("v1 stands for 1, which it protects.",))
+    with pytest.raises(QuestionError, match="reader of t protects 1, 2: name one of them"):
+        questions.what_if(["reader"])
+    with pytest.raises(QuestionError, match="v3 of t cannot be dropped: it is the active namespace"):
+        questions.what_if(["v3"])
+
+
 def test_a_plan_leaves_out_what_is_protected_or_kept(tmp_path: Path) -> None:
     questions = asked(tmp_path, TAGGED, HELD)
     plan = questions.plan(1_000)
@@ -168,6 +192,13 @@ def test_retention_marks_snapshots_without_a_time(tmp_path: Path) -> None:
     found = asked(tmp_path, bucket, HELD).retention(RetentionPolicy(num_retained_min=1), MINUTE_MS)
     assert not found.preview.is_exact
     assert found.notes == ("No time is known of s1, s2: age does not keep what is before them.",)
+
+
+def test_retention_says_what_the_own_policy_of_the_source_is(tmp_path: Path) -> None:
+    bucket = LensBucket("vol/bucket", (Ref("s1", "1", time_ms=0), ACTIVE), own_policy="The table's own policy.")
+    found = asked(tmp_path, bucket, HELD[:1]).retention(RetentionPolicy(num_retained_min=1), MINUTE_MS)
+    assert found.notes == ("The table's own policy.",)
+    assert found.preview.is_exact
 
 
 def test_a_policy_that_contradicts_itself_is_refused(tmp_path: Path) -> None:

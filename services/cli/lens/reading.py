@@ -14,7 +14,10 @@ from typing import Any
 from services.cli.amounts import duration_text
 from services.cli.output import counted
 from services.cli.progress import shown_progress
-from services.lens.report import Report
+from services.domain.errors import DeepcleanError
+from services.lens.iceberg.location import find_table
+from services.lens.paimon.metadata import no_table
+from services.lens.report import Report, check_free
 from services.plane.machine.spark_jobs import run_spark_job
 
 MODULE = "streaming.lens"
@@ -28,6 +31,10 @@ class Source(StrEnum):
     PAIMON = "paimon"
     GIT = "git"
     REPORT = "report"
+
+
+class LocationError(DeepcleanError):
+    """There is nothing at a location; the message says what to name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +55,39 @@ def report_of(reading: Reading) -> Iterator[Report]:
     """Yield the report, which exists as long as this lasts.
 
     Raises:
-        ReportError: there is no such report.
+        ReportError: there is no such report, or no place for it.
+        LocationError, IcebergError, PaimonError: there is nothing of the kind at the location.
         SparkJobError: the source cannot be read.
     """
     if reading.source is Source.REPORT:
         yield Report(Path(reading.location))
         return
+    _check(reading)
     with tempfile.TemporaryDirectory(prefix="deepclean-lens-") as scratch:
         directory = reading.kept_report or Path(scratch) / "report"
         _make(reading, directory, Path(scratch))
         yield Report(directory)
+
+
+def _check(reading: Reading) -> None:
+    """Refuse at once what the job would refuse only after Spark has started. Stores elsewhere are left to the job."""
+    if reading.kept_report:
+        check_free(reading.kept_report)
+    location = reading.location
+    if "://" in location:
+        return
+    match reading.source:
+        case Source.ICEBERG:
+            find_table(location)
+        case Source.PAIMON if not any(Path(location).glob("schema/schema-*")):
+            raise no_table(location)
+        case Source.GIT if not Path(location).is_dir():
+            raise LocationError(f"There is no directory {location}: name the root of a clone.")
+        case Source.OZONE if not Path(location).exists():
+            raise LocationError(
+                f"{location} is missing: name the directory that holds om.db, a checkpoint's tar file, or "
+                f"http://HOST:9874 of an Ozone Manager."
+            )
 
 
 def _make(reading: Reading, directory: Path, scratch: Path) -> None:

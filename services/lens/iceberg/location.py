@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 import pyarrow as pa
 from pyarrow import fs
 
+from services.domain.addresses import without_credentials
 from services.lens.iceberg.errors import IcebergError
 
 _METADATA_FILE = re.compile(r"v?(\d+)(?:-[^/]*)?(?:\.gz)?\.metadata\.json(?:\.gz)?")
@@ -31,6 +32,8 @@ class FoundTable:
     """The newest metadata file in the same directory: another one if an older one was named."""
     is_certain: bool
     """Whether the table's own hint, a catalog or the user names the file, and not only its number."""
+    rivals: tuple[str, ...] = ()
+    """If it is not certain: other metadata files of the same version, any of which may be the current one."""
 
 
 def plain_path(address: str) -> str:
@@ -64,8 +67,11 @@ def find_table(location: str) -> FoundTable:
         found = _versions(files, directory)
         if not found:
             raise IcebergError(f"{named} has no metadata/*.metadata.json: name the directory of an Iceberg table.")
-        hint = _hinted(files, directory, found)
-        return FoundTable(files, hint or _newest(found), hint or _newest(found), is_certain=hint is not None)
+        if hint := _hinted(files, directory, found):
+            return FoundTable(files, hint, hint, is_certain=True)
+        newest = _newest(found)
+        rivals = tuple(sorted(one.path for one in found[max(found)] if one.path != newest))
+        return FoundTable(files, newest, newest, is_certain=False, rivals=rivals)
     except (OSError, pa.ArrowException) as error:
         raise IcebergError(
             f"{named} cannot be read ({first_line(error)}): check the address and the rights."
@@ -130,10 +136,13 @@ def _hinted(files: fs.FileSystem, directory: str, found: dict[int, list[fs.FileI
 
 
 def _is_in_catalog(location: str) -> bool:
-    return re.fullmatch(r"[\w-]+:[^/\\:]+\.[^/\\:]+", location) is not None and not Path(location).exists()
+    return re.fullmatch(r"[\w-]+:[^/\\:]+", location) is not None and not Path(location).exists()
 
 
 def _from_catalog(location: str) -> str:
+    name, _, table = location.partition(":")
+    if "." not in table:
+        raise IcebergError(f"{location} has no namespace: name it as CATALOG:NAMESPACE.TABLE, as in {name}:db.{table}.")
     try:
         from pyiceberg.catalog import load_catalog  # noqa: PLC0415 it is optional
     except ImportError:
@@ -141,11 +150,24 @@ def _from_catalog(location: str) -> str:
             f"{location} is in a catalog, which PyIceberg reads: pip install 'deepclean[iceberg]', or name the table's "
             f"directory or metadata.json."
         ) from None
-    catalog, _, table = location.partition(":")
     try:
-        return str(load_catalog(catalog).load_table(table).metadata_location)
+        catalog = load_catalog(name)
     except Exception as error:  # what a catalog raises is its own
-        raise IcebergError(f"The catalog has no {location} ({first_line(error)}): check its settings.") from error
+        variable = f"PYICEBERG_CATALOG__{name.upper().replace('-', '_')}__URI"
+        raise IcebergError(
+            f"PyIceberg cannot open the catalog {name} ({_said(error)}): set its address, as in "
+            f"{variable}=http://HOST:8181, or write it into ~/.pyiceberg.yaml."
+        ) from error
+    try:
+        return str(catalog.load_table(table).metadata_location)
+    except Exception as error:
+        raise IcebergError(
+            f"The catalog {name} has no {table} that can be read ({_said(error)}): name a table as {name}:db.table."
+        ) from error
+
+
+def _said(error: Exception) -> str:
+    return without_credentials(first_line(error))
 
 
 def first_line(error: BaseException) -> str:

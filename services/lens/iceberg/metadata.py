@@ -71,6 +71,11 @@ class TableMetadata(msgspec.Struct, frozen=True, rename="kebab"):
     properties: dict[str, str] = {}
 
     @property
+    def is_never_expired(self) -> bool:
+        """Whether Iceberg refuses to expire any snapshot of the table."""
+        return self.properties.get("gc.enabled", "true").lower() == "false"
+
+    @property
     def references(self) -> dict[str, Reference]:
         """Return the branches and tags by name; an older writer names the current snapshot only, which is main's."""
         if self.refs is None and self.current_snapshot_id not in (None, _NO_SNAPSHOT):

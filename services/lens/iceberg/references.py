@@ -14,8 +14,8 @@ EXPIRABLE = "EXPIRABLE"
 def references(metadata: TableMetadata, now_ms: int) -> tuple[Ref, ...]:
     """Return the snapshots as references.
 
-    Branches and tags are no references of their own, since each shows a snapshot: they protect it. The last reference
-    is main's current snapshot. A table that has none shows nothing, and its last reference has no id.
+    Branches and tags are no references of their own, since each shows a snapshot: they protect it, also the current
+    one of main, which is the last reference. A table that has none shows nothing, and its last reference has no id.
     """
     main = metadata.references.get(MAIN)
     current = main.snapshot_id if main and main.snapshot_id in metadata.by_id else None
@@ -36,5 +36,6 @@ def references(metadata: TableMetadata, now_ms: int) -> tuple[Ref, ...]:
         active = Ref(MAIN, "", RefKind.ACTIVE, is_droppable=False)
     else:
         time_ms = metadata.by_id[current].timestamp_ms
-        active = Ref(MAIN, str(current), RefKind.ACTIVE, time_ms, is_droppable=False)
+        others = tuple(name for name in protected.get(current, ()) if name != MAIN)
+        active = Ref(MAIN, str(current), RefKind.ACTIVE, time_ms, is_droppable=False, protected_by=others)
     return (*found, active)

@@ -24,6 +24,11 @@ class PaimonError(DeepcleanError):
     """The table cannot be read; the message says what is missing and what to do."""
 
 
+def no_table(directory: str) -> PaimonError:
+    """Return the error for a directory without a schema."""
+    return PaimonError(f"{directory} has no schema/schema-0: name the directory of a Paimon table.")
+
+
 class SnapshotFile(msgspec.Struct, frozen=True, rename="camel"):
     """A file ``snapshot-N``, ``tag-NAME`` or ``changelog-N``."""
 
@@ -94,6 +99,21 @@ class SchemaFile(msgspec.Struct, frozen=True, rename="camel"):
         for name in defaults:
             kept[f"changelog.{name}"] = self._number(f"changelog.{name}", str(kept[f"snapshot.{name}"]))
         return kept
+
+    def own_policy(self) -> str:
+        """Return a sentence with the table's own policy, and the options by which the lens applies it.
+
+        Raises:
+            PaimonError: a value is no number or no duration.
+        """
+        limits = {name: value for name, value in self.retention().items() if name.startswith("snapshot.")}
+        least, most, age_ms, limit = limits.values()
+        options = (
+            f"--num-retained-min {least} --num-retained-max {0 if most == _UNLIMITED else most} "
+            f"--time-retained {-(-age_ms // 1000)}s --expire-limit {limit}"
+        )
+        said = ", ".join(f"{name}={value}" for name, value in limits.items())
+        return f"The table's own policy ({said}) is not looked at. For an answer by it: {options}."
 
     def _number(self, option: str, default: str) -> int:
         """Return a count, or a time in milliseconds: a time without a unit is in milliseconds."""

@@ -1,14 +1,14 @@
-"""Compares what a table names with what its directory has: files that nobody names, and files that are missing."""
+"""Compares what a table names with what its directory has: files that are missing, and files that nobody names."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 
 import pyarrow as pa
 from pyarrow import fs, parquet
-from pyspark.sql import DataFrame, Row, SparkSession, functions
+from pyspark.sql import Column, DataFrame, Row, SparkSession
 
 from services.domain.durations import HOUR_MS
 from services.lens.iceberg.location import VERSION_HINT, FoundTable, plain_path, version_of
@@ -17,58 +17,77 @@ from services.lens.iceberg.neighbours import MOST_READ, metadata_of_others, tabl
 from services.lens.relation import LensFinding
 from streaming.lens.iceberg.avro import plain_column
 from streaming.lens.iceberg.reading import EMPTY_PART
-from streaming.lens.table_files import TableNotes, file_findings, listing_of, sums
+from streaming.lens.table_files import TableNotes, file_findings, listing_of, missing_notes, sums
 
 YOUNG_MS = 3 * 24 * HOUR_MS
 """Iceberg's own removal of orphans leaves younger files alone, because a writer may not have committed them yet."""
 _MISSING = "A snapshot or the metadata names this file, and it is missing: restore it."
 _CHECKSUM = re.compile(r"\..+\.crc")
 """Hadoop's checksum file beside each local file, which comes and goes with it."""
+_NOTED_KINDS = ("manifest", "manifest-list", "statistics", "partition-statistics", "metadata")
+"""Each of these files has a note of its own if it is missing."""
 
 
-class Orphans:
-    """The search for them in one table."""
+class Comparison:
+    """The files that a table names, and those that its directory has.
+
+    The directory is listed when this object is made, after the metadata was read: a file that the table names and that
+    is not listed is missing. Of files elsewhere nobody knows it.
+    """
 
     def __init__(self, table: FoundTable, metadata: TableMetadata, bucket: str, now_ms: int, scratch: Path) -> None:
         self._scratch = scratch
         self._table, self._metadata = table, metadata
         self._bucket, self._now_ms = bucket, now_ms
         self._root = plain_path(metadata.location).rstrip("/")
+        self._infos = self._listed()
+        self._known = self._known_metadata()
+        self._others = tables_below(self._root, self._infos, self._known)
 
-    def find(self, session: SparkSession, things: DataFrame, notes: TableNotes) -> Iterator[LensFinding]:
-        """Yield the findings; ``things`` are all that the table names. What was not looked for is noted."""
+    def of(self, named: DataFrame) -> DataFrame:
+        """Return all files, with the columns of those that the table names: ``id``, ``kind``, ``bytes``, ``runs``.
+
+        Further columns: ``path`` in the file system, ``found_bytes``, ``changed_ms``, ``is_of_others``, ``is_missing``.
+        """
+        paths = named.withColumn("path", plain_column(named.id))
+        found = paths.join(self._columns(named.sparkSession), "path", "full_outer")
+        return found.withColumn("is_missing", self._is_inside(found) & found.found_bytes.isNull()).persist()
+
+    def note_missing(self, found: DataFrame, notes: TableNotes) -> None:
+        """Note which data and delete files are missing."""
+        missing = found.where(found.is_missing & ~found.kind.isin(*_NOTED_KINDS)).withColumnRenamed("bytes", "size")
+        notes.notes += missing_notes(missing, self._shown)
+
+    def _is_inside(self, found: DataFrame) -> Column:
+        """Return whether a file is in the directory, under a name that Arrow lists."""
+        return found.path.startswith(self._root + "/") & ~found.path.contains(EMPTY_PART)
+
+    def findings(self, found: DataFrame, notes: TableNotes) -> Iterator[LensFinding]:
+        """Yield the findings. What was not looked for is noted."""
         if self._table.newest_file != self._table.metadata_file:
             notes.notes.append(
                 f"{self._table.newest_file} is newer than the metadata that was named. All figures are those of the "
                 f"older one, and orphans were not looked for."
             )
             return
-        infos = self._listed()
-        known = self._known_metadata()
-        others = tables_below(self._root, infos, known)
-        named = things.select(plain_column(things.id).alias("path"), "bytes")
-        listing = self._columns(session, infos, others)
-        both = named.withColumn("is_named", functions.lit(True)).join(listing, "path", "full_outer").persist()
-        unreadable = functions.col("path").contains(EMPTY_PART)
-        if not both.where(unreadable).isEmpty():
+        if not found.where(found.path.contains(EMPTY_PART)).isEmpty():
             notes.remarks.append("Orphans were not looked for: files have // in their addresses, and are not listed.")
-        elif self._is_alone(infos, known, notes.remarks):
-            unnamed = both.where("is_named is null and not is_of_others").withColumnRenamed("found_bytes", "size")
+        elif self._is_alone(notes.remarks):
+            unnamed = found.where("id is null and not is_of_others").withColumnRenamed("found_bytes", "size")
             yield from self._findings("orphaned-file", unnamed, lambda row: self._orphan_sentence(row.changed_ms))
-        absent = both.where(both.found_bytes.isNull() & ~unreadable).withColumnRenamed("bytes", "size")
-        missing = absent.where(absent.path.startswith(self._root + "/"))
+        missing = found.where("is_missing").withColumnRenamed("bytes", "size")
         yield from self._findings("missing-file", missing, lambda _: _MISSING)
-        if others:
+        if others := self._others:
             named_first = f"{others[0]} and {len(others) - 1:,} more" if len(others) > 1 else others[0]
             sentence = f"Another table is in the directory of this one: {named_first}. Its files are not looked at."
             yield LensFinding("nested-table", self._bucket, self._shown(others[0]), others[0], 0, 0, sentence)
-        count, size_bytes = sums(absent.where(~absent.path.startswith(self._root + "/")))
+        elsewhere = found.where(~found.path.startswith(self._root + "/") & ~found.path.contains(EMPTY_PART))
+        count, size_bytes = sums(elsewhere.withColumnRenamed("bytes", "size"))
         if count:
             sentence = (
                 f"{count:,} files of the table are not in its directory: neither they nor others were looked for."
             )
             yield LensFinding("files-elsewhere", self._bucket, "", self._root, size_bytes, size_bytes, sentence)
-        both.unpersist()
 
     def _findings(self, kind: str, found: DataFrame, sentence_of: Callable[[Row], str]) -> Iterator[LensFinding]:
         return file_findings(kind, self._bucket, found, sentence_of, self._shown)
@@ -80,24 +99,24 @@ class Orphans:
         infos = self._table.files.get_file_info(fs.FileSelector(self._root, recursive=True, allow_not_found=True))
         return {info.path: info for info in infos if info.is_file and _is_ours(info.path)}
 
-    def _columns(self, session: SparkSession, infos: Mapping[str, fs.FileInfo], others: list[str]) -> DataFrame:
+    def _columns(self, session: SparkSession) -> DataFrame:
         """Return the files that are there; ``is_of_others``: whether one is below the directory of another table."""
-        prefixes = tuple(directory + "/" for directory in others)
-        is_of_others = pa.array([path.startswith(prefixes) for path in infos], pa.bool_())
-        columns = listing_of(infos).append_column("is_of_others", is_of_others)
+        prefixes = tuple(directory + "/" for directory in self._others)
+        is_of_others = pa.array([path.startswith(prefixes) for path in self._infos], pa.bool_())
+        columns = listing_of(self._infos).append_column("is_of_others", is_of_others)
         parquet.write_table(columns, self._scratch / "listing.parquet")  # in a task it would be too large
         return session.read.parquet(str(self._scratch / "listing.parquet"))
 
     def _known_metadata(self) -> set[str]:
         return {plain_path(entry.metadata_file) for entry in self._metadata.metadata_log} | {self._table.metadata_file}
 
-    def _is_alone(self, infos: Mapping[str, fs.FileInfo], known: Collection[str], remarks: list[str]) -> bool:
+    def _is_alone(self, remarks: list[str]) -> bool:
         """Return whether no other table has its metadata in the same directory, and remark it if one may have."""
         start = f"{self._root}/metadata/"
         unknown = [
             info
-            for path, info in infos.items()
-            if path not in known and version_of(path) is not None and path.startswith(start)
+            for path, info in self._infos.items()
+            if path not in self._known and version_of(path) is not None and path.startswith(start)
         ]
         if len(unknown) > MOST_READ:
             remarks.append(

@@ -21,13 +21,14 @@ from services.domain.run_space import Runs, merged
 from services.lens.iceberg.errors import IcebergError
 from services.lens.iceberg.location import FoundTable, find_table, first_line, plain_path, read_file
 from services.lens.iceberg.metadata import TableMetadata, decode_metadata
-from services.lens.iceberg.references import references
+from services.lens.iceberg.references import EXPIRABLE, references
+from services.lens.iceberg.retention import own_policy
 from services.lens.relation import LensBucket
 from streaming.lens.iceberg.avro import FILE, manifest_entries, manifest_lists
-from streaming.lens.iceberg.findings import Orphans
+from streaming.lens.iceberg.findings import Comparison
 from streaming.lens.iceberg.reading import AvroFile, TableFiles
 from streaming.lens.runs import RUNS, merged_runs
-from streaming.lens.table_files import TableNotes, table_name
+from streaming.lens.table_files import TableNotes, names_of_runs, table_name
 from streaming.lens.writer import ReportWriter
 
 _HELD_COLUMNS = f"{FILE} string, held {RUNS}"
@@ -73,20 +74,28 @@ class _TableReport:
         self.refs = references(metadata, now_ms)
         self.places = {int(ref.id): place for place, ref in enumerate(self.refs) if ref.id}
         self.name = table_name(metadata.location)
-        self.orphans = Orphans(table, metadata, self.name, now_ms, scratch)
+        self.comparison = Comparison(table, metadata, self.name, now_ms, scratch)
+        self.named_files = str(scratch / "named")
+        """Parquet files with all that the table names, until it is compared with the directory."""
         self.notes = TableNotes()
 
     def write(self) -> None:
         """Read the table, and hand its files, findings and references over."""
         self._note_metadata()
         manifests = self._manifests()
-        self._add(self._named_files(manifests))
-        self._add_entries(manifests)
+        self._name(self._small_files(manifests))
+        self._name_entries(manifests)
+        found = self.comparison.of(self.session.read.parquet(self.named_files))
+        self._add_things(found)
+        self.comparison.note_missing(found, self.notes)
         if self.notes.losses:
             self._note_copy()
         else:
-            self.writer.add_findings(self.orphans.find(self.session, self.writer.things(), self.notes))
-        self.writer.add_bucket(LensBucket(self.name, self.refs, self.notes.marking(), tuple(self.notes.remarks)))
+            self.writer.add_findings(self.comparison.findings(found, self.notes))
+        found.unpersist()
+        policy = own_policy(self.metadata, [ref.name for ref in self.refs if ref.status == EXPIRABLE])
+        notes, remarks = self.notes.marking(), tuple(self.notes.remarks)
+        self.writer.add_bucket(LensBucket(self.name, self.refs, notes, remarks, own_policy=policy))
 
     def _note_copy(self) -> None:
         if not self.table.metadata_file.startswith(plain_path(self.metadata.location).rstrip("/") + "/"):
@@ -98,18 +107,21 @@ class _TableReport:
 
     def _note_metadata(self) -> None:
         if not self.table.is_certain:
-            self.notes.notes.append(
+            sentence = (
                 f"{self.table.metadata_file} has the highest version and is taken for the current metadata: only the "
                 f"table's catalog knows for certain."
             )
-        if self.metadata.properties.get("gc.enabled", "true").lower() == "false":
+            if rivals := self.table.rivals:
+                self.notes.notes.append(f"{sentence} Name the right one, if it is {' or '.join(rivals)}.")
+            else:
+                self.notes.remarks.append(sentence)
+        if self.metadata.is_never_expired:
             self.notes.remarks.append("Iceberg expires no snapshot of this table: its property gc.enabled is false.")
 
     def _note_lost(self, what: str, file: AvroFile) -> None:
-        first, last = self.refs[file.runs[0][0]].name, self.refs[file.runs[-1][1]].name
         self.notes.losses.append(
-            f"The {what} {file.path} {file.damage}, and {first} to {last} need it: what it lists is missing from "
-            f"their figures, and what other snapshots free may be less. The rest is right."
+            f"The figures of {names_of_runs(self.refs, file.runs)} are incomplete, and others may free less than "
+            f"shown; what others refer to is right: the {what} {file.path} {file.damage}."
         )
 
     def _manifests(self) -> dict[str, tuple[int, Runs]]:
@@ -146,10 +158,10 @@ class _TableReport:
             self._note_lost("manifest list", lost)
         return {address: (size_bytes, merged(runs)) for address, (size_bytes, runs) in found.items()}
 
-    def _add_entries(self, manifests: dict[str, tuple[int, Runs]]) -> None:
-        """Add the data and delete files of the manifests. Several can list a file, also one that another lists."""
+    def _name_entries(self, manifests: dict[str, tuple[int, Runs]]) -> None:
+        """Name the data and delete files of the manifests. Several can list a file, also one that another lists."""
 
-        def add(files: Sequence[AvroFile]) -> None:
+        def name(files: Sequence[AvroFile]) -> None:
             entries = manifest_entries(self.session, [file.local_path for file in files])
             things = (
                 entries.repartition(1 + len(files) // _MANIFESTS_A_PARTITION, "file_path")
@@ -162,13 +174,13 @@ class _TableReport:
                 )
                 .select(functions.col("file_path").alias("id"), "kind", "bytes", merged_runs("runs").alias("runs"))
             )
-            self._add_frame(things)
+            self._name_frame(things)
 
         files = [AvroFile(plain_path(address), size_bytes, runs) for address, (size_bytes, runs) in manifests.items()]
-        for lost in self.files.read_whole(files, add):
+        for lost in self.files.read_whole(files, name):
             self._note_lost("manifest", lost)
 
-    def _named_files(self, manifests: dict[str, tuple[int, Runs]]) -> Iterator[Thing]:
+    def _small_files(self, manifests: dict[str, tuple[int, Runs]]) -> Iterator[Thing]:
         """Yield the files that are named by the metadata and by the manifest lists."""
         for address, (size_bytes, runs) in manifests.items():
             yield address, "manifest", size_bytes, runs
@@ -202,11 +214,16 @@ class _TableReport:
                 self.notes.notes.append(f"{address} is missing, and its size is not known: it counts as 0 bytes.")
             yield size_bytes or 0
 
-    def _add(self, things: Iterator[Thing]) -> None:
+    def _name(self, things: Iterator[Thing]) -> None:
         rows = [(address, kind, size_bytes, list(runs)) for address, kind, size_bytes, runs in things]
-        self._add_frame(self.session.createDataFrame(rows, f"id string, kind string, bytes long, runs {RUNS}"))
+        self._name_frame(self.session.createDataFrame(rows, f"id string, kind string, bytes long, runs {RUNS}"))
 
-    def _add_frame(self, things: DataFrame) -> None:
+    def _name_frame(self, things: DataFrame) -> None:
+        things.select("id", "kind", "bytes", "runs").write.mode("append").parquet(self.named_files)
+
+    def _add_things(self, found: DataFrame) -> None:
+        """Add what the table names to the report. What is missing costs nothing."""
+        things = found.where("id is not null").withColumn("bytes", functions.expr("if(is_missing, 0, bytes)"))
         root = self.metadata.location.rstrip("/") + "/"
         path = functions.when(things.id.startswith(root), functions.substring(things.id, len(root) + 1, 2**31 - 1))
         self.writer.add_things(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pyarrow as pa
 from pyarrow import fs
@@ -31,7 +31,7 @@ class TableDirectory:
             raise _unlisted(location, error) from None
         self.root = str(root)
         self.address = location.rstrip("/") if "://" in location else f"file://{self.root}"
-        self.files = self._list()
+        self.files = self._list(fs.FileSelector(self.root, recursive=True))
         """Information on each file, by its path in the table."""
 
     def below(self, directory: str, prefix: str) -> list[str]:
@@ -56,14 +56,22 @@ class TableDirectory:
         """Return all files with their sizes and the times of their last change."""
         return listing_of(self.files)
 
-    def listed_again(self) -> pa.Table:
-        """Return what ``listing`` would return if this object were made now."""
-        return listing_of(self._list())
+    def written_since(self, directories: Iterable[str]) -> pa.Table:
+        """Return the files of some directories that were not there when this object was made, as ``listing`` does.
 
-    def _list(self) -> dict[str, fs.FileInfo]:
+        One directory at a time is in memory. An empty name is that of the table's own directory.
+        """
+        late: dict[str, fs.FileInfo] = {}
+        for directory in directories:
+            if not directory or _is_inside(directory):
+                found = self._list(fs.FileSelector(str(PurePosixPath(self.root, directory)), allow_not_found=True))
+                late |= {path: info for path, info in found.items() if path not in self.files}
+        return listing_of(late)
+
+    def _list(self, selector: fs.FileSelector) -> dict[str, fs.FileInfo]:
         start = len(self.root.rstrip("/")) + 1
         try:
-            found = self._store.get_file_info(fs.FileSelector(self.root, recursive=True))
+            found = self._store.get_file_info(selector)
         except (OSError, pa.ArrowInvalid) as error:
             raise _unlisted(self.root, error) from None
         return {info.path[start:]: info for info in found if info.type == fs.FileType.File}

@@ -22,11 +22,13 @@ from streaming.lens.paimon.directory import TableDirectory
 from streaming.lens.paimon.lists import index_manifests, manifest_lists
 from streaming.lens.paimon.manifests import data_files, incomplete, located
 from streaming.lens.paimon.table import Table, read_table
-from streaming.lens.table_files import file_findings, table_name
+from streaming.lens.table_files import file_findings, missing_notes, names_of_runs, table_name
 from streaming.lens.writer import ReportWriter
 
 YOUNG_MS = 24 * HOUR_MS
 """A file that nobody names and that is younger may belong to a commit that is not complete."""
+_NOTED_KINDS = ("manifest", "manifest-list", "index-manifest")
+"""Each of these files has a note of its own if it is missing."""
 Row = tuple[str, str, int | None, Runs]
 """A path in the table, its kind, the size that the metadata says (None: no metadata says it), and its holders."""
 
@@ -68,8 +70,9 @@ class _Report:
             self._writer.add_findings(self._orphans(found))
         self._writer.add_findings(self._unprotected(found))
         refs = tuple(place.ref for place in places)
-        notes, remarks = self._notes.marking(), tuple(self._notes.remarks)
-        self._writer.add_bucket(LensBucket(self._name, refs, notes, remarks, self._table.schema.retention()))
+        notes, remarks, schema = self._notes.marking(), tuple(self._notes.remarks), self._table.schema
+        bucket = LensBucket(self._name, refs, notes, remarks, schema.retention(), schema.own_policy())
+        self._writer.add_bucket(bucket)
 
     def _is_whole(self, use: ManifestUse) -> bool:
         """Return whether a manifest has the size that its manifest list says, and note it if not."""
@@ -82,11 +85,10 @@ class _Report:
         return False
 
     def _note_manifest(self, use: ManifestUse, what: str) -> None:
-        names = [self._table.places[place].ref.name for first, last in use.holders for place in {first, last}]
+        names = names_of_runs([place.ref for place in self._table.places], use.holders)
         self._notes.losses.append(
-            f"The manifest manifest/{use.manifest.name} {what}; references from {names[0]} to {names[-1]} need it. "
-            f"Files that it adds are left out, and files that it removes are shown as held: restore it before you act "
-            f"on these figures."
+            f"The figures of {names} are wrong, and others may free more or less than shown; what others refer to is "
+            f"right: the manifest manifest/{use.manifest.name} {what}."
         )
 
     def _note_incomplete(self, files: DataFrame, uses: dict[str, ManifestUse]) -> None:
@@ -137,10 +139,13 @@ class _Report:
             absent = absent.filter(held_by_others)
         if absent.isEmpty():
             return iter(())
-        listing = self._session.createDataFrame(self._directory.listed_again())
+        directory = f.regexp_extract("path", "^(.*)/", 1)
+        directories = (row[0] for row in absent.select(directory).distinct().toLocalIterator())
+        listing = self._session.createDataFrame(self._directory.written_since(directories))
         late = absent.drop("found_bytes", "changed_ms").join(listing, "path")  # written while the table was listed
         self._writer.add_things(self._things(late.withColumnRenamed("found_bytes", "bytes")))
         missing = absent.join(listing, "path", "left_anti").withColumnRenamed("recorded_bytes", "size")
+        self._notes.notes += missing_notes(missing.filter(~f.col("kind").isin(*_NOTED_KINDS)))
         return file_findings("missing-file", self._name, missing, self._missing_sentence)
 
     def _things(self, rows: DataFrame) -> DataFrame:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from services.lens.paimon.metadata import ConsumerFile, PaimonError, SchemaFile, SnapshotFile, T, decoded
+from services.lens.paimon.metadata import ConsumerFile, PaimonError, SchemaFile, SnapshotFile, T, decoded, no_table
 from services.lens.paimon.references import MAIN, Line, Place, places_of
 from streaming.lens.paimon.directory import TableDirectory
 from streaming.lens.table_files import TableNotes
@@ -37,7 +37,7 @@ def read_table(directory: TableDirectory) -> Table:
     notes = TableNotes()
     schemas = _numbered(directory, "", "schema")
     if not schemas:
-        raise PaimonError(f"{directory.root} has no schema/schema-0: name the directory of a Paimon table.")
+        raise no_table(directory.root)
     _, content = next(directory.contents([schemas[-1]]))
     schema = decoded(content or b"", SchemaFile, schemas[-1])
     main = _line(directory, MAIN, "", schema, notes)
