@@ -10,7 +10,7 @@ from bench.conditions import Conditions
 from bench.figures import Figure, Target
 from bench.held_versions import plane_with_held_versions
 from bench.process_figures import session_peak_bytes
-from services.plane.stack.settings import SERVICES, STREAMING
+from services.plane.stack.process_names import SERVICES, STREAMING
 from services.plane.upkeep.shard_databases import database_directory
 from services.storage.rocks_backups import DATABASE
 

@@ -30,6 +30,10 @@ class PassingLog:
         """Return constant ids: a topic in memory is never recreated."""
         return self.said.topic_ids(topics)
 
+    def topic_settings(self, topics: Sequence[str]) -> dict[str, dict[str, str]]:
+        """Return no setting: nothing goes by itself."""
+        return self.said.topic_settings(topics)
+
     def end_offset(self, topic: str, partition: int) -> int:
         """Return the end of the input; 0 for any other topic or partition."""
         return self._end if (topic, partition) == (self._topic, self._shard) else 0

@@ -28,7 +28,7 @@ from schemas.records import BucketLayout
 from schemas.topics import METADATA_COMMANDS
 from services.client.plane import NamespaceCommand
 from services.plane.broker.embedded import EmbeddedBroker
-from services.plane.stack.settings import BROKER, STREAMING
+from services.plane.stack.process_names import BROKER, STREAMING
 
 NAME = "shards"
 BUCKET = "flat"

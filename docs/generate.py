@@ -24,7 +24,8 @@ import typer
 from schemas import error_codes
 from services.cli.lazy import loaded_commands
 from services.cli.main import app
-from services.plane.stack.settings import DATANODE, SERVICES, STREAMING
+from services.plane.stack.description import PlaneDescription
+from services.plane.stack.process_names import DATANODE, SERVICES, STREAMING
 from services.runtime.process.settings import PREFIX, ServiceSettings
 from tests.metric_catalogue import ROOT, Metric, all_metrics
 
@@ -69,6 +70,7 @@ def main() -> None:
 def regenerated(text: str) -> str:
     """Return a page with each of its parts as the code says now."""
     parts: dict[str, Callable[[], str]] = {
+        "description": _description,
         "settings": _settings,
         "metrics": _metrics,
         "commands": lambda: "\n\n".join(_commands(typer.main.get_command(app), ["deepclean"])),
@@ -120,6 +122,16 @@ def _alert(alert: Alert) -> str:
 def _filled_in(summary: str) -> str:
     """Return a summary with a word in place of each value that Prometheus fills in."""
     return re.sub(r"\{\{ \$value[^}]*\}\}B?", "N", re.sub(r"\{\{ \$labels\.(\w+) \}\}", r"*\1*", summary))
+
+
+def _description() -> str:
+    """Return the fields of deepclean.toml, those of a section behind its name."""
+    rows = []
+    for name, field in PlaneDescription.model_fields.items():
+        inner = getattr(field.annotation, "model_fields", None)
+        fields = {name: field} if inner is None else {f"{name}.{one}": each for one, each in inner.items()}
+        rows += [(f"`{one}`", _value(each.default), each.description) for one, each in fields.items()]
+    return _table(("field", "default", "meaning"), rows)
 
 
 def _settings() -> str:

@@ -89,6 +89,7 @@ def run(options: argparse.Namespace, stop: threading.Event) -> None:
         *(options.jars_directory, options.master, options.heap, options.shards),
         name="deepclean-reclaim",
         login_file=login_file_of(os.environ),
+        conf=tuple(options.conf),
     )
     job_options = ReclaimOptions(
         options.bootstrap_servers,

@@ -79,6 +79,8 @@ class SessionOptions:
     name: str = "deepclean"
     login_file: Path | None = None
     """File with the user name and password for the broker (JAAS), read by Java; on a cluster, by every machine."""
+    conf: tuple[str, ...] = ()
+    """Further settings of Spark, each ``NAME=VALUE``; they go before ours."""
     writes_class_archive: bool = False
     """Write the loaded classes to a class archive when the JVM exits (``streaming.spark.class_archive``)."""
 
@@ -100,6 +102,9 @@ def session_parser(module: str, description: str | None, jars_directory: Path | 
         help="Spark's Kafka and Avro jars, which make setup fetches",
     )
     parser.add_argument("--master", default="local[2]", help="Spark's master (default: %(default)s)")
+    parser.add_argument(
+        "--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark; goes before ours"
+    )
     parser.add_argument("--heap", default="1g", help="heap of Spark's driver (default: %(default)s)")
     return parser
 
@@ -121,7 +126,8 @@ def spark_session(options: SessionOptions) -> Iterator[SparkSession]:
             os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # Python tasks need this interpreter's packages
         builder = SparkSession.builder.master(options.master).appName(options.name)
-        for name, value in {**_SETTINGS, **_start_settings(options, jars, log_settings)}.items():
+        given = dict([setting.split("=", 1) for setting in options.conf])
+        for name, value in {**_SETTINGS, **_start_settings(options, jars, log_settings), **given}.items():
             builder = builder.config(name, value)
         session = builder.getOrCreate()
         try:

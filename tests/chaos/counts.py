@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
-from services.plane.stack.settings import BROKER, HTTP_PROCESSES
+from services.plane.stack.process_names import BROKER, HTTP_PROCESSES
 from tests.chaos.schedule import POINTS_OF_SERVICES
 
 POINTS = tuple(f"{service} {point.value}" for service, point in POINTS_OF_SERVICES)

@@ -16,7 +16,7 @@ import time
 
 from services.plane.machine.errors import StackError
 from services.plane.machine.processes import ChildProcess
-from services.plane.stack.settings import BROKER, HTTP_PROCESSES, STREAMING
+from services.plane.stack.process_names import BROKER, HTTP_PROCESSES, STREAMING
 from services.plane.stack.stack import Stack
 from services.plane.upkeep.shard_databases import database_directory
 from services.runtime.process.settings import PREFIX

@@ -12,7 +12,7 @@ from services.plane.broker.embedded import EmbeddedBroker
 from services.plane.machine.java import JavaRuntime
 from services.plane.machine.ports import HOST, free_ports
 from services.plane.machine.processes import ChildProcess
-from services.plane.stack.settings import HTTP_PROCESSES
+from services.plane.stack.process_names import HTTP_PROCESSES
 from services.plane.stack.stack import Stack
 from tests.chaos.links import Link, Links
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from schemas.records import BreakerLimits, CollectionState
 from schemas.topics import DEAD_LETTERS, TOPICS
-from services.plane.stack.settings import BROKER, METADATA, SERVICES, STREAMING
+from services.plane.stack.process_names import BROKER, METADATA, SERVICES, STREAMING
 from services.runtime.loop.probe import Point
 from services.workloads import workload
 from tests.chaos.chaos_workload import DrawnWorkload, Standstill, draw_workload

@@ -18,7 +18,7 @@ from schemas import records
 from schemas.codec import DecodeError
 from schemas.stored_rows import row_codec
 from services.datanode import tables as datanode
-from services.plane.stack.settings import SERVICES
+from services.plane.stack.process_names import SERVICES
 from services.plane.upkeep.shard_databases import layout_of
 from services.storage.rocks import RocksStore
 from services.storage.tables import TableDefinition

@@ -34,7 +34,7 @@ from services.plane.broker.topics import create_plane_topics
 from services.plane.machine.processes import identify
 from services.plane.stack.plane_file import PlaneFile, PlaneProcess, PlaneState, remove_plane_file, write_plane_file
 from services.plane.stack.plane_lock import acquire_plane_lock
-from services.plane.stack.settings import METADATA, SERVICES
+from services.plane.stack.process_names import METADATA, SERVICES
 from services.plane.stack.stack import running_client
 from services.plane.upkeep.backups import MANIFEST, backups_directory, list_backups
 from services.plane.upkeep.shard_databases import database_directory, open_database

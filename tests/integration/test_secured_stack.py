@@ -29,8 +29,8 @@ from services.domain.authorization import SERVICES
 from services.log.signing import Signer
 from services.plane.broker.security import BrokerSecurity
 from services.plane.stack.enrolment import send_secrets
+from services.plane.stack.process_names import HTTP_PROCESSES
 from services.plane.stack.secrets import DIRECTORY_NAME
-from services.plane.stack.settings import HTTP_PROCESSES
 from services.plane.stack.stack import Stack
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(300)]

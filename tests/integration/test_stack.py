@@ -29,15 +29,15 @@ from schemas.records import (
     PutKey,
     Settle,
 )
-from services.cli.operate.up_down import DEFAULT_BASE_PORT
 from services.client.errors import PlaneError
 from services.client.kafka_plane import KafkaPlane
 from services.client.plane import NamespaceCommand, SnapshotRequest
 from services.plane.machine.errors import StackError
 from services.plane.machine.ports import free_ports
 from services.plane.stack.plane_file import read_plane_file
-from services.plane.stack.settings import HTTP_PROCESSES, SERVICES, STREAMING
+from services.plane.stack.process_names import HTTP_PROCESSES, SERVICES, STREAMING
 from services.plane.stack.stack import Stack, running_client
+from services.plane.stack.supervisor import DEFAULT_BASE_PORT
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.topics import CHANGELOGS, CLIENTS, METADATA_COMMANDS, SNAPSHOT_CHAIN, TOPICS
-from services.plane.stack.settings import METADATA, SERVICES, STREAMING
+from services.plane.stack.process_names import METADATA, SERVICES, STREAMING
 from services.plane.upkeep.backups import Backup, InputPosition, ServiceCopy
 from services.plane.upkeep.trimming import Place, plan_trims
 

@@ -96,6 +96,9 @@ class FailingLog:
     def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
         return self.memory.topic_ids(topics)
 
+    def topic_settings(self, topics: Sequence[str]) -> dict[str, dict[str, str]]:
+        return self.memory.topic_settings(topics)
+
     def end_offset(self, topic: str, partition: int) -> int:
         if self.is_away:
             raise RetryableError("the broker is away")

@@ -43,7 +43,7 @@ from schemas.stored_rows import row_codec
 from schemas.topics import METADATA_COMMANDS, SNAPSHOTS_CHANGELOG
 from services.cli.main import app
 from services.metadata.state.tables import CHECKPOINTED, DIRECTORY_TABLE, FILE_TABLE, KEY_TABLE
-from services.plane.stack.settings import SERVICES
+from services.plane.stack.process_names import SERVICES
 from services.plane.upkeep.key_formats import key_formats
 from services.plane.upkeep.readable_tables import UNREADABLE, KeyRange
 from services.plane.upkeep.shard_databases import database_directory, layout_of, new_database

@@ -9,7 +9,7 @@ import pytest
 
 from services.domain.errors import InvariantError
 from services.plane.machine.errors import StackError
-from services.plane.stack.settings import STREAMING
+from services.plane.stack.process_names import STREAMING
 from services.plane.upkeep.reader_positions import spark_positions
 from streaming.reclaiming.outcome import PrematureMessage, Stretch
 from streaming.reclaiming.waiting import MOST_PREMATURE, WAITING_FILE, Waiting, saved

@@ -34,7 +34,7 @@ from services.client.kafka_plane import KafkaPlane
 from services.plane.broker import topics
 from services.plane.machine.errors import StackError
 from services.plane.stack.plane_file import running_plane
-from services.plane.stack.settings import HTTP_PROCESSES, METADATA
+from services.plane.stack.process_names import HTTP_PROCESSES, METADATA
 from services.plane.stack.stack import Stack
 from services.plane.upkeep.backups import backups_directory, find_backup, make_backup, restore_backup
 from tests.integration.test_stack import execute, request

@@ -17,7 +17,7 @@ from services.cli.session import JsonOption, made_session
 from services.cli.terminal import say
 from services.plane.stack.plane_file import running_plane
 from services.plane.stack.plane_lock import acquire_plane_lock, log_of_stopped_plane
-from services.plane.stack.settings import SERVICES
+from services.plane.stack.process_names import SERVICES
 from services.plane.upkeep.backups import backups_directory, find_backup, make_backup, restore_backup
 from services.plane.upkeep.rebuilds import PlacedDigest, readable_metadata, rebuilding
 

@@ -67,7 +67,7 @@ def status(
 
 def observe_plane(plane: PlaneFile, seconds: float) -> PlaneStatus:
     """Return the status of a plane; rates are measured over ``seconds``."""
-    urls = {name: process.url for name, process in plane.processes.items() if process.url}
+    urls = plane.elsewhere | {name: process.url for name, process in plane.processes.items() if process.url}
     token = http_token(Path(plane.home))
     reported = observe_processes(urls, seconds, token)
     processes = tuple(
@@ -83,7 +83,7 @@ def observe_plane(plane: PlaneFile, seconds: float) -> PlaneStatus:
         processes=processes,
         throughput=throughput(reported),
         backlog=backlog(reported, urls.get("metadata", ""), plane.shards, token),
-        disk=disk_use(reported, Path(plane.home)),
+        disk=disk_use({name: one for name, one in reported.items() if name in plane.processes}, Path(plane.home)),
         dead_letters=reported["snapshots"].total(OPEN_DEAD_LETTERS) if "snapshots" in reported else 0,
         newest_backup=backup.name if backup else "",
         newest_backup_age_seconds=max(0.0, time.time() - backup.made_at_ms / 1000) if backup else 0.0,

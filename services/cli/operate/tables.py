@@ -23,7 +23,7 @@ from services.cli.output import (
 )
 from services.cli.session import JsonOption, made_session
 from services.cli.terminal import printable, say
-from services.plane.stack.settings import SERVICES
+from services.plane.stack.process_names import SERVICES
 from services.plane.upkeep.readable_tables import KeyRange, ReadableRow, ReadableTables, TableReadError, TableSummary
 from services.plane.upkeep.table_places import TablesPlace, place_in_directory, places_in_home, reading_tables
 

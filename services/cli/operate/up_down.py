@@ -16,10 +16,9 @@ from services.cli.session import made_session
 from services.cli.terminal import say
 from services.plane.machine.errors import StackError, disk_error
 from services.plane.stack.plane_file import PlaneFile, PlaneState, read_plane_file, remove_plane_file
-from services.plane.stack.settings import BROKER, STREAMING
-from services.plane.stack.supervisor import run_plane
+from services.plane.stack.process_names import BROKER, STREAMING
+from services.plane.stack.supervisor import DEFAULT_BASE_PORT, run_plane
 
-DEFAULT_BASE_PORT = 9700
 STOP_SECONDS = 120.0
 PROCESS_STOP_SECONDS = 30.0
 POLL_SECONDS = 0.2
@@ -35,10 +34,20 @@ def up(
             help="Number of shards; it can only grow. By default that of the home; 1 for a new home.",
         ),
     ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="deepclean.toml: what the plane is made of, and what of it runs on this host."
+        ),
+    ] = None,
     base_port: Annotated[
-        int,
-        typer.Option(min=0, max=65_000, help="First port, the broker's; those of /metrics follow. 0: free ports."),
-    ] = DEFAULT_BASE_PORT,
+        int | None,
+        typer.Option(
+            min=0,
+            max=65_000,
+            help=f"First port, the broker's; those of /metrics follow. 0: free ports. By default {DEFAULT_BASE_PORT}.",
+        ),
+    ] = None,
     is_foreground: Annotated[
         bool, typer.Option("--foreground", help="Run in the foreground; Ctrl-C or SIGTERM stops the plane.")
     ] = False,
@@ -58,10 +67,13 @@ def up(
         ),
     ] = None,
 ) -> None:
-    """Start a plane in the background: broker, services, Spark. With an existing home it resumes its work."""
+    """Start a plane in the background: broker, services, Spark. With an existing home it resumes its work.
+
+    With --config it starts what the file says of this host.
+    """
     home = made_session(context).home
     if is_foreground:
-        raise typer.Exit(run_plane(home, shards, base_port, is_secured=is_secured, datanodes=datanodes))
+        raise typer.Exit(run_plane(home, config, shards, base_port, is_secured=is_secured, datanodes=datanodes))
     log_file = home / "logs" / "plane.log"
     try:
         log_file.parent.mkdir(parents=True, exist_ok=True)
@@ -71,7 +83,8 @@ def up(
                 [
                     *(sys.executable, "-m", "services.plane.stack.supervisor", str(home)),
                     *(() if shards is None else ("--shards", str(shards))),
-                    *("--base-port", str(base_port)),
+                    *(() if config is None else ("--config", str(config.resolve()))),
+                    *(() if base_port is None else ("--base-port", str(base_port))),
                     *(("--secure",) if is_secured else ()),
                     *(() if datanodes is None else ("--datanodes", str(datanodes))),
                 ],

@@ -54,6 +54,10 @@ class PlaneFile:
     bootstrap_servers: str = ""
     processes: dict[str, PlaneProcess] = field(default_factory=dict)
     """By name, in the order of their start."""
+    elsewhere: dict[str, str] = field(default_factory=dict)
+    """By name the URLs of processes on other hosts."""
+    credentials_file: str = ""
+    """The login of clients at a cluster that is not the home's own broker; empty without one."""
     reason: str = ""
     """The error, if the state is FAILED."""
 

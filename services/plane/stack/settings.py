@@ -1,11 +1,12 @@
-"""The names of the plane's processes, and the command line and environment of each."""
+"""The command line and environment of each of the plane's processes."""
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from schemas.credentials import FILE_VARIABLE
@@ -14,14 +15,9 @@ from services.domain.authorization import SERVICES as SIGNERS
 from services.plane.broker.security import BrokerSecurity
 from services.plane.machine.home import jars_directory
 from services.plane.machine.java import JavaRuntime, spark_java_home
-
-BROKER = "broker"
-STREAMING = "streaming"
-METADATA = "metadata"
-SERVICES = (METADATA, "snapshots", "key_deletion", "directory_deletion", "mock_scm")
-DATANODE = "datanode"
-HTTP_PROCESSES = (*SERVICES, STREAMING)
-"""The processes that serve /metrics. With a base port, their ports follow the broker's port in this order."""
+from services.plane.stack.description import ALL, PlaneDescription
+from services.plane.stack.process_names import DATANODE, METADATA, STREAMING
+from services.runtime.process.settings import PREFIX, ServiceSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,41 +31,63 @@ class PlaneSettings:
     security: BrokerSecurity | None = None
     datanodes: int = 0
     scm_url: str = ""
+    described: PlaneDescription = field(default_factory=PlaneDescription)
 
 
 def child_command(name: str, plane: PlaneSettings, port: int) -> list[str]:
     """Return the command line of a process."""
     if name != STREAMING:
         return [sys.executable, "-m", f"services.{DATANODE if name.startswith(DATANODE) else name}"]
+    spark, host = plane.described.spark, plane.described.host
+    token_file = plane.described.settings.get(ALL, {}).get("http_token_file")
+    if token_file is None and plane.security is not None:
+        token_file = str(plane.security.token_file)
     return [
         *(sys.executable, "-m", "streaming", "--bootstrap-servers", plane.bootstrap_servers),
         *("--shards", str(plane.shards), "--checkpoint", str(plane.home / "data" / STREAMING)),
-        *("--jars-directory", str(jars_directory() / "spark"), "--metrics-port", str(port)),
-        *(("--metrics-token-file", str(plane.security.token_file)) if plane.security else ()),
+        *("--jars-directory", str(jars_directory() / "spark"), "--master", spark.master, "--heap", spark.heap),
+        *(f"--conf={name}={value}" for name, value in spark.conf.items()),
+        *("--metrics-address", host.address, "--metrics-port", str(port)),
+        *(("--metrics-token-file", str(token_file)) if token_file else ()),
     ]
 
 
 def child_environment(name: str, plane: PlaneSettings, port: int) -> dict[str, str]:
     """Return the environment variables with the settings of one process."""
+    described = plane.described
     secrets = _secret_files(name, plane.security)
+    if described.kafka.credentials_file and not name.startswith(DATANODE):
+        secrets[FILE_VARIABLE] = str(described.kafka.credentials_file)
     if name == STREAMING:
         return {**secrets, "JAVA_HOME": str(spark_java_home(plane.java, plane.home))}
+    shards = described.host.shards or range(plane.shards)
     environment = {
         **secrets,
         "DEEPCLEAN_BOOTSTRAP_SERVERS": plane.bootstrap_servers,
-        "DEEPCLEAN_SHARDS": ",".join(map(str, range(plane.shards))),
+        "DEEPCLEAN_SHARDS": ",".join(map(str, shards)),
         "DEEPCLEAN_DIRECTORY": str(plane.home / "data"),
+        "DEEPCLEAN_HTTP_HOST": described.host.address,
         "DEEPCLEAN_HTTP_PORT": str(port),
     }
     if name == "mock_scm" and plane.datanodes:
-        environment["DEEPCLEAN_MOCK_SCM_REPLICATION"] = "1"
+        environment["DEEPCLEAN_MOCK_SCM_REPLICATION"] = str(described.block_store.replication or 1)
     if name.startswith(DATANODE):
         environment |= {"DEEPCLEAN_DATANODE_NAME": name, "DEEPCLEAN_DATANODE_SCM_URL": plane.scm_url}
     if name == METADATA:
         command = [sys.executable, "-m", "streaming.diff", "--jars-directory", str(jars_directory() / "spark")]
         environment["DEEPCLEAN_METADATA_DIFF_SPARK_COMMAND"] = shlex.join(command)
         environment["JAVA_HOME"] = str(spark_java_home(plane.java, plane.home))
-    return environment
+    return environment | described_settings(DATANODE if name.startswith(DATANODE) else name, described)
+
+
+def described_settings(service: str, described: PlaneDescription) -> dict[str, str]:
+    """Return the settings that the description has of a service, as variables, unless the environment sets them."""
+    found = {}
+    for section in (ALL, service):
+        for name, value in described.settings.get(section, {}).items():
+            is_common = name in ServiceSettings.model_fields
+            found[f"{PREFIX}{name.upper()}" if is_common else f"{PREFIX}{service.upper()}_{name.upper()}"] = value
+    return {name: str(value) for name, value in found.items() if name not in os.environ}
 
 
 def datanode_names(count: int) -> tuple[str, ...]:

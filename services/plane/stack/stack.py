@@ -20,17 +20,22 @@ from typing import IO, NoReturn, Self
 
 import structlog
 
+from schemas.credentials import read_credentials
 from schemas.http_token import bearer
 from services.client.kafka_plane import ANSWER_SECONDS, KafkaPlane, PlaneAddress
+from services.domain.topic_rules import Replicas
+from services.plane.broker.cluster import KafkaCluster
 from services.plane.broker.embedded import EmbeddedBroker
 from services.plane.broker.quiet_admin import quiet_admin
-from services.plane.broker.security import BrokerSecurity, administrator_of
+from services.plane.broker.security import administrator_of
+from services.plane.broker.topic_care import chosen_replicas
 from services.plane.broker.topics import create_plane_topics
 from services.plane.machine.errors import StackError
 from services.plane.machine.home import home_directory, kept_datanodes, kept_shards
 from services.plane.machine.java import JavaRuntime, find_java
 from services.plane.machine.ports import HOST, free_ports, why_taken
 from services.plane.machine.processes import ChildProcess, ProcessIdentity, identify
+from services.plane.stack.description import PlaneDescription
 from services.plane.stack.enrolment import enrol
 from services.plane.stack.plane_file import (
     PlaneFile,
@@ -41,13 +46,10 @@ from services.plane.stack.plane_file import (
     write_plane_file,
 )
 from services.plane.stack.plane_lock import acquire_plane_lock
+from services.plane.stack.process_names import BROKER, HTTP_PROCESSES, SERVICES, STREAMING
 from services.plane.stack.restarts import Restarts
-from services.plane.stack.secrets import client_secrets, http_token, person, plane_security
+from services.plane.stack.secrets import ClientSecrets, client_secrets, http_token, person, plane_security
 from services.plane.stack.settings import (
-    BROKER,
-    HTTP_PROCESSES,
-    SERVICES,
-    STREAMING,
     PlaneSettings,
     child_command,
     child_environment,
@@ -73,21 +75,25 @@ class Stack:
         settings: Mapping[str, str] | None = None,
         is_secured: bool = False,
         datanodes: int | None = None,
+        described: PlaneDescription | None = None,
     ) -> None:
         """``is_secured`` requires authentication at the broker and a token over HTTP. A secured home stays secured.
 
         ``datanodes`` are started with the plane, by default as many as the home has; without any, blocks have no bytes.
+        ``described`` says which processes run on this host and over which log; by default all, over an own broker.
         """
         self.home = home.absolute()
+        self.described = described or PlaneDescription()
         self._security = plane_security(self.home, is_wanted=is_secured)
         self.shards = shards or kept_shards(self.home)
         self.datanodes = datanode_names(max(datanodes or 0, kept_datanodes(self.home)))
+        self.services = tuple([name for name in SERVICES if name in self.described.host.processes])
         rename = {"DEEPCLEAN_SNAPSHOTS_IS_RENAME_ALLOWED": "true"} if is_rename_allowed else {}
         self._settings = {**rename, **(settings or {})}
         self._base_port = base_port
         self._lock: IO[bytes] | None = None
         self._java: JavaRuntime | None = None
-        self._broker: EmbeddedBroker | None = None
+        self._broker: EmbeddedBroker | KafkaCluster | None = None
         self.children: dict[str, ChildProcess] = {}
         """The processes by their names, for tests that kill one and start it again."""
         self._urls: dict[str, str] = {}
@@ -123,7 +129,7 @@ class Stack:
             return
         with contextlib.suppress(StackError):  # a full disk must not keep the processes from being stopped
             self._write(PlaneState.STOPPING)
-        for group in ([STREAMING], self.datanodes, SERVICES):
+        for group in ([STREAMING], self.datanodes, self.services):
             stopping = [self.children[name] for name in group if name in self.children]
             for child in stopping:
                 child.ask_to_stop()
@@ -163,7 +169,8 @@ class Stack:
 
     def _is_restarted(self, name: str, restarts: Restarts) -> bool:
         """Look after one process; return whether there is news of it."""
-        process: EmbeddedBroker | ChildProcess = self.broker if name == BROKER else self.children[name]
+        process = self._broker if name == BROKER else self.children[name]
+        assert process is not None  # noqa: S101  start has set it
         now_seconds = time.monotonic()
         if not restarts.reason:
             if process.is_running:
@@ -174,7 +181,7 @@ class Stack:
         if not restarts.is_due(now_seconds):
             return False
         try:
-            self.broker.launch() if name == BROKER else self.children[name].start()
+            process.start() if isinstance(process, ChildProcess) else process.launch()
         except StackError as error:
             restarts.ended(str(error), now_seconds)
         else:
@@ -185,7 +192,15 @@ class Stack:
     @property
     def address(self) -> PlaneAddress:
         """The addresses where clients reach the plane."""
-        return _address(self.broker.bootstrap_servers, self.shards, self._urls, self._security)
+        assert self._broker is not None  # noqa: S101  _start_broker has set it
+        urls = {**self.described.urls_elsewhere, **self._urls}
+        return _address(self._broker.bootstrap_servers, self.shards, urls, self._client_secrets())
+
+    def _client_secrets(self) -> ClientSecrets:
+        secrets, credentials = client_secrets(self._security), self.described.kafka.credentials()
+        if credentials:
+            secrets["credentials"] = credentials
+        return secrets
 
     def url(self, name: str) -> str:
         """Return the base URL of a service, or of ``streaming``."""
@@ -194,7 +209,7 @@ class Stack:
     @property
     def broker(self) -> EmbeddedBroker:
         """The broker, for tests that kill it and start it again."""
-        assert self._broker is not None  # noqa: S101  _start_broker has set it
+        assert self._broker is not None and not isinstance(self._broker, KafkaCluster)  # noqa: S101, PT018
         return self._broker
 
     def client(self, *, answer_seconds: float = ANSWER_SECONDS) -> KafkaPlane:
@@ -202,31 +217,50 @@ class Stack:
         return KafkaPlane(self.address, answer_seconds=answer_seconds, check=self.require_running)
 
     def _start_broker(self) -> None:
-        ports = self._choose_ports()
-        self._urls = {name: f"http://{HOST}:{port}" for name, port in ports.items() if name != BROKER}
+        ports, host = self._choose_ports(), self.described.host.address
+        self._urls = {name: f"http://{host}:{port}" for name, port in ports.items() if name != BROKER}
         self._java = find_java()
-        self._broker = self._new_broker(ports[BROKER] if self._base_port else 0, self._java)
+        self._broker = self._foreign_cluster() or self._new_broker(ports[BROKER] if self._base_port else 0, self._java)
         self._write(PlaneState.STARTING)
         self._broker.start()
         self._write(PlaneState.STARTING)
-        address, administrator = self._broker.bootstrap_servers, administrator_of(self._security)
+        address = self._broker.bootstrap_servers
+        administrator = self.described.kafka.credentials() or administrator_of(self._security)
         first = default_replication(len(self.datanodes))
-        create_plane_topics(address, self.shards, administrator, person(self.home), first)
-        if self._security is not None:
+        create_plane_topics(address, self.shards, administrator, person(self.home), first, self._replicas())
+        if self._security is not None and not self.described.kafka.bootstrap_servers:
             with quiet_admin(address, administrator) as admin:
                 self._security.admit(admin)
+
+    def _foreign_cluster(self) -> KafkaCluster | None:
+        kafka = self.described.kafka
+        return KafkaCluster(kafka.bootstrap_servers, kafka.credentials()) if kafka.bootstrap_servers else None
+
+    def _replicas(self) -> Replicas | None:
+        """Return the replicas of new topics; None for those that the home's own broker is set to."""
+        kafka = self.described.kafka
+        if not kafka.bootstrap_servers:
+            return None
+        return chosen_replicas(
+            kafka.bootstrap_servers, kafka.credentials(), kafka.replication_factor, kafka.min_insync_replicas
+        )
 
     def _new_broker(self, port: int, java: JavaRuntime) -> EmbeddedBroker:
         return EmbeddedBroker(self.home / "broker", port=port, java=java, security=self._security)
 
     def _servers_of(self, name: str) -> str:  # noqa: ARG002 tests give some processes another address
         """Return the address of the broker for a process."""
-        return self.broker.bootstrap_servers
+        assert self._broker is not None  # noqa: S101  _start_broker has set it
+        return self._broker.bootstrap_servers
 
     def _choose_ports(self) -> dict[str, int]:
+        """Return a port for each process of this host. A base port counts all: hosts have equal ports."""
+        here = {*self.described.host.processes, *self.datanodes}
+        if not self.described.kafka.bootstrap_servers:
+            here.add(BROKER)
         names = (BROKER, *HTTP_PROCESSES, *self.datanodes)
         if self._base_port:
-            ports = {name: self._base_port + index for index, name in enumerate(names)}
+            ports = {name: self._base_port + index for index, name in enumerate(names) if name in here}
             for name, port in ports.items():
                 if taken := why_taken(port):
                     raise StackError(
@@ -234,15 +268,16 @@ class Stack:
                         f"program that holds it, or choose others (--base-port)."
                     ) from taken
             return ports
-        return dict(zip(names, free_ports(len(names)), strict=True))
+        return dict(zip(sorted(here), free_ports(len(here)), strict=True))
 
     def _start_children(self) -> None:
         """Start all processes, then wait until all are ready. Spark is started first, because it takes longest."""
-        for name in (STREAMING, *SERVICES, *self.datanodes):
+        spark = (STREAMING,) if self.described.has_spark else ()
+        for name in (*spark, *self.services, *self.datanodes):
             self.children[name] = self._child(name)
             self.children[name].start()
             self._write(PlaneState.STARTING)
-        for name in (*SERVICES, *self.datanodes, STREAMING):
+        for name in (*self.services, *self.datanodes, *spark):
             self.children[name].await_ready(self.require_running)
         if self._security is not None:
             with self.client() as client:
@@ -257,7 +292,8 @@ class Stack:
             self._java,
             self._security,
             len(self.datanodes),
-            self._urls["mock_scm"],
+            {**self.described.urls_elsewhere, **self._urls}.get("mock_scm", ""),
+            self.described,
         )
         port = int(self._urls[name].rpartition(":")[2])
         return ChildProcess(
@@ -283,11 +319,18 @@ class Stack:
             home=str(self.home),
             shards=self.shards,
             supervisor=identify(os.getpid()),
-            bootstrap_servers=self._broker.bootstrap_servers if self._broker and BROKER in processes else "",
+            bootstrap_servers=self._known_servers(processes),
             processes=processes,
+            elsewhere=self.described.urls_elsewhere,
+            credentials_file=str(self.described.kafka.credentials_file or ""),
             reason=self._reason,
         )
         write_plane_file(self.home, plane)
+
+    def _known_servers(self, processes: Mapping[str, PlaneProcess]) -> str:
+        """Return the brokers' address; empty while the plane's own broker has no port."""
+        is_known = BROKER in processes or isinstance(self._broker, KafkaCluster)
+        return self._broker.bootstrap_servers if self._broker is not None and is_known else ""
 
     def _process(self, name: str, identity: ProcessIdentity, log_file: Path) -> PlaneProcess:
         restarts = self._restarts.get(name)
@@ -299,18 +342,21 @@ def running_client(home: Path | None = None) -> KafkaPlane:
     """Return a new client of the plane that runs on a home. Raise StackError if none runs."""
     home = home or home_directory()
     plane = running_plane(home)
-    urls = {name: process.url for name, process in plane.processes.items()}
-    return KafkaPlane(_address(plane.bootstrap_servers, plane.shards, urls, plane_security(home)))
+    urls = plane.elsewhere | {name: process.url for name, process in plane.processes.items()}
+    secrets = client_secrets(plane_security(home))
+    if plane.credentials_file:
+        secrets["credentials"] = read_credentials(Path(plane.credentials_file))
+    return KafkaPlane(_address(plane.bootstrap_servers, plane.shards, urls, secrets))
 
 
-def _address(
-    bootstrap_servers: str, shards: int, urls: Mapping[str, str], security: BrokerSecurity | None
-) -> PlaneAddress:
+def _address(bootstrap_servers: str, shards: int, urls: Mapping[str, str], secrets: ClientSecrets) -> PlaneAddress:
+    if missing := sorted({"metadata", "snapshots", "mock_scm"} - urls.keys()):
+        raise StackError(f"{missing[0]} does not run here: say where it is, under [elsewhere] in deepclean.toml.")
     return PlaneAddress(
         bootstrap_servers=bootstrap_servers,
         shards=shards,
         metadata_url=urls["metadata"],
         snapshots_url=urls["snapshots"],
         scm_url=urls["mock_scm"],
-        **client_secrets(security),
+        **secrets,
     )

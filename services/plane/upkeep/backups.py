@@ -32,8 +32,8 @@ from services.metadata.checkpoints.unfinished import first_offset_of_txn, oldest
 from services.metadata.recovery.digest import ShardDigest, digest_shard
 from services.plane.machine.errors import StackError, disk_error
 from services.plane.stack.plane_file import PlaneFile
+from services.plane.stack.process_names import METADATA, SERVICES
 from services.plane.stack.secrets import http_token
-from services.plane.stack.settings import METADATA, SERVICES
 from services.plane.upkeep.shard_databases import database_directory, open_copy, positions_of
 from services.runtime.copies.kept_copies import COPIES, DAY_SECONDS, KeptCopies
 from services.storage.rocks_backups import copy_files

@@ -28,8 +28,8 @@ from services.metadata.recovery.sent_numbers import Highest, highest_of, numbers
 from services.metadata.recovery.start_check import LostCommandsError
 from services.metadata.state.tables import SECRET_TABLE, TRANSACTION_INFO_KEY, TRANSACTION_INFO_TABLE
 from services.plane.machine.errors import StackError
+from services.plane.stack.process_names import METADATA, SERVICES
 from services.plane.stack.secrets import person
-from services.plane.stack.settings import METADATA, SERVICES
 from services.plane.upkeep.shard_databases import (
     database_directory,
     has_database,

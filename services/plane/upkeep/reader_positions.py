@@ -12,8 +12,8 @@ from services.client.wire.http_reads import http_client
 from services.domain.errors import InvariantError
 from services.plane.machine.errors import StackError
 from services.plane.stack.plane_file import PlaneFile
+from services.plane.stack.process_names import SERVICES, STREAMING
 from services.plane.stack.secrets import http_token
-from services.plane.stack.settings import SERVICES, STREAMING
 from services.plane.upkeep.metrics_page import samples
 from services.plane.upkeep.trimming import Place
 from streaming.reclaiming.waiting import saved

@@ -15,7 +15,7 @@ from services.metadata.recovery.digest import ShardDigest, digest_shard
 from services.metadata.recovery.rebuild import Rebuild, surely_sent_txn
 from services.plane.machine.errors import StackError
 from services.plane.stack.plane_file import read_plane_file, running_plane
-from services.plane.stack.settings import METADATA
+from services.plane.stack.process_names import METADATA
 from services.plane.upkeep.backups import copy_of_running, list_backups
 from services.plane.upkeep.shard_databases import (
     database_directory,

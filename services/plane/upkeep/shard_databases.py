@@ -13,7 +13,7 @@ from services.metadata.service import MetadataService
 from services.metadata.state.tables import CHECKPOINTED
 from services.mock_scm.service import MockScmService
 from services.plane.machine.errors import StackError
-from services.plane.stack.settings import METADATA
+from services.plane.stack.process_names import METADATA
 from services.runtime.loop.changelog_table import CHANGELOG, CHANGELOG_KEY
 from services.runtime.loop.positions import POSITIONS
 from services.runtime.loop.runner import RUNTIME_TABLES

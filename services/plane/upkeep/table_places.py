@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
 
-from services.plane.stack.settings import METADATA, SERVICES
+from services.plane.stack.process_names import METADATA, SERVICES
 from services.plane.upkeep.key_formats import key_formats
 from services.plane.upkeep.readable_tables import TableReadError, nearest
 from services.plane.upkeep.shard_databases import database_directory, has_database, layout_of

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from schemas.records import FullChain, SnapshotChainRecord
 from schemas.topics import CHANGELOGS, CLIENTS, METADATA_COMMANDS, SNAPSHOT_CHAIN, TOPICS, Topic
 from services.domain.full_chain import FullChainParts
-from services.plane.stack.settings import METADATA, STREAMING
+from services.plane.stack.process_names import METADATA, STREAMING
 from services.plane.upkeep.backups import Backup
 
 Place = tuple[str, str, int]

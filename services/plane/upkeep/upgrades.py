@@ -15,8 +15,8 @@ from schemas.records import SetFeatureLevel, ShardState
 from services.client.wire.http_reads import HttpShard, http_client
 from services.plane.machine.errors import StackError
 from services.plane.stack.plane_file import PlaneFile
+from services.plane.stack.process_names import METADATA
 from services.plane.stack.secrets import http_token
-from services.plane.stack.settings import METADATA
 from services.plane.upkeep.metrics_page import samples
 from services.plane.upkeep.operator_commands import send_to_metadata
 

@@ -1,0 +1,11 @@
+"""The names of the plane's processes."""
+
+from __future__ import annotations
+
+BROKER = "broker"
+STREAMING = "streaming"
+METADATA = "metadata"
+SERVICES = (METADATA, "snapshots", "key_deletion", "directory_deletion", "mock_scm")
+DATANODE = "datanode"
+HTTP_PROCESSES = (*SERVICES, STREAMING)
+"""The processes that serve /metrics. With a base port, their ports follow the broker's port in this order."""

@@ -1,0 +1,93 @@
+"""A plane that two hosts share, each with its own file, over brokers that neither of them runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from schemas.records import (
+    BucketLayout,
+    CreateBucket,
+    CreateSnapshot,
+    CreateVolume,
+    DeleteKey,
+    DeleteSnapshot,
+    PutKey,
+    Settle,
+)
+from schemas.topics import METADATA_COMMANDS
+from services.domain.topic_rules import Replicas
+from services.plane.broker.topic_care import check_topics
+from services.plane.machine.ports import free_ports
+from services.plane.stack.description import read_description
+from services.plane.stack.plane_file import read_plane_file
+from services.plane.stack.stack import Stack, running_client
+from tests.broker_cluster import BrokerCluster
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
+SHARDS = 2
+FIRST = ("metadata", "mock_scm")
+SECOND = ("snapshots", "key_deletion", "directory_deletion", "streaming")
+
+
+def described_host(file: Path, servers: str, own: dict[str, int], others: dict[str, int]) -> Path:
+    """Write the file of a host."""
+    named = ", ".join(f'"{name}"' for name in own)
+    elsewhere = "\n".join(f'{name} = "127.0.0.1:{port}"' for name, port in others.items())
+    file.write_text(
+        f'shards = {SHARDS}\n[kafka]\nbootstrap_servers = "{servers}"\n[host]\nprocesses = [{named}]\n'
+        f'[elsewhere]\n{elsewhere}\n[settings.all]\nlog_level = "warning"\n'
+    )
+    return file
+
+
+class Host(Stack):
+    """What one file says; its ports are chosen before, since the other file has them."""
+
+    def __init__(self, home: Path, file: Path, ports: dict[str, int]) -> None:
+        described = read_description(file)
+        super().__init__(home, described.shards, described=described)
+        self._ports = ports
+
+    def _choose_ports(self) -> dict[str, int]:
+        return self._ports
+
+
+def test_two_hosts_share_a_plane_on_a_cluster_that_is_there(tmp_path: Path) -> None:
+    ports = dict(zip((*FIRST, *SECOND), free_ports(len(FIRST + SECOND)), strict=True))
+    mine, others = ({name: ports[name] for name in names} for names in (FIRST, SECOND))
+    cluster = BrokerCluster(tmp_path / "brokers", 3).start()
+    try:
+        servers = cluster.bootstrap_servers
+        one = Host(tmp_path / "one", described_host(tmp_path / "one.toml", servers, mine, others), mine)
+        two = Host(tmp_path / "two", described_host(tmp_path / "two.toml", servers, others, mine), others)
+        with one, two:
+            assert check_topics(servers, None, SHARDS, Replicas(3, 2)) == []
+            assert set(one.children) == set(FIRST)
+            assert set(two.children) == set(SECOND)
+            _delete_and_settle(one)
+            _delete_and_settle(two)
+            with running_client(two.home) as plane:
+                assert plane.scm(1).totals().inventory_blocks == 0
+        assert read_plane_file(one.home) is None
+        assert cluster.is_running, "the plane does not stop what it has not started"
+    finally:
+        cluster.stop()
+
+
+def _delete_and_settle(host: Host) -> None:
+    """Let a deletion travel through all services, asked by a client of this host."""
+    name = f"of-{host.home.name}"
+    with host.client() as plane:
+        for command in (
+            CreateVolume(name),
+            CreateBucket(name, "tree", BucketLayout.FILE_SYSTEM_OPTIMIZED),
+            PutKey(name, "tree", "a/key", 1_000),
+        ):
+            assert plane.answer(1, plane.submit(1, command)).error == "", METADATA_COMMANDS.name
+        assert plane.request(1, CreateSnapshot(name, "tree", "kept")).error == ""
+        assert plane.answer(1, plane.submit(1, DeleteKey(name, "tree", "a/key"))).error == ""
+        assert plane.request(1, DeleteSnapshot(name, "tree", "kept")).error == ""
+        assert plane.request(1, Settle(name)).error == ""
+        assert plane.metadata(1).space(name, "tree").freed_bytes == 1_000
