@@ -22,7 +22,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- /* What all pods have, of the dictionary root, name. */ -}}
 {{- define "deepclean.pod" -}}
 automountServiceAccountToken: false
-# Else Kubernetes sets DEEPCLEAN_METADATA_PORT and its like, which a service refuses as settings that it does not know.
+# Else Kubernetes sets variables of the names of Services, which a process refuses as settings that it does not know.
 enableServiceLinks: false
 securityContext:
   runAsNonRoot: true
