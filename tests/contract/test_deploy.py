@@ -20,6 +20,7 @@ from schemas.credentials import CredentialsError, login_file_of, read_credential
 from services.cli.main import SUB_COMMANDS, app
 from services.domain.topic_rules import WANTED
 from services.plane.machine.jars import ROOTS
+from services.plane.stack.description import read_description
 from services.plane.stack.process_names import DATANODE, HTTP_PROCESSES, METADATA, SERVICES, STREAMING
 from services.plane.stack.settings import UNDO_WINDOW_MS
 from services.plane.stack.supervisor import DEFAULT_BASE_PORT
@@ -48,6 +49,7 @@ ALL_OPTIONS: dict[str, Any] = {
     "affinity": {"nodeAffinity": {}},
     "podAnnotations": {"team": "storage"},
     "networkPolicy": {"from": [{"namespaceSelector": {}}]},
+    "tools": {"enabled": True},
     "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
     "prometheusRule": {"enabled": True},
 }
@@ -129,7 +131,8 @@ class TestImage:
     def test_the_version_is_that_of_the_project(self) -> None:
         dockerfile = (IMAGE / "Dockerfile").read_text("utf-8")
         assert f"ARG VERSION={VERSION}\n" in dockerfile
-        assert {one["image"] for one in _compose()["services"].values() if "build" in one} == {f"deepclean:{VERSION}"}
+        images = {one["image"] for one in _compose()["services"].values()}
+        assert {image for image in images if image.startswith("deepclean:")} == {f"deepclean:{VERSION}"}
         chart = _read(CHART / "Chart.yaml")
         assert chart["version"] == chart["appVersion"] == VERSION
 
@@ -295,7 +298,7 @@ class TestChart:
         assert len(by_kind["StatefulSet"]) == len(SERVICES)
         for stateful in by_kind["StatefulSet"]:
             _check_service(stateful, shards)
-        (job,) = by_kind["Deployment"]
+        job, *tools = sorted(by_kind["Deployment"], key=lambda one: str(one["metadata"]["name"]))
         assert (job["spec"]["replicas"], job["spec"]["strategy"]) == (1, {"type": "Recreate"})
         name, *arguments = _container(job)["args"]
         options = _streaming_options(arguments, monkeypatch)
@@ -303,8 +306,14 @@ class TestChart:
         (topics,) = by_kind["Job"]
         _check_command(_command(app), [one.partition("=")[0] for one in _container(topics)["args"]])
         assert set(by_kind["ConfigMap"][0]["data"]) <= _known_settings()
-        for workload in (*by_kind["StatefulSet"], job, topics):
+        for workload in (*by_kind["StatefulSet"], job, *tools, topics):
             _check_hardened(workload)
+        for one in tools:
+            _check_tools(one, shards, monkeypatch)
+
+    def test_tools_want_a_secured_plane(self, tmp_path: Path) -> None:
+        with pytest.raises(AssertionError, match=r"tools\.enabled wants"):
+            _rendered({"tools": {"enabled": True}}, tmp_path)
 
     def test_shards_that_do_not_fit_are_refused(self, tmp_path: Path) -> None:
         values = {"shards": 3, "services": {"key_deletion": {"shardGroups": [[0, 1], [1]]}}}
@@ -349,6 +358,17 @@ def _check_service(stateful: Any, shards: int) -> None:
     for probe, path in (("startupProbe", "/readyz"), ("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")):
         assert container[probe]["httpGet"] == {"path": path, "port": "http"}
     assert container["startupProbe"]["periodSeconds"] * container["startupProbe"]["failureThreshold"] >= 900
+
+
+def _check_tools(tools: Any, shards: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands there reach every process, and start none."""
+    container = _container(tools)
+    for one in container["env"]:
+        monkeypatch.setenv(one["name"], one["value"])
+    described = read_description(None)
+    assert (described.shards, described.host.processes) == (shards, ())
+    assert described.elsewhere == {name: f"deepclean-{name.replace('_', '-')}:{port}" for name, port in PORTS.items()}
+    _check_command(_command(app), container["args"])
 
 
 def _check_hardened(workload: Any) -> None:

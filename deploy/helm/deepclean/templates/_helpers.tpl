@@ -59,7 +59,7 @@ securityContext:
 
 {{- /* Whether a process signs commands. */ -}}
 {{- define "deepclean.signs" -}}
-{{- if and .root.Values.signing.existingSecret (has .name (list "snapshots" "key_deletion" "directory_deletion" "mock_scm" "admin")) }}true{{ end }}
+{{- if and .root.Values.signing.existingSecret (has .name (list "snapshots" "key_deletion" "directory_deletion" "mock_scm" "admin" "tools")) }}true{{ end }}
 {{- end }}
 
 {{- /* With fsGroup a Secret's files are readable for a group, and without it for root alone. The program takes neither,
@@ -94,7 +94,9 @@ so it gets copies: in memory, of its own user, of mode 0600. Java's login file i
       - secret:
           name: {{ . }}
           items:
-            - {key: {{ $.name }}.json, path: {{ $.name }}.json}
+            {{- range $.logins | default (list $.name) }}
+            - {key: {{ . }}.json, path: {{ . }}.json}
+            {{- end }}
             - {key: ca.pem, path: ca.pem}
       {{- end }}
       {{- if ne .name "admin" }}
@@ -107,7 +109,9 @@ so it gets copies: in memory, of its own user, of mode 0600. Java's login file i
       - secret:
           name: {{ .root.Values.signing.existingSecret }}
           items:
-            - {key: {{ .name }}.signing, path: {{ .name }}.signing}
+            {{- range .signers | default (list .name) }}
+            - {key: {{ . }}.signing, path: {{ . }}.signing}
+            {{- end }}
       {{- end }}
 {{- end }}
 
