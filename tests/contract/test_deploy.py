@@ -315,10 +315,17 @@ class TestChart:
         with pytest.raises(AssertionError, match=r"tools\.enabled wants"):
             _rendered({"tools": {"enabled": True}}, tmp_path)
 
-    def test_shards_that_do_not_fit_are_refused(self, tmp_path: Path) -> None:
-        values = {"shards": 3, "services": {"key_deletion": {"shardGroups": [[0, 1], [1]]}}}
+    @pytest.mark.parametrize("groups", [[[0, 1], [1]], [[0, 1]], [[2], [0, 5]], [[0], [1], [2], [2]]])
+    def test_shards_that_do_not_fit_are_refused(self, groups: list[list[int]], tmp_path: Path) -> None:
         with pytest.raises(AssertionError, match="name each shard from 0 to 2 once"):
-            _rendered(values, tmp_path)
+            _rendered({"shards": 3, "services": {"key_deletion": {"shardGroups": groups}}}, tmp_path)
+
+    def test_a_setting_goes_before_the_charts_own(self, tmp_path: Path) -> None:
+        name = "DEEPCLEAN_KEY_DELETION_UNDO_WINDOW_MS"
+        values = {"settings": {name: 86_400_000, "DEEPCLEAN_SNAPSHOTS_IS_RENAME_ALLOWED": True}}
+        (found,) = [one["data"] for one in _rendered(values, tmp_path) if one["kind"] == "ConfigMap"]
+        assert int(found[name]) == 86_400_000
+        assert found["DEEPCLEAN_SNAPSHOTS_IS_RENAME_ALLOWED"] == "true"
 
     @pytest.mark.parametrize("values", [{}, ALL_OPTIONS], ids=["default", "all options"])
     def test_kubernetes_accepts_it(self, values: dict[str, Any], tmp_path: Path) -> None:
