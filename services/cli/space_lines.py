@@ -31,23 +31,31 @@ def amounts_of(space: object, state: str) -> tuple[int, int, int]:
     return size_bytes, replicated_bytes, versions
 
 
-def print_states(states: Iterable[tuple[str, int, int, int | str, str]]) -> None:
+def print_states(states: Iterable[tuple[str, int, int, int | str, str]], *, is_exact: bool = True) -> None:
     """Print for each state of versions its bytes, what they take on disks, the versions, and when it ends."""
     print_table(
         ["WHERE", "BYTES", "ON DISKS", "VERSIONS", "GOES WHEN"],
         [
-            (where, bytes_text(size_bytes), bytes_text(replicated_bytes), versions, goes)
+            (
+                where,
+                size_text(size_bytes, is_exact=is_exact),
+                size_text(replicated_bytes, is_exact=is_exact),
+                versions,
+                goes,
+            )
             for where, size_bytes, replicated_bytes, versions, goes in states
         ],
         numbers=["BYTES", "ON DISKS", "VERSIONS"],
     )
 
 
-def print_snapshots(rows: Iterable[tuple[str, int, Sequence[str]]]) -> None:
-    """Print for each snapshot its name, when it was created, and its sizes in the order of ``sizes_of``."""
+def print_snapshots(rows: Iterable[tuple[str, int, Sequence[str]]], more: Sequence[str] = ()) -> None:
+    """Print for each snapshot its name, when it was created, and its sizes in the order of ``sizes_of``; then what else
+    its texts have, under the titles of ``more``.
+    """
     sizes = [size.replace("_", " ").upper() for size in SIZES]
     print_table(
-        ["SNAPSHOT", "CREATED", *sizes],
+        ["SNAPSHOT", "CREATED", *sizes, *more],
         ((name, time_text(time_ms), *texts) for name, time_ms, texts in rows),
         numbers=sizes,
     )
@@ -66,8 +74,8 @@ def say_plan(names: Sequence[str], freed: str, wanted_bytes: int, *, is_enough: 
     say(f"deleting {what} would free {freed}")
     if not is_enough:
         say(f"{bytes_text(wanted_bytes)} cannot be freed: this is all that snapshots which may go hold")
-    if not is_smallest:
-        say("a smaller set may do: the search was cut short")
+    elif not is_smallest:
+        say("a smaller set may do")
 
 
 def goes_when(stage: VersionStage, holders: list[str], suspended: str) -> str:

@@ -155,10 +155,11 @@ class RunSpace:
     def plan(self, wanted_bytes: int, protected: Collection[int], *, is_replicated: bool = False) -> RunPlan:
         """Return a small set of unprotected snapshots that frees at least the wanted bytes, older ones first.
 
-        If each thing has one run, it is the smallest. Otherwise the search counts a thing with several runs only where
-        the whole stretch from its first to its last holder is dropped; then snapshots without which the plan still
-        frees enough are left out, newer ones first. If all unprotected snapshots do not free enough, the plan frees as
-        much as all of them. ``is_replicated``: the wanted bytes are those that all copies take.
+        If each thing has one run, or one snapshot is enough, it is the smallest. Otherwise the search counts a thing
+        with several runs only where the whole stretch from its first to its last holder is dropped; then snapshots
+        without which the plan still frees enough are left out, newer ones first. If all unprotected snapshots do not
+        free enough, the plan frees as much as all of them. ``is_replicated``: the wanted bytes are those that all
+        copies take.
         """
         candidates = sorted(set(range(self.active_place)) - set(protected))
         columns = replace(self.cells, bytes=self.cells.replicated_bytes) if is_replicated else self.cells
@@ -177,7 +178,7 @@ class RunSpace:
         places, is_smallest = [order[txn - 1] for txn in found.snapshots], found.is_smallest
         if any(len(runs) > 1 for runs in droppable):
             places = _needed(columns, places, wanted_bytes, self.active_place + 1)
-            is_smallest = not found.is_enough
+            is_smallest = len(places) == 1 or not found.is_enough
         return RunPlan(tuple(places), self.freed_by_dropping(places), found.is_enough, is_smallest)
 
 

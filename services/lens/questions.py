@@ -264,7 +264,7 @@ class BucketQuestions:
             wanted_bytes,
             *_sizes(found.freed),
             is_enough=found.is_enough,
-            is_smallest=found.is_smallest,
+            is_smallest=found.is_enough and found.is_smallest,
             is_exact=self.is_exact,
             notes=(*self.notes, *self._stand_ins(meant)),
         )

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -158,6 +159,35 @@ def test_notes_are_shown_and_mark_figures(tmp_path: Path) -> None:
     report = write_report(tmp_path / "report", [chain("s1", notes=["one manifest is missing"])], [thing("a", 5, 0)])
     freed = run("report", report, "what-if", "s1").splitlines()
     assert freed == ["deleting s1 would free ~5 B (15 B on disks), 1 version", "note: one manifest is missing"]
+
+
+def test_every_figure_is_marked_and_what_was_not_looked_at_is_said(tmp_path: Path) -> None:
+    report = write_report(tmp_path / "report", [chain("s1", notes=["one manifest is missing"])], [thing("a", 5, 0)])
+    words = " ".join(run("report", report, "space").split())
+    assert "held ~5 B ~15 B 1" in words
+    assert "live ~0 B ~0 B 0" in words
+    assert "~5 B ~15 B held s1" in " ".join(run("report", report, "explain", "a").split())
+    assert run("report", report, "orphans").startswith("No finding; the notes say what was not looked at.")
+
+
+def test_statuses_and_protection_have_columns_if_there_are_any(report: Path, tmp_path: Path) -> None:
+    assert "PROTECTED BY" not in run("report", report, "space")
+    bucket = chain("s1", "s2")
+    first, *others = bucket.refs
+    tagged = replace(bucket, refs=(replace(first, status="EXPIRABLE", protected_by=("release",)), *others))
+    shown = run("report", write_report(tmp_path / "tagged", [tagged], THINGS), "space")
+    header, line = (next(one for one in shown.splitlines() if one.startswith(name)) for name in ("SNAPSHOT", "s1"))
+    assert header.split()[-3:] == ["STATUS", "PROTECTED", "BY"]
+    assert line.split()[-2:] == ["EXPIRABLE", "release"]
+
+
+def test_what_is_live_is_said_to_be_held_by_that(report: Path) -> None:
+    assert "held by    what is live and s1, s2" in run("report", report, "explain", "d/kept")
+    assert "held by    nobody" in run("report", report, "explain", "d/gone")
+
+
+def test_nothing_to_free_needs_no_plan(report: Path) -> None:
+    assert "name the bytes to free" in run("report", report, "plan", "--free", "0", status=2)
 
 
 def test_questions_on_nothing_are_answered(tmp_path: Path) -> None:

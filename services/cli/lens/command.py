@@ -140,6 +140,8 @@ def plan(
 ) -> None:
     """Show the smallest set of snapshots, older ones first, whose drop frees at least SIZE. Nothing is dropped."""
     wanted_bytes = parse_size(free)
+    if not wanted_bytes:
+        raise typer.BadParameter("name the bytes to free, more than 0", param_hint="--free")
     with _report(context, bucket, report, html, master, heap) as found:
         planned = one_bucket(found, bucket).plan(wanted_bytes, keep or (), is_replicated=is_replicated)
     if as_json:

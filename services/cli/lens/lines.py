@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from schemas.records import SnapshotStatus
 from schemas.space_answers import VersionStage
 from services.cli.output import bytes_text, counted, print_fields, print_table, size_text, time_text
 from services.cli.space_lines import (
@@ -29,6 +30,9 @@ from services.lens.questions import (
 )
 from services.lens.report import ReportHead
 
+ORDINARY = SnapshotStatus.SNAPSHOT_ACTIVE.value
+"""The status that is not worth a column."""
+
 
 def print_spaces(head: ReportHead, spaces: Sequence[LensSpace]) -> None:
     """Print where the bytes of each bucket are, and what each snapshot refers to, holds alone and shares."""
@@ -51,13 +55,33 @@ def _print_space(head: ReportHead, space: LensSpace) -> None:
         ]
     )
     say("")
-    print_states(_states(space))
+    print_states(_states(space), is_exact=space.is_exact)
     say("")
-    print_snapshots(
-        (one.name, one.time_ms, [size_text(*sizes, is_exact=space.is_exact) for sizes in sizes_of(one)])
-        for one in space.snapshots
-    )
+    _print_snapshots(space)
     _say_notes(space.notes)
+
+
+def _print_snapshots(space: LensSpace) -> None:
+    """Print the snapshots, with their statuses and what protects them if one of them has any."""
+    further = {
+        "STATUS": ["" if one.status == ORDINARY else one.status for one in space.snapshots],
+        "PROTECTED BY": [names_text(list(one.protected_by)) for one in space.snapshots],
+    }
+    shown = {title: texts for title, texts in further.items() if any(texts)}
+    print_snapshots(
+        (
+            (
+                one.name,
+                one.time_ms,
+                [
+                    *(size_text(*sizes, is_exact=space.is_exact) for sizes in sizes_of(one)),
+                    *(texts[place] for texts in shown.values()),
+                ],
+            )
+            for place, one in enumerate(space.snapshots)
+        ),
+        list(shown),
+    )
 
 
 def _states(space: LensSpace) -> Iterator[tuple[str, int, int, int, str]]:
@@ -73,8 +97,7 @@ def _states(space: LensSpace) -> Iterator[tuple[str, int, int, int, str]]:
 def print_freed(freed: LensFreed) -> None:
     """Print what dropping snapshots would free."""
     sizes = (freed.freed_bytes, freed.freed_replicated_bytes, freed.freed_versions)
-    is_exact = freed.is_exact and not freed.protected_by
-    say(f"deleting {', '.join(freed.snapshots)} would free {freed_text(*sizes, is_exact=is_exact)}")
+    say(f"deleting {', '.join(freed.snapshots)} would free {freed_text(*sizes, is_exact=freed.is_exact)}")
     _say_notes(freed.notes)
 
 
@@ -87,10 +110,11 @@ def print_plan(plan: LensPlan) -> None:
 
 def print_explanation(what: str, found: LensExplanation) -> None:
     """Print who holds a path or a thing."""
+    holders = (["what is live"] if found.is_live else []) + ([names_text(list(found.held_by))] if found.held_by else [])
     print_fields(
         [
             ("asked for", f"{what} of {found.bucket}"),
-            ("held by", names_text(list(found.held_by)) or "no snapshot"),
+            ("held by", " and ".join(holders) or "nobody"),
             ("bytes", size_text(found.bytes, found.replicated_bytes, is_exact=found.is_exact)),
         ]
     )
@@ -99,7 +123,8 @@ def print_explanation(what: str, found: LensExplanation) -> None:
         ["PATH", "ID", "KIND", "BYTES", "ON DISKS", "STAGE", "HELD BY", "GOES WHEN"],
         (
             (
-                *(one.path, one.id, one.kind, bytes_text(one.bytes), bytes_text(one.replicated_bytes)),
+                *(one.path, one.id, one.kind),
+                *(size_text(size, is_exact=found.is_exact) for size in (one.bytes, one.replicated_bytes)),
                 *(one.stage.lower(), names_text(list(one.held_by)), _goes_when(one)),
             )
             for one in found.versions
@@ -123,7 +148,8 @@ def print_retention(retention: LensRetention) -> None:
 def print_orphans(orphans: LensOrphans) -> None:
     """Print what the source's own tools do not show."""
     if not orphans.findings:
-        say("Nothing was found that the source's own tools do not show.")
+        is_whole = "Nothing was found that the source's own tools do not show."
+        say("No finding; the notes say what was not looked at." if orphans.notes else is_whole)
     else:
         print_table(
             ["FINDING", "BUCKET", "PATH", "ID", "BYTES", "ON DISKS", "WHY"],

@@ -116,6 +116,11 @@ class PlaneDescription(BaseSettings):
         return {name: f"http://{address}" for name, address in self.elsewhere.items()}
 
     @property
+    def http_token_file(self) -> str:
+        """Return the path of the token that requests to all processes must carry; empty if the file names none."""
+        return str(self.settings.get(ALL, {}).get("http_token_file", ""))
+
+    @property
     def has_spark(self) -> bool:
         """Return whether the Spark job runs here."""
         return STREAMING in self.host.processes

@@ -58,6 +58,8 @@ class PlaneFile:
     """By name the URLs of processes on other hosts."""
     credentials_file: str = ""
     """The login of clients at a cluster that is not the home's own broker; empty without one."""
+    http_token_file: str = ""
+    """The token of the processes that the description names; empty for that of the home, or none."""
     reason: str = ""
     """The error, if the state is FAILED."""
 

@@ -14,6 +14,7 @@ from schemas.credentials import CredentialsError, KafkaCredentials, read_secret
 from schemas.topics import CLIENTS
 from services.log.signing import Signer, read_signing_secret
 from services.plane.broker.security import BrokerSecurity, administrator_of
+from services.plane.stack.plane_file import read_plane_file
 
 DIRECTORY_NAME = "secrets"
 
@@ -72,5 +73,7 @@ def administrator(home: Path) -> KafkaCredentials | None:
 
 def http_token(home: Path) -> str:
     """Return the token for HTTP requests to a home's processes; empty for an open plane."""
-    security = plane_security(home)
+    plane, security = read_plane_file(home), plane_security(home)
+    if plane is not None and plane.http_token_file:
+        return read_secret(Path(plane.http_token_file))
     return "" if security is None else read_secret(security.token_file)

@@ -39,8 +39,8 @@ def child_command(name: str, plane: PlaneSettings, port: int) -> list[str]:
     if name != STREAMING:
         return [sys.executable, "-m", f"services.{DATANODE if name.startswith(DATANODE) else name}"]
     spark, host = plane.described.spark, plane.described.host
-    token_file = plane.described.settings.get(ALL, {}).get("http_token_file")
-    if token_file is None and plane.security is not None:
+    token_file = plane.described.http_token_file
+    if not token_file and plane.security is not None:
         token_file = str(plane.security.token_file)
     return [
         *(sys.executable, "-m", "streaming", "--bootstrap-servers", plane.bootstrap_servers),
@@ -48,7 +48,7 @@ def child_command(name: str, plane: PlaneSettings, port: int) -> list[str]:
         *("--jars-directory", str(jars_directory() / "spark"), "--master", spark.master, "--heap", spark.heap),
         *(f"--conf={name}={value}" for name, value in spark.conf.items()),
         *("--metrics-address", host.address, "--metrics-port", str(port)),
-        *(("--metrics-token-file", str(token_file)) if token_file else ()),
+        *(("--metrics-token-file", token_file) if token_file else ()),
     ]
 
 

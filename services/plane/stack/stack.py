@@ -200,6 +200,8 @@ class Stack:
         secrets, credentials = client_secrets(self._security), self.described.kafka.credentials()
         if credentials:
             secrets["credentials"] = credentials
+        if token := http_token(self.home):
+            secrets["http_token"] = token
         return secrets
 
     def url(self, name: str) -> str:
@@ -323,6 +325,7 @@ class Stack:
             processes=processes,
             elsewhere=self.described.urls_elsewhere,
             credentials_file=str(self.described.kafka.credentials_file or ""),
+            http_token_file=self.described.http_token_file,
             reason=self._reason,
         )
         write_plane_file(self.home, plane)
@@ -346,6 +349,8 @@ def running_client(home: Path | None = None) -> KafkaPlane:
     secrets = client_secrets(plane_security(home))
     if plane.credentials_file:
         secrets["credentials"] = read_credentials(Path(plane.credentials_file))
+    if token := http_token(home):
+        secrets["http_token"] = token
     return KafkaPlane(_address(plane.bootstrap_servers, plane.shards, urls, secrets))
 
 
