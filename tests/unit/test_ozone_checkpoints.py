@@ -8,6 +8,7 @@ import errno
 import gzip
 import io
 import lzma
+import socket
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,7 @@ from random import Random
 import httpx
 import pytest
 
+from streaming.lens.ozone import checkpoints
 from streaming.lens.ozone.checkpoints import COMPLETE, LINKS, fetched, unpacked
 from streaming.lens.ozone.layout import OzoneLocationError
 
@@ -122,3 +124,11 @@ def test_an_answer_that_is_no_checkpoint(
 def test_an_address_that_is_none(tmp_path: Path) -> None:
     with pytest.raises(OzoneLocationError, match="This is no address"):
         fetched("http://om:98x", tmp_path)
+
+
+def test_a_manager_that_accepts_and_sends_nothing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoints, "TIMEOUT_SECONDS", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(OzoneLocationError, match="sent nothing for 0.05 seconds after it was asked"):
+            fetched(address, tmp_path)

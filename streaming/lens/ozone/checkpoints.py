@@ -56,6 +56,11 @@ def fetched(url: str, directory: Path) -> Path:
                 return target
     except httpx.InvalidURL:  # its text may have a part of a password
         raise OzoneLocationError("This is no address: name one as http://HOST:9874.") from None
+    except httpx.ReadTimeout:
+        raise OzoneLocationError(
+            f"{base} sent nothing for {TIMEOUT_SECONDS:g} seconds after it was asked for a checkpoint: look into the log "
+            f"of the Ozone Manager, or copy its database while it is stopped."
+        ) from None
     except httpx.HTTPError as error:
         raise OzoneLocationError(
             f"{base} did not send a checkpoint ({error}): is it the port of an Ozone Manager (9874)?"
