@@ -130,5 +130,5 @@ def test_a_manager_that_accepts_and_sends_nothing_is_named(tmp_path: Path, monke
     monkeypatch.setattr(checkpoints, "TIMEOUT_SECONDS", 0.05)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        with pytest.raises(OzoneLocationError, match="sent nothing for 0.05 seconds after it was asked"):
+        with pytest.raises(OzoneLocationError, match=r"sent nothing for 0\.05 seconds after it was asked"):
             fetched(address, tmp_path)

@@ -58,8 +58,8 @@ def fetched(url: str, directory: Path) -> Path:
         raise OzoneLocationError("This is no address: name one as http://HOST:9874.") from None
     except httpx.ReadTimeout:
         raise OzoneLocationError(
-            f"{base} sent nothing for {TIMEOUT_SECONDS:g} seconds after it was asked for a checkpoint: look into the log "
-            f"of the Ozone Manager, or copy its database while it is stopped."
+            f"{base} sent nothing for {TIMEOUT_SECONDS:g} seconds after it was asked for a checkpoint: look into its "
+            f"log, or copy its database while it is stopped."
         ) from None
     except httpx.HTTPError as error:
         raise OzoneLocationError(
