@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
+from confluent_kafka.admin._acl import AclBindingFilter, AclOperation, AclPermissionType
+from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
 from schemas.access import ADMINISTRATOR, identities
 from schemas.http_token import bearer
@@ -27,6 +32,7 @@ from schemas.records import (
 from services.client.kafka_plane import KafkaPlane
 from services.domain.authorization import SERVICES
 from services.log.signing import Signer
+from services.plane.broker.quiet_admin import quiet_admin
 from services.plane.broker.security import BrokerSecurity
 from services.plane.stack.enrolment import send_secrets
 from services.plane.stack.process_names import HTTP_PROCESSES
@@ -114,3 +120,23 @@ def test_no_secret_is_in_a_log_a_metric_a_command_line_or_an_environment(stack: 
                 texts[f"{what} of {name}"] = file.read_text(errors="replace")
     found = [where for where, text in texts.items() if any(secret in text for secret in known)]
     assert not found
+
+
+def test_an_upgrade_is_prepared_with_the_rights_that_the_new_program_needs(stack: Stack) -> None:
+    """An older program has not granted the right to ask for the settings of topics."""
+    security = BrokerSecurity(stack.home / DIRECTORY_NAME)
+    whatever: Any = None
+    newer = AclBindingFilter(
+        *(ResourceType.TOPIC, whatever, ResourcePatternType.ANY, whatever, whatever),
+        *(AclOperation.DESCRIBE_CONFIGS, AclPermissionType.ANY),
+    )
+    with quiet_admin(stack.broker.bootstrap_servers, security.administrator) as admin:
+        (removed,) = [answer.result() for answer in admin.delete_acls([newer]).values()]
+        assert removed
+        command = [sys.executable, "-m", "services.cli.main", "--home", str(stack.home), "upgrade", "prepare"]
+        subprocess.run(command, check=True, capture_output=True, timeout=60)
+        assert set(admin.describe_acls(newer).result()) == set(removed)
+    child = stack.children["key_deletion"]
+    child.kill()
+    child.start()
+    child.await_ready()

@@ -9,9 +9,10 @@ import typer
 from services.cli.output import counted, print_json, print_table
 from services.cli.session import JsonOption, made_session
 from services.cli.terminal import say
+from services.plane.broker.quiet_admin import quiet_admin
 from services.plane.broker.topics import publish_schemas
 from services.plane.stack.plane_file import running_plane
-from services.plane.stack.secrets import administrator, person
+from services.plane.stack.secrets import administrator, person, plane_security
 from services.plane.upkeep.upgrades import UpgradeStatus, finish_upgrade, upgrade_status
 
 app = typer.Typer(no_args_is_help=True, help="Show which programs a plane runs, and make an upgrade final.")
@@ -34,9 +35,15 @@ def status(context: typer.Context, as_json: JsonOption = False) -> None:
 
 @app.command()
 def prepare(context: typer.Context) -> None:
-    """Publish the schemas of this program on a running plane, before its first process is upgraded."""
+    """Publish the schemas of this program on a running plane, before its first process is upgraded.
+
+    On a secured plane give the processes the rights that this program needs, too.
+    """
     home = made_session(context).home
-    plane = running_plane(home)
+    plane, security = running_plane(home), plane_security(home)
+    if security is not None and not plane.credentials_file:
+        with quiet_admin(plane.bootstrap_servers, security.administrator) as admin:
+            security.admit(admin)
     count = publish_schemas(plane.bootstrap_servers, plane.shards, administrator(home), person(home))
     say(f"{counted(count, 'schema')} published: processes of this version can be started beside the older ones.")
 
