@@ -149,6 +149,10 @@ class Report:
         for row in self._rows(FINDINGS, FINDING_SCHEMA, condition):
             yield LensFinding(**row)
 
+    def finding_count(self, bucket: str) -> int:
+        """Return the number of findings of a bucket."""
+        return sum(batch.num_rows for batch in self._batches(FINDINGS, FINDING_SCHEMA, pc.field("bucket") == bucket))
+
     def _rows(self, part: str, schema: pa.Schema, condition: pc.Expression | None) -> Iterator[dict[str, Any]]:
         for batch in self._batches(part, schema, condition):
             yield from batch.to_pylist()

@@ -171,7 +171,9 @@ def test_every_figure_is_marked_and_what_was_not_looked_at_is_said(tmp_path: Pat
 
 
 def test_statuses_and_protection_have_columns_if_there_are_any(report: Path, tmp_path: Path) -> None:
-    assert "PROTECTED BY" not in run("report", report, "space")
+    plain = run("report", report, "space")
+    assert "PROTECTED BY" not in plain
+    assert plain.endswith("\n1 finding beside that: ask for orphans.\n")
     bucket = chain("s1", "s2")
     first, *others = bucket.refs
     tagged = replace(bucket, refs=(replace(first, status="EXPIRABLE", protected_by=("release",)), *others))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from schemas.records import SnapshotStatus
 from schemas.space_answers import VersionStage
@@ -34,14 +34,18 @@ ORDINARY = SnapshotStatus.SNAPSHOT_ACTIVE.value
 """The status that is not worth a column."""
 
 
-def print_spaces(head: ReportHead, spaces: Sequence[LensSpace]) -> None:
-    """Print where the bytes of each bucket are, and what each snapshot refers to, holds alone and shares."""
+def print_spaces(head: ReportHead, spaces: Sequence[LensSpace], findings: Mapping[str, int]) -> None:
+    """Print where the bytes of each bucket are, what each snapshot refers to, holds alone and shares, and the number of
+    findings by bucket.
+    """
     if not spaces:
         say(f"{head.location} has no bucket.")
     for number, space in enumerate(spaces):
         if number:
             say("")
         _print_space(head, space)
+        if found := findings[space.bucket]:
+            say("", f"{counted(found, 'finding')} beside that: ask for orphans.")
 
 
 def _print_space(head: ReportHead, space: LensSpace) -> None:
