@@ -167,7 +167,7 @@ def test_every_figure_is_marked_and_what_was_not_looked_at_is_said(tmp_path: Pat
     assert "held ~5 B ~15 B 1" in words
     assert "live ~0 B ~0 B 0" in words
     assert "~5 B ~15 B held s1" in " ".join(run("report", report, "explain", "a").split())
-    assert run("report", report, "orphans").startswith("No finding; the notes say what was not looked at.")
+    assert run("report", report, "orphans").startswith("No finding; read the notes, too.")
 
 
 def test_statuses_and_protection_have_columns_if_there_are_any(report: Path, tmp_path: Path) -> None:

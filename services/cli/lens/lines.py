@@ -153,7 +153,7 @@ def print_orphans(orphans: LensOrphans) -> None:
     """Print what the source's own tools do not show."""
     if not orphans.findings:
         is_whole = "Nothing was found that the source's own tools do not show."
-        say("No finding; the notes say what was not looked at." if orphans.notes else is_whole)
+        say("No finding; read the notes, too." if orphans.notes else is_whole)
     else:
         print_table(
             ["FINDING", "BUCKET", "PATH", "ID", "BYTES", "ON DISKS", "WHY"],
