@@ -45,8 +45,7 @@ class WantedTopic:
 
     def settings(self) -> dict[str, str]:
         """Return its settings by Kafka's names."""
-        policy = {"cleanup.policy": "compact"} if self.is_compacted else {}
-        return {**WANTED, **policy, "max.message.bytes": str(self.max_message_bytes)}
+        return {**_wanted(is_compacted=self.is_compacted), "max.message.bytes": str(self.max_message_bytes)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +68,13 @@ class TopicFlaw:
     """The settings that mend it; empty if settings do not."""
 
 
+def _wanted(*, is_compacted: bool) -> dict[str, str]:
+    return {**WANTED, "cleanup.policy": "compact"} if is_compacted else WANTED
+
+
 def losses(topic: str, settings: Mapping[str, str], *, is_compacted: bool = False) -> list[str]:
     """Return a sentence for each setting by which a topic loses messages that are still needed."""
-    wanted = {**WANTED, "cleanup.policy": "compact"} if is_compacted else WANTED
+    wanted = _wanted(is_compacted=is_compacted)
     return [
         f"topic {topic} has {name}={settings[name]} and would lose messages: set {name}={wanted[name]} "
         f"(deepclean topics ensure)"

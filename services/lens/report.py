@@ -8,6 +8,7 @@ there: it is written last, in a directory of another name.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -149,9 +150,12 @@ class Report:
         for row in self._rows(FINDINGS, FINDING_SCHEMA, condition):
             yield LensFinding(**row)
 
-    def finding_count(self, bucket: str) -> int:
-        """Return the number of findings of a bucket."""
-        return sum(batch.num_rows for batch in self._batches(FINDINGS, FINDING_SCHEMA, pc.field("bucket") == bucket))
+    def finding_counts(self) -> Counter[str]:
+        """Return the number of findings by bucket."""
+        counts: Counter[str] = Counter()
+        for batch in self._batches(FINDINGS, FINDING_SCHEMA, None):
+            counts.update(batch.column("bucket").to_pylist())
+        return counts
 
     def _rows(self, part: str, schema: pa.Schema, condition: pc.Expression | None) -> Iterator[dict[str, Any]]:
         for batch in self._batches(part, schema, condition):

@@ -17,8 +17,8 @@ from schemas.credentials import KafkaCredentials
 from schemas.formats import FormatError, check_directory
 from schemas.topics import DELETED_ENTRIES, SNAPSHOT_CHAIN
 from services.domain.errors import InvariantError, PositionError, RetryableError
-from services.domain.topic_rules import losses
 from services.log.kafka import KafkaLog
+from services.log.kept_topics import first_loss
 
 ANSWER_SECONDS = 30.0
 TOPIC_IDS_FILE = "topics.json"
@@ -37,9 +37,8 @@ def check_inputs(
         RetryableError: the broker did not answer.
     """
     ids = _topic_ids(bootstrap_servers, shards, credentials)
-    settings = KafkaLog(bootstrap_servers, "deepclean.streaming", credentials=credentials).topic_settings(_INPUTS)
-    if lost := [sentence for name in _INPUTS for sentence in losses(name, settings[name])]:
-        raise InvariantError(f"T{lost[0][1:]}.")
+    if lost := first_loss(KafkaLog(bootstrap_servers, "deepclean.streaming", credentials=credentials), _INPUTS):
+        raise InvariantError(f"T{lost[1:]}.")
     try:
         check_directory(checkpoint, f"Spark's checkpoint {checkpoint}")
         file = checkpoint / TOPIC_IDS_FILE

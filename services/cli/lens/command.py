@@ -95,7 +95,7 @@ def space(
         is_one = bool(bucket) or found.head.source not in SOURCES_OF_MANY
         asked = [one_bucket(found, bucket)] if is_one else questions(found)
         spaces = [one.space() for one in asked]
-        findings = {one.bucket: found.finding_count(one.bucket) for one in spaces}
+        findings = found.finding_counts()
     if as_json:
         print_json(spaces[0] if is_one else spaces)
     else:

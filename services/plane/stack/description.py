@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from pydantic_settings import (
@@ -126,8 +126,8 @@ class PlaneDescription(BaseSettings):
         return STREAMING in self.host.processes
 
 
-def read_description(file: Path | None, **given: Any) -> PlaneDescription:
-    """Return a plane's description: what is given goes before the environment, that before the file.
+def read_description(file: Path | None) -> PlaneDescription:
+    """Return a plane's description: the environment goes before the file.
 
     Raises:
         StackError: the file cannot be read, or has a field that does not fit.
@@ -138,21 +138,17 @@ def read_description(file: Path | None, **given: Any) -> PlaneDescription:
         def settings_customise_sources(
             cls,
             settings_cls: type[BaseSettings],
-            init_settings: PydanticBaseSettingsSource,
+            init_settings: PydanticBaseSettingsSource,  # noqa: ARG003  pydantic offers each of its sources
             env_settings: PydanticBaseSettingsSource,
             dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
             file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
         ) -> tuple[PydanticBaseSettingsSource, ...]:
-            return (
-                init_settings,
-                env_settings,
-                *(() if file is None else (TomlConfigSettingsSource(settings_cls, file),)),
-            )
+            return (env_settings, *(() if file is None else (TomlConfigSettingsSource(settings_cls, file),)))
 
     try:
         if file is not None:
             file.read_bytes()  # a missing file would count as an empty one
-        return Read(**given)
+        return Read()
     except OSError as error:
         raise StackError(f"{file} cannot be read ({error.strerror}): name a file that is there (--config).") from error
     except (tomllib.TOMLDecodeError, SettingsError) as error:

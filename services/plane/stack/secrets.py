@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from schemas.access import ADMINISTRATOR
-from schemas.credentials import CredentialsError, KafkaCredentials, read_secret
+from schemas.credentials import CredentialsError, KafkaCredentials, read_credentials, read_secret
 from schemas.topics import CLIENTS
 from services.log.signing import Signer, read_signing_secret
 from services.plane.broker.security import BrokerSecurity, administrator_of
@@ -33,15 +33,16 @@ def plane_security(home: Path, *, is_wanted: bool = False) -> BrokerSecurity | N
     return BrokerSecurity(directory) if is_wanted or directory.is_dir() else None
 
 
-def client_secrets(security: BrokerSecurity | None) -> ClientSecrets:
-    """Return the secrets of the plane's clients."""
-    if security is None:
-        return {}
-    return {
-        "credentials": security.credentials(CLIENTS),
-        "signer": signer_of(security),
-        "http_token": read_secret(security.token_file),
-    }
+def client_secrets(home: Path, credentials_file: Path | None = None) -> ClientSecrets:
+    """Return the secrets of the clients of a home's plane; ``credentials_file`` is for a foreign cluster."""
+    secrets, security = ClientSecrets(), plane_security(home)
+    if security is not None:
+        secrets |= {"credentials": security.credentials(CLIENTS), "signer": signer_of(security)}
+    if credentials_file is not None:
+        secrets["credentials"] = read_credentials(credentials_file)
+    if token := http_token(home):
+        secrets["http_token"] = token
+    return secrets
 
 
 def signer_of(security: BrokerSecurity) -> Signer:

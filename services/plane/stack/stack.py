@@ -20,7 +20,6 @@ from typing import IO, NoReturn, Self
 
 import structlog
 
-from schemas.credentials import read_credentials
 from schemas.http_token import bearer
 from services.client.kafka_plane import ANSWER_SECONDS, KafkaPlane, PlaneAddress
 from services.domain.topic_rules import Replicas
@@ -169,8 +168,7 @@ class Stack:
 
     def _is_restarted(self, name: str, restarts: Restarts) -> bool:
         """Look after one process; return whether there is news of it."""
-        process = self._broker if name == BROKER else self.children[name]
-        assert process is not None  # noqa: S101  start has set it
+        process = self._log_brokers if name == BROKER else self.children[name]
         now_seconds = time.monotonic()
         if not restarts.reason:
             if process.is_running:
@@ -192,17 +190,9 @@ class Stack:
     @property
     def address(self) -> PlaneAddress:
         """The addresses where clients reach the plane."""
-        assert self._broker is not None  # noqa: S101  _start_broker has set it
         urls = {**self.described.urls_elsewhere, **self._urls}
-        return _address(self._broker.bootstrap_servers, self.shards, urls, self._client_secrets())
-
-    def _client_secrets(self) -> ClientSecrets:
-        secrets, credentials = client_secrets(self._security), self.described.kafka.credentials()
-        if credentials:
-            secrets["credentials"] = credentials
-        if token := http_token(self.home):
-            secrets["http_token"] = token
-        return secrets
+        secrets = client_secrets(self.home, self.described.kafka.credentials_file)
+        return _address(self._log_brokers.bootstrap_servers, self.shards, urls, secrets)
 
     def url(self, name: str) -> str:
         """Return the base URL of a service, or of ``streaming``."""
@@ -211,7 +201,13 @@ class Stack:
     @property
     def broker(self) -> EmbeddedBroker:
         """The broker, for tests that kill it and start it again."""
-        assert self._broker is not None and not isinstance(self._broker, KafkaCluster)  # noqa: S101, PT018
+        broker = self._log_brokers
+        assert not isinstance(broker, KafkaCluster)  # noqa: S101  such a test has its plane start one
+        return broker
+
+    @property
+    def _log_brokers(self) -> EmbeddedBroker | KafkaCluster:
+        assert self._broker is not None  # noqa: S101  _start_broker has set it
         return self._broker
 
     def client(self, *, answer_seconds: float = ANSWER_SECONDS) -> KafkaPlane:
@@ -252,8 +248,7 @@ class Stack:
 
     def _servers_of(self, name: str) -> str:  # noqa: ARG002 tests give some processes another address
         """Return the address of the broker for a process."""
-        assert self._broker is not None  # noqa: S101  _start_broker has set it
-        return self._broker.bootstrap_servers
+        return self._log_brokers.bootstrap_servers
 
     def _choose_ports(self) -> dict[str, int]:
         """Return a port for each process of this host. A base port counts all: hosts have equal ports."""
@@ -346,11 +341,7 @@ def running_client(home: Path | None = None) -> KafkaPlane:
     home = home or home_directory()
     plane = running_plane(home)
     urls = plane.elsewhere | {name: process.url for name, process in plane.processes.items()}
-    secrets = client_secrets(plane_security(home))
-    if plane.credentials_file:
-        secrets["credentials"] = read_credentials(Path(plane.credentials_file))
-    if token := http_token(home):
-        secrets["http_token"] = token
+    secrets = client_secrets(home, Path(plane.credentials_file) if plane.credentials_file else None)
     return KafkaPlane(_address(plane.bootstrap_servers, plane.shards, urls, secrets))
 
 

@@ -14,8 +14,8 @@ from starlette.routing import BaseRoute
 
 from schemas.topics import CHANGELOGS, TOPICS
 from services.domain.errors import InvariantError, RetryableError
-from services.domain.topic_rules import losses
 from services.log.clock import Clock
+from services.log.kept_topics import first_loss
 from services.log.port import Log
 from services.log.schema_topic import SchemaTopic
 from services.runtime.copies.asked_copies import AskedCopies
@@ -193,9 +193,8 @@ class HostedShard:
         names = [topic.name for topic in self.service.inputs]
         if changelog := CHANGELOGS.get(self.service.name):
             names.append(changelog.name)
-        for topic, settings in self._log.topic_settings(names).items():
-            if lost := losses(topic, settings):
-                raise InvariantError(lost[0])
+        if lost := first_loss(self._log, names):
+            raise InvariantError(lost)
 
     def _opened_store(self) -> RocksStore:
         if self.store is None:
