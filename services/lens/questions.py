@@ -158,6 +158,8 @@ class LensOrphans:
     """What the source's own tools do not show."""
 
     findings: tuple[LensFinding, ...]
+    not_looked_for: tuple[str, ...]
+    """One sentence for each kind of finding that was not looked for: that there is none of it proves nothing."""
     notes: tuple[str, ...]
 
 
@@ -169,7 +171,7 @@ class BucketQuestions:
         self.report = report
         self.bucket = bucket
         self._columns = report.columns_of_all if is_one_of_all else report.columns
-        self.notes = (*report.head.notes, *bucket.all_notes)
+        self.notes = (*report.head.notes, *bucket.notes, *bucket.remarks)
 
     @cached_property
     def matrix(self) -> RunSpace:
@@ -421,8 +423,10 @@ def one_bucket(report: Report, bucket: str = "") -> BucketQuestions:
 
 def orphans(report: Report, bucket: str = "") -> LensOrphans:
     """Return the findings of a bucket, or of all."""
-    notes = [note for one in questions(report, bucket) for note in one.bucket.all_notes]
-    return LensOrphans(tuple(report.findings(bucket)), (*report.head.notes, *notes))
+    asked = [one.bucket for one in questions(report, bucket)]
+    not_looked_for = tuple(sentence for one in asked for sentence in one.not_looked_for)
+    notes = (note for one in asked for note in one.notes + one.remarks)
+    return LensOrphans(tuple(report.findings(bucket)), not_looked_for, (*report.head.notes, *notes))
 
 
 def _choice(report: Report) -> str:

@@ -65,6 +65,8 @@ class LensBucket:
     """Sentences that explain figures, and make none of them uncertain."""
     figures: dict[str, int] = field(default_factory=dict)
     """Figures that the source itself keeps, by the source's own names, as ``usedBytes``."""
+    not_looked_for: tuple[str, ...] = ()
+    """One sentence for each kind of finding that was not looked for, and why. It makes no figure uncertain."""
     own_policy: str = ""
     """A sentence: by which policy of its own the source expires snapshots. Empty if it has none."""
 
@@ -77,8 +79,8 @@ class LensBucket:
 
     @property
     def all_notes(self) -> tuple[str, ...]:
-        """Return the notes and the remarks."""
-        return self.notes + self.remarks
+        """Return the notes, the remarks, and what was not looked for."""
+        return self.notes + self.remarks + self.not_looked_for
 
     @property
     def active_place(self) -> int:

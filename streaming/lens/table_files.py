@@ -32,10 +32,12 @@ class TableNotes:
     """What else makes figures uncertain."""
     remarks: list[str] = field(default_factory=list)
     """What explains figures."""
+    not_looked_for: list[str] = field(default_factory=list)
+    """Which findings were not looked for, and why."""
 
     def marking(self) -> tuple[str, ...]:
-        """Return the notes of the bucket that mark its figures, the one that has most consequences first."""
-        return (*([ORPHANS_NOT_LOOKED_FOR] if self.losses else []), *self.losses, *self.notes)
+        """Return the notes of the bucket that mark its figures."""
+        return (*self.losses, *self.notes)
 
 
 def table_name(location: str) -> str:

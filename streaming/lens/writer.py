@@ -61,7 +61,8 @@ class ReportWriter:
 
     def add_bucket(self, bucket: LensBucket) -> None:
         """Register a bucket and its references."""
-        self._buckets.append(replace(bucket, notes=_first(bucket.notes), remarks=_first(bucket.remarks)))
+        notes, remarks, not_looked_for = map(_first, (bucket.notes, bucket.remarks, bucket.not_looked_for))
+        self._buckets.append(replace(bucket, notes=notes, remarks=remarks, not_looked_for=not_looked_for))
 
     def note(self, sentence: str) -> None:
         """Say what is missing or not certain in the whole report."""

@@ -204,9 +204,27 @@ class TestLocations:
         report = written(session, copy, tmp_path)
         lens = report.buckets["c1v1/bucket-b1"]
         assert any("snap-s3" in note and name in note and "live bytes are right" in note for note in lens.notes)
+        assert "were not compared with the rows" in lens.not_looked_for[0]
+        assert report.buckets["c1v1/bucket-b2"].not_looked_for == ()
         assert held(report, "c1v1/bucket-b1")["x/y/k6"] == [(7, ((0, 3),))]
         assert held(report, "c1v1/bucket-b1")["k1"][-1] == (4, ((1, 3),))  # transactions say so, without the database
         assert cells_of(report, "c1v1/bucket-b2") == cells_of(of_sample.report, "c1v1/bucket-b2")
+
+    def test_what_a_missing_snapshot_may_have_deleted_is_no_orphan(
+        self, session: SparkSession, sample: Path, tmp_path: Path, of_sample: SampleReport
+    ) -> None:
+        """z was deleted before s4, whose deletedDirectoryTable alone has it."""
+        copy = tmp_path / "copy"
+        shutil.copytree(sample, copy)
+        name = f"om.db-{of_sample.names['snapshot_ids']['v1/b2:s4']}"
+        shutil.rmtree(copy / "db.snapshots" / "checkpointState" / name)
+        report = written(session, copy, tmp_path)
+        assert not [one for one in report.findings() if one.kind.startswith("orphaned-")]
+        sentences = report.buckets["c1v1/bucket-b2"].not_looked_for
+        assert [sentence.partition(":")[0] for sentence in sentences] == [
+            "snapshotUsedBytes and snapshotUsedNamespace were not compared with the rows",
+            "Orphans were not looked for",
+        ]
 
     def test_a_damaged_database(self, session: SparkSession, sample: Path, tmp_path: Path) -> None:
         copy = tmp_path / "copy"

@@ -96,8 +96,8 @@ def test_damage_is_said_in_one_sentence_each(session: SparkSession, runtime: Pai
     question = asked(report_of(session, table.directory, tmp_path / "damaged"))
     assert table.files() == before
     notes = "\n".join(question.notes)
-    assert len(question.notes) == 7
-    assert question.notes[0] == ORPHANS_NOT_LOOKED_FOR
+    assert len(question.notes) == 6
+    assert question.bucket.not_looked_for == (ORPHANS_NOT_LOOKED_FOR,)
     assert "consumer/consumer-torn cannot be read" in notes
     assert "The figures of 1 to main are wrong, and others may free more or less than shown" in notes
     assert f"the manifest {first} is missing." in notes

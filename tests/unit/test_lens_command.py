@@ -161,13 +161,29 @@ def test_notes_are_shown_and_mark_figures(tmp_path: Path) -> None:
     assert freed == ["deleting s1 would free ~5 B (15 B on disks), 1 version", "note: one manifest is missing"]
 
 
-def test_every_figure_is_marked_and_what_was_not_looked_at_is_said(tmp_path: Path) -> None:
+def test_every_figure_is_marked(tmp_path: Path) -> None:
     report = write_report(tmp_path / "report", [chain("s1", notes=["one manifest is missing"])], [thing("a", 5, 0)])
     words = " ".join(run("report", report, "space").split())
     assert "held ~5 B ~15 B 1" in words
     assert "live ~0 B ~0 B 0" in words
     assert "~5 B ~15 B held s1" in " ".join(run("report", report, "explain", "a").split())
-    assert run("report", report, "orphans").startswith("No finding; read the notes, too.")
+    assert run("report", report, "orphans").startswith("Nothing was found")
+
+
+def test_what_was_not_looked_for_is_said(tmp_path: Path) -> None:
+    sentence = "Orphans were not looked for: a list is damaged."
+    bucket = replace(chain("s1", notes=["a list is damaged"]), not_looked_for=(sentence,))
+    report = write_report(tmp_path / "report", [bucket, chain("t1", bucket="vol/other")], [thing("a", 5, 0)])
+    shown = run("report", report, "orphans").splitlines()
+    assert shown == [
+        "No finding, but not everything was looked for:",
+        f"note: {sentence}",
+        "note: a list is damaged",
+    ]
+    found = answer("report", report, "orphans")
+    assert (found["not_looked_for"], found["notes"]) == ([sentence], ["a list is damaged"])
+    assert answer("report", report, "orphans", "--bucket", "vol/other")["not_looked_for"] == []
+    assert answer("report", report, "what-if", "s1", "--bucket", "vol/bucket")["notes"] == ["a list is damaged"]
 
 
 def test_statuses_and_protection_have_columns_if_there_are_any(report: Path, tmp_path: Path) -> None:

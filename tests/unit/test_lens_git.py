@@ -64,6 +64,7 @@ def test_paths_that_are_no_text_are_left_out_with_a_note(tmp_path: Path) -> None
     repository = build_repository(tmp_path, [{b"\xff": (FILE, b"12345"), b"a": (FILE, b"1")}])
     bucket, things = read(repository, HISTORY)
     assert [one.path for one in things] == ["a"] == list(listed_by_git(repository, "HEAD"))
+    assert bucket.not_looked_for[0].startswith("Nothing is looked for in a git repository")
     assert bucket.notes == ("2 files whose paths are not UTF-8 are left out; all others are counted.",)
 
 

@@ -152,8 +152,8 @@ def print_retention(retention: LensRetention) -> None:
 def print_orphans(orphans: LensOrphans) -> None:
     """Print what the source's own tools do not show."""
     if not orphans.findings:
-        is_whole = "Nothing was found that the source's own tools do not show."
-        say("No finding; read the notes, too." if orphans.notes else is_whole)
+        nothing = "Nothing was found that the source's own tools do not show."
+        say("No finding, but not everything was looked for:" if orphans.not_looked_for else nothing)
     else:
         print_table(
             ["FINDING", "BUCKET", "PATH", "ID", "BYTES", "ON DISKS", "WHY"],
@@ -167,6 +167,7 @@ def print_orphans(orphans: LensOrphans) -> None:
             numbers=["BYTES", "ON DISKS"],
         )
         say("", counted(len(orphans.findings), "finding"))
+    _say_notes(orphans.not_looked_for)
     _say_notes(orphans.notes)
 
 

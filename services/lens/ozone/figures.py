@@ -21,6 +21,11 @@ class Amount:
 
 
 NOTHING = Amount()
+NOT_LOOKED_FOR_WITHOUT_A_STORE = (
+    "snapshotUsedBytes and snapshotUsedNamespace were not compared with the rows: a snapshot's database is missing.",
+    "Orphans were not looked for: a directory that leads to them may be in the database that is missing.",
+)
+"""If the database of a snapshot of the bucket is missing."""
 
 
 @dataclass(frozen=True, slots=True)

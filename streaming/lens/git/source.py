@@ -19,6 +19,7 @@ from services.workloads.git_history import GitHistory
 from streaming.lens.writer import THING_COLUMNS, ReportWriter
 
 HISTORY, TAGS = "history", "tags"
+NOT_LOOKED_FOR = ("Nothing is looked for in a git repository: git fsck lists what git itself does not show.",)
 ACTIVE = "HEAD"
 _ROWS_AT_ONCE = 100_000
 
@@ -61,7 +62,7 @@ def read(path: Path, bucket: str) -> tuple[LensBucket, list[Thing]]:
             else:
                 places.setdefault((key, file.blob, file.size_bytes), []).append(place)
     notes = (f"{unnamed:,} files whose paths are not UTF-8 are left out; all others are counted.",) if unnamed else ()
-    return LensBucket(bucket, tuple(refs), notes), list(_things(bucket, places))
+    return LensBucket(bucket, tuple(refs), notes, not_looked_for=NOT_LOOKED_FOR), list(_things(bucket, places))
 
 
 def _things(bucket: str, places: dict[tuple[str, str, int], list[int]]) -> Iterator[Thing]:

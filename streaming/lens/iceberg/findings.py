@@ -66,13 +66,18 @@ class Comparison:
         """Yield the findings. What was not looked for is noted."""
         if self._table.newest_file != self._table.metadata_file:
             notes.notes.append(
-                f"{self._table.newest_file} is newer than the metadata that was named. All figures are those of the "
-                f"older one, and orphans were not looked for."
+                f"{self._table.newest_file} is newer than the metadata that was named: all figures are those of the "
+                f"older one."
+            )
+            notes.not_looked_for.append(
+                "Orphans and missing files were not looked for: the files of newer metadata would count as orphans."
             )
             return
         if not found.where(found.path.contains(EMPTY_PART)).isEmpty():
-            notes.remarks.append("Orphans were not looked for: files have // in their addresses, and are not listed.")
-        elif self._is_alone(notes.remarks):
+            notes.not_looked_for.append(
+                "Orphans were not looked for: files have // in their addresses, and are not listed."
+            )
+        elif self._is_alone(notes.not_looked_for):
             unnamed = found.where("id is null and not is_of_others").withColumnRenamed("found_bytes", "size")
             yield from self._findings("orphaned-file", unnamed, lambda row: self._orphan_sentence(row.changed_ms))
         missing = found.where("is_missing").withColumnRenamed("bytes", "size")
@@ -80,6 +85,7 @@ class Comparison:
         if others := self._others:
             named_first = f"{others[0]} and {len(others) - 1:,} more" if len(others) > 1 else others[0]
             sentence = f"Another table is in the directory of this one: {named_first}. Its files are not looked at."
+            notes.not_looked_for.append(f"The files in directories of other tables were not looked at: {named_first}.")
             yield LensFinding("nested-table", self._bucket, self._shown(others[0]), others[0], 0, 0, sentence)
         elsewhere = found.where(~found.path.startswith(self._root + "/") & ~found.path.contains(EMPTY_PART))
         count, size_bytes = sums(elsewhere.withColumnRenamed("bytes", "size"))
@@ -87,6 +93,7 @@ class Comparison:
             sentence = (
                 f"{count:,} files of the table are not in its directory: neither they nor others were looked for."
             )
+            notes.not_looked_for.append(f"Orphans and missing files outside of {self._root} were not looked for.")
             yield LensFinding("files-elsewhere", self._bucket, "", self._root, size_bytes, size_bytes, sentence)
 
     def _findings(self, kind: str, found: DataFrame, sentence_of: Callable[[Row], str]) -> Iterator[LensFinding]:
@@ -110,8 +117,8 @@ class Comparison:
     def _known_metadata(self) -> set[str]:
         return {plain_path(entry.metadata_file) for entry in self._metadata.metadata_log} | {self._table.metadata_file}
 
-    def _is_alone(self, remarks: list[str]) -> bool:
-        """Return whether no other table has its metadata in the same directory, and remark it if one may have."""
+    def _is_alone(self, not_looked_for: list[str]) -> bool:
+        """Return whether no other table has its metadata in the same directory; if one may have, add a sentence."""
         start = f"{self._root}/metadata/"
         unknown = [
             info
@@ -119,14 +126,20 @@ class Comparison:
             if path not in self._known and version_of(path) is not None and path.startswith(start)
         ]
         if len(unknown) > MOST_READ:
-            remarks.append(
+            not_looked_for.append(
                 f"Orphans were not looked for: {len(unknown):,} metadata files are not in the metadata log, and any of "
                 f"them may be that of another table. Remove old ones first."
             )
             return False
+        if unknown and not self._table.metadata_file.startswith(self._root + "/"):
+            not_looked_for.append(
+                f"Orphans were not looked for: the metadata is not in {self._root}, which has metadata files of its "
+                f"own. Name the table there."
+            )
+            return False
         others = metadata_of_others(self._table.files, unknown, self._metadata.table_uuid)
         if others:
-            remarks.append(
+            not_looked_for.append(
                 f"Orphans were not looked for: {others[0]} is the metadata of another table in the same directory, "
                 f"and the files may be those of the other one."
             )

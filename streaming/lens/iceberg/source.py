@@ -28,7 +28,7 @@ from streaming.lens.iceberg.avro import FILE, manifest_entries, manifest_lists
 from streaming.lens.iceberg.findings import Comparison
 from streaming.lens.iceberg.reading import AvroFile, TableFiles
 from streaming.lens.runs import RUNS, merged_runs
-from streaming.lens.table_files import TableNotes, names_of_runs, table_name
+from streaming.lens.table_files import ORPHANS_NOT_LOOKED_FOR, TableNotes, names_of_runs, table_name
 from streaming.lens.writer import ReportWriter
 
 _HELD_COLUMNS = f"{FILE} string, held {RUNS}"
@@ -89,13 +89,17 @@ class _TableReport:
         self._add_things(found)
         self.comparison.note_missing(found, self.notes)
         if self.notes.losses:
+            self.notes.not_looked_for.append(ORPHANS_NOT_LOOKED_FOR)
             self._note_copy()
         else:
             self.writer.add_findings(self.comparison.findings(found, self.notes))
         found.unpersist()
         policy = own_policy(self.metadata, [ref.name for ref in self.refs if ref.status == EXPIRABLE])
         notes, remarks = self.notes.marking(), tuple(self.notes.remarks)
-        self.writer.add_bucket(LensBucket(self.name, self.refs, notes, remarks, own_policy=policy))
+        not_looked_for = tuple(self.notes.not_looked_for)
+        self.writer.add_bucket(
+            LensBucket(self.name, self.refs, notes, remarks, not_looked_for=not_looked_for, own_policy=policy)
+        )
 
     def _note_copy(self) -> None:
         if not self.table.metadata_file.startswith(plain_path(self.metadata.location).rstrip("/") + "/"):

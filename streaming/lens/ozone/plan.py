@@ -73,6 +73,11 @@ class BucketPlan:
         """Return the number of the active store."""
         return len(self.stores) - 1
 
+    @property
+    def is_every_store_there(self) -> bool:
+        """Return whether no database of a snapshot is missing."""
+        return all(store.directory is not None for store in self.stores)
+
     @cached_property
     def held_places(self) -> list[int]:
         """The number of the store at each place."""

@@ -11,7 +11,15 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, functions
 
-from services.lens.ozone.figures import NOTHING, SENTENCES, Amount, BucketSums, compared, unreachable
+from services.lens.ozone.figures import (
+    NOT_LOOKED_FOR_WITHOUT_A_STORE,
+    NOTHING,
+    SENTENCES,
+    Amount,
+    BucketSums,
+    compared,
+    unreachable,
+)
 from services.lens.relation import LensBucket, LensFinding, Ref, RefKind
 from streaming.lens.ozone.checkpoints import directory_of
 from streaming.lens.ozone.layout import OzoneLocationError, directories_at
@@ -120,7 +128,9 @@ def _sums(facts: DataFrame) -> Sums:
 
 def _listed(facts: DataFrame, plan: Plan) -> tuple[list[LensFinding], int]:
     """Return findings of single keys and directories, the largest ones first, and how many more there are."""
-    single = facts.where("path != ''")
+    incomplete = [bucket.keys.name for bucket in plan.buckets if not bucket.is_every_store_there]
+    is_unknown = functions.col("bucket").isin(incomplete) & functions.col("fact").startswith("orphaned-")
+    single = facts.where("path != ''").where(~is_unknown)
     names = {bucket.keys.name: bucket for bucket in plan.buckets}
     found = []
     for row in single.orderBy(functions.desc("replicated_bytes"), "path").limit(MAX_LISTED).collect():
@@ -158,7 +168,8 @@ def _lens_bucket(bucket: BucketPlan, sums: dict[tuple[str, str], Amount]) -> Len
                 f"{amount.rows} {what} count as live with {amount.bytes} bytes ({amount.replicated_bytes} on disks), "
                 f"{sizes}; no snapshot holds them."
             )
-    return LensBucket(bucket.keys.name, tuple(refs), tuple(bucket.notes), tuple(remarks), figures)
+    not_looked_for = () if bucket.is_every_store_there else NOT_LOOKED_FOR_WITHOUT_A_STORE
+    return LensBucket(bucket.keys.name, tuple(refs), tuple(bucket.notes), tuple(remarks), figures, not_looked_for)
 
 
 def _findings(bucket: BucketPlan, sums: dict[tuple[str, str], Amount]) -> list[LensFinding]:
@@ -174,7 +185,7 @@ def _findings(bucket: BucketPlan, sums: dict[tuple[str, str], Amount]) -> list[L
                 parts=sums.get(("used-parts", ""), NOTHING),
                 directories=sums.get(("directories", ""), NOTHING).rows,
                 snapshot_used=sums.get(("snapshot-used", ""), NOTHING),
-                is_every_store_there=all(store.directory is not None for store in bucket.stores),
+                is_every_store_there=bucket.is_every_store_there,
             ),
             is_file_system=bucket.keys.is_file_system,
         )

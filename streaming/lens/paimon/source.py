@@ -22,7 +22,7 @@ from streaming.lens.paimon.directory import TableDirectory
 from streaming.lens.paimon.lists import index_manifests, manifest_lists
 from streaming.lens.paimon.manifests import data_files, incomplete, located
 from streaming.lens.paimon.table import Table, read_table
-from streaming.lens.table_files import file_findings, missing_notes, names_of_runs, table_name
+from streaming.lens.table_files import ORPHANS_NOT_LOOKED_FOR, file_findings, missing_notes, names_of_runs, table_name
 from streaming.lens.writer import ReportWriter
 
 YOUNG_MS = 24 * HOUR_MS
@@ -66,13 +66,24 @@ class _Report:
         listing = self._session.createDataFrame(self._directory.listing())
         found = things.join(listing, "path", "full_outer").persist()
         self._writer.add_findings(self._add_things(found))
-        if not self._notes.losses:
+        if self._notes.losses:
+            self._notes.not_looked_for.append(ORPHANS_NOT_LOOKED_FOR)
+        else:
             self._writer.add_findings(self._orphans(found))
         self._writer.add_findings(self._unprotected(found))
         refs = tuple(place.ref for place in places)
-        notes, remarks, schema = self._notes.marking(), tuple(self._notes.remarks), self._table.schema
-        bucket = LensBucket(self._name, refs, notes, remarks, schema.retention(), schema.own_policy())
-        self._writer.add_bucket(bucket)
+        schema = self._table.schema
+        self._writer.add_bucket(
+            LensBucket(
+                self._name,
+                refs,
+                self._notes.marking(),
+                tuple(self._notes.remarks),
+                schema.retention(),
+                tuple(self._notes.not_looked_for),
+                schema.own_policy(),
+            )
+        )
 
     def _is_whole(self, use: ManifestUse) -> bool:
         """Return whether a manifest has the size that its manifest list says, and note it if not."""
