@@ -46,13 +46,17 @@ class PassingLog:
         """Return the log, which is its own source."""
         return self
 
-    def open_sink(self) -> MemorySink:
+    def open_sink(self, owner: str = "") -> MemorySink:
         """Return the sink of the service's messages."""
-        return self.said.open_sink()
+        return self.said.open_sink(owner)
 
     def poll(self, max_records: int, timeout_seconds: float) -> list[LogRecord]:  # noqa: ARG002  memory has no wait
         """Return and discard the next messages."""
         return [self._waiting.popleft() for _ in range(min(max_records, len(self._waiting)))]
+
+    def positions(self) -> dict[str, int]:
+        """As ``Source.positions``."""
+        return {self._topic: self.first_offset(self._topic, self._shard)}
 
     def lag(self) -> dict[str, int]:
         """Return the number of unread messages."""

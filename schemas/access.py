@@ -42,6 +42,11 @@ def rights() -> frozenset[Right]:
     return frozenset(readers | writers | looks_back | schemas)
 
 
+def owner_prefix(identity: str) -> str:
+    """Return the prefix of the names (Kafka: transactional ids) under which a service publishes for its shards."""
+    return f"deepclean.{identity}."
+
+
 def group_prefix(identity: str) -> str:
     """Return the prefix of an identity's consumer group names. The groups only hold positions for lag tools."""
     return _GROUPS.get(identity, f"deepclean.{identity}")

@@ -14,6 +14,10 @@ class RetryableError(DeepcleanError):
     """
 
 
+class StartAgainError(RetryableError):
+    """Only a new start of the shard may succeed: it is not known what its last messages have become."""
+
+
 class PrematureError(DeepcleanError):
     """A deleted entry was sent at a chain version that the judging view has not reached yet."""
 
@@ -24,6 +28,10 @@ class InvalidMessageError(DeepcleanError):
 
 class InvariantError(DeepcleanError):
     """The service's own state is wrong: the process stops, because continuing could free live blocks."""
+
+
+class FencedError(InvariantError):
+    """Another process publishes for this shard since: this one can publish nothing more, and has to end."""
 
 
 class TopicMissingError(InvariantError):

@@ -1,7 +1,7 @@
 """The log over a Kafka broker.
 
 Partitions are assigned, never balanced: a shard belongs to the process that is configured for it, and positions come
-from its database. Only this module turns librdkafka's errors into ours.
+from its database.
 """
 
 from __future__ import annotations
@@ -12,18 +12,27 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicCollection, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from schemas.credentials import KafkaCredentials
-from services.domain.errors import DeepcleanError, InvariantError, PositionError, RetryableError, TopicMissingError
-from services.log.port import MAX_CHANGE_MESSAGE_BYTES, MAX_LETTER_MESSAGE_BYTES, MAX_MESSAGE_BYTES, LogRecord
+from services.domain.errors import DeepcleanError, RetryableError
+from services.log.kafka_errors import LEADERLESS, log_error, translate
+from services.log.kafka_sinks import FLUSH_SECONDS, KafkaSink, OwnedKafkaSink
+from services.log.port import MAX_CHANGE_MESSAGE_BYTES, LogRecord, Sink
 
 ANSWER_SECONDS = 10.0
 LEADER_SECONDS = 0.5
-FLUSH_SECONDS = 15.0
 MAX_QUEUED_MESSAGES = 500_000
 POLLS_BETWEEN_COMMITS = 200
 BUSY_MESSAGES = 100
@@ -38,27 +47,6 @@ messages. A producer sends its messages every ``linger.ms``, which is half of th
 Answer = TypeVar("Answer")
 
 _logger = logging.getLogger(__name__)
-
-_TOPIC_MISSING = frozenset(
-    {
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError.UNKNOWN_TOPIC_ID,
-        KafkaError._UNKNOWN_TOPIC,
-        KafkaError._UNKNOWN_PARTITION,
-    }
-)
-LEADERLESS = frozenset({KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE})
-_OUTSIDE = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
-_REFUSED = frozenset(
-    {
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        KafkaError.GROUP_AUTHORIZATION_FAILED,
-        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-        KafkaError.SASL_AUTHENTICATION_FAILED,
-        KafkaError._AUTHENTICATION,
-    }
-)
-_TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE, KafkaError.INVALID_MSG_SIZE})
 
 
 def client_configuration(
@@ -116,28 +104,6 @@ def producer_configuration(
     }
 
 
-def translate(error: KafkaError, doing: str) -> DeepcleanError:
-    """Return our error for one of librdkafka; its class tells the caller how to continue."""
-    code, text = error.code(), error.str()
-    if code in _OUTSIDE:
-        return PositionError(
-            f"{doing}: the position is not in the partition any more ({text}): records were trimmed or lost before "
-            f"they were read; restore the topic, or a backup of this database (deepclean restore-backup)"
-        )
-    if code in _TOPIC_MISSING:
-        return TopicMissingError(
-            f"{doing}: the broker has no such topic or partition ({text}): make the topics, start again"
-        )
-    if code in _REFUSED:
-        return InvariantError(f"{doing}: the broker refuses it ({text}): correct this service's credentials or rights")
-    if code in _TOO_LARGE:
-        return InvariantError(
-            f"{doing}: a message is too large ({text}): set max.message.bytes of the topic to {MAX_MESSAGE_BYTES}, "
-            f"of dead-letters to {MAX_LETTER_MESSAGE_BYTES}, of snapshots.changelog to {MAX_CHANGE_MESSAGE_BYTES}"
-        )
-    return RetryableError(f"{doing}: the broker did not do it ({text})")
-
-
 class KafkaLog:
     """All partitions of all topics of one broker or cluster."""
 
@@ -157,7 +123,7 @@ class KafkaLog:
 
     def _new_admin(self) -> AdminClient:
         configuration = client_configuration(self.bootstrap_servers, self.client_id, self._credentials)
-        return AdminClient(configuration | {"error_cb": _log_error}, logger=_logger)
+        return AdminClient(configuration | {"error_cb": log_error}, logger=_logger)
 
     def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
         """Return the broker's ids of the topics: a recreated topic has another id."""
@@ -191,7 +157,7 @@ class KafkaLog:
         }
 
     def end_offset(self, topic: str, partition: int) -> int:
-        """Return the offset that the next message of a partition will get."""
+        """Return the offset behind all that can be read: that of the next message, unless a transaction is open."""
         return self._offset(topic, partition, OffsetSpec.latest())  # type: ignore[no-untyped-call]
 
     def first_offset(self, topic: str, partition: int) -> int:
@@ -213,7 +179,12 @@ class KafkaLog:
     def _listed_offset(self, topic: str, partition: int, which: OffsetSpec) -> int:
         place, admin = TopicPartition(topic, partition), self._admin
         doing = f"asking for the ends of {topic}, partition {partition}"
-        answers = _asked(lambda: admin.list_offsets({place: which}, request_timeout=self._answer_seconds), doing)
+        answers = _asked(
+            lambda: admin.list_offsets(
+                {place: which}, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=self._answer_seconds
+            ),
+            doing,
+        )
         offset = int(_asked(answers[place].result, doing).offset)
         if offset < 0:
             # librdkafka returns this, without an error, when the leader has disconnected before it answered.
@@ -234,9 +205,10 @@ class KafkaLog:
         settings = consumer_configuration(self.bootstrap_servers, self.client_id, self._credentials)
         return KafkaSource(settings, partition, {topic: next_offsets.get(topic, 0) for topic in topics})
 
-    def open_sink(self) -> KafkaSink:
-        """Open a new sink."""
-        return KafkaSink(producer_configuration(self.bootstrap_servers, self.client_id, self._credentials))
+    def open_sink(self, owner: str = "") -> Sink:
+        """As ``Log.open_sink``."""
+        settings = producer_configuration(self.bootstrap_servers, self.client_id, self._credentials)
+        return OwnedKafkaSink(settings, owner) if owner else KafkaSink(settings)
 
 
 class KafkaSource:
@@ -245,11 +217,18 @@ class KafkaSource:
     def __init__(self, settings: Mapping[str, Any], partition: int, next_offsets: dict[str, int]) -> None:
         self._partition = partition
         self._next_offsets = next_offsets
+        self._ends: dict[str, int] = {}
+        """Where the partitions end, as far as the last poll has come to their ends."""
+        self._is_lull = False
+        """Whether nothing has come the last time, not even the end of a partition."""
         self._has_lost_brokers = threading.Event()
         self._polls = 0
         self._is_busy = False
         self._bootstrap_servers = settings["bootstrap.servers"]
-        self._consumer = Consumer({**settings, "error_cb": self._on_error}, logger=_logger)
+        # Only this tells how far a partition goes behind its last message: marks of transactions have offsets, too.
+        self._consumer = Consumer(
+            {**settings, "enable.partition.eof": True, "error_cb": self._on_error}, logger=_logger
+        )
         self._assign()
 
     def _assign(self) -> None:
@@ -258,7 +237,7 @@ class KafkaSource:
         )
 
     def _on_error(self, error: KafkaError) -> None:
-        _log_error(error)
+        log_error(error)
         if error.code() == KafkaError._ALL_BROKERS_DOWN:
             self._has_lost_brokers.set()
 
@@ -269,9 +248,9 @@ class KafkaSource:
         raises RetryableError once; reading goes on by itself when it is back.
         """
         # For many messages consume waits until it has all of them or the time is over; for one it waits only for that.
-        messages = self._consumer.consume(1, timeout_seconds)
+        messages = self._awaited(timeout_seconds)
         if messages and max_records > 1:
-            messages += self._consumer.consume(max_records - 1, 0)
+            messages += self._consumed(max_records - 1, 0)
             if self._is_busy and timeout_seconds:
                 self._gather(messages, max_records)
         if timeout_seconds:
@@ -282,21 +261,47 @@ class KafkaSource:
         try:
             records = [self._record(message) for message in messages]
         except DeepcleanError:
+            self._ends.clear()
             self._assign()  # the good messages of this poll are not returned: they must be read again
             raise
         self._commit_for_metrics()
         for record in records:
             self._next_offsets[record.topic] = record.offset + 1
+        for topic, end in self._ends.items():  # they came behind the messages
+            self._next_offsets[topic] = max(self._next_offsets[topic], end)
+        self._ends.clear()
         return records
+
+    def _awaited(self, timeout_seconds: float) -> list[Message]:
+        """Wait for a message, or for the end of a partition beyond the last message."""
+        until = time.monotonic() + timeout_seconds
+        while True:
+            messages = self._consumed(1, max(0.0, until - time.monotonic()))
+            is_further = any(end > self._next_offsets[topic] for topic, end in self._ends.items())
+            if messages or is_further or time.monotonic() >= until:
+                return messages
 
     def _gather(self, messages: list[Message], max_records: int) -> None:
         """Add the messages of the next ``GATHER_SECONDS``, until none arrives for ``LULL_SECONDS``."""
         until = time.monotonic() + GATHER_SECONDS
         while len(messages) < max_records and time.monotonic() < until:
-            more = self._consumer.consume(max_records - len(messages), LULL_SECONDS)
-            if not more:
+            more = self._consumed(max_records - len(messages), LULL_SECONDS)
+            if self._is_lull:
                 break
             messages += more
+
+    def _consumed(self, most: int, timeout_seconds: float) -> list[Message]:
+        """Return messages; note how far a partition goes that has no more."""
+        messages = []
+        consumed = self._consumer.consume(most, timeout_seconds)
+        self._is_lull = not consumed
+        for message in consumed:
+            error = message.error()
+            if error is not None and error.code() == KafkaError._PARTITION_EOF:
+                self._ends[message.topic() or ""] = message.offset() or 0
+            else:
+                messages.append(message)
+        return messages
 
     def _record(self, message: Message) -> LogRecord:
         error = message.error()
@@ -325,6 +330,10 @@ class KafkaSource:
         except KafkaException as error:
             _logger.debug("positions for lag tools not committed: %s", error)
 
+    def positions(self) -> dict[str, int]:
+        """As ``Source.positions``: marks at the end of a partition are passed over."""
+        return dict(self._next_offsets)
+
     def lag(self) -> dict[str, int]:
         """Return the number of unread messages per topic, as of the last fetch."""
         return {topic: max(0, self._end(topic, offset) - offset) for topic, offset in self._next_offsets.items()}
@@ -339,61 +348,6 @@ class KafkaSource:
     def close(self) -> None:
         """Stop reading."""
         self._consumer.close()
-
-
-class KafkaSink:
-    """Publishes in order, each message at least once. For one thread."""
-
-    def __init__(self, settings: Mapping[str, Any], flush_seconds: float = FLUSH_SECONDS) -> None:
-        self._bootstrap_servers = settings["bootstrap.servers"]
-        self._configuration = {**settings, "error_cb": _log_error}
-        self._flush_seconds = flush_seconds
-        self._failures: list[KafkaError] = []
-        self._producer = Producer(self._configuration, logger=_logger)
-
-    def send(self, topic: str, partition: int, value: bytes, key: bytes = b"") -> None:
-        """Send a message; the log may not have it yet when this returns."""
-        try:
-            self._produce(topic, partition, value, key or None)
-        except KafkaException as error:
-            self._start_again()
-            raise translate(error.args[0], f"sending to {topic}, partition {partition}") from error
-
-    def _produce(self, topic: str, partition: int, value: bytes, key: bytes | None) -> None:
-        try:
-            self._producer.produce(topic, value, key, partition, self._on_delivery)
-        except BufferError:
-            self.flush()  # the queue is full: send all of it first
-            self._producer.produce(topic, value, key, partition, self._on_delivery)
-
-    def _on_delivery(self, error: KafkaError | None, _: Message) -> None:
-        if error is not None:
-            self._failures.append(error)
-
-    def flush(self) -> None:
-        """As ``Sink.flush``."""
-        waiting = self._producer.flush(self._flush_seconds)
-        if not waiting and not self._failures:
-            return
-        failures = list(self._failures)
-        self._start_again()
-        if failures:
-            raise translate(failures[0], f"sending to {self._bootstrap_servers}")
-        raise RetryableError(
-            f"the broker on {self._bootstrap_servers} did not acknowledge {waiting} messages within "
-            f"{self._flush_seconds:g} seconds: see that it runs"
-        )
-
-    def _start_again(self) -> None:
-        """Replace the producer: the old one would send messages out of order, or never after a fatal error."""
-        self.close()
-        self._failures = []
-        self._producer = Producer(self._configuration, logger=_logger)
-
-    def close(self) -> None:
-        """Stop publishing; messages that are not flushed are dropped."""
-        self._producer.purge()
-        self._producer.flush(1.0)
 
 
 def _is_leaderless(error: RetryableError) -> bool:
@@ -412,8 +366,3 @@ def _asked(ask: Callable[[], Answer], doing: str) -> Answer:
         return ask()
     except KafkaException as error:
         raise translate(error.args[0], doing) from error.with_traceback(None)
-
-
-def _log_error(error: KafkaError) -> None:
-    """Log a failed attempt to connect at debug level: there are many a second, and the requests raise their errors."""
-    _logger.debug("kafka: %s", error.str())

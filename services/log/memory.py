@@ -1,13 +1,24 @@
-"""A log in memory, with the guarantees of one broker: order within a partition, no loss of acknowledged messages."""
+"""A log in memory, with the guarantees of one broker: order within a partition, no loss of acknowledged messages.
+
+Readers get a message when it is sent, not when it is flushed: nothing may depend on transactions being whole.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from services.domain.errors import PositionError
+from services.domain.errors import FencedError, PositionError
 from services.log.clock import Clock
 from services.log.port import LogRecord
+
+MARK = (("mark", None),)
+"""The headers by which marks are known."""
+
+
+def messages_of(entries: Sequence[LogRecord]) -> list[LogRecord]:
+    """Return the messages among the entries of a log."""
+    return [entry for entry in entries if entry.headers is not MARK]
 
 
 @dataclass(slots=True)
@@ -18,6 +29,14 @@ class MemoryLog:
     partitions: dict[tuple[str, int], list[LogRecord]] = field(default_factory=dict)
     trimmed: dict[tuple[str, int], int] = field(default_factory=dict)
     """Per partition the offset below which messages are trimmed."""
+    has_marks: bool = False
+    """Whether a flush of an owner's sink leaves a mark in each partition, as a broker's transaction does."""
+    messages: dict[tuple[str, int], list[LogRecord]] = field(default_factory=dict)
+    """Those of ``partitions`` without the marks, if it has any."""
+    is_fencing: bool = True
+    """Whether the earlier sinks of an owner are refused; off, to see what holds without it."""
+    epochs: dict[str, int] = field(default_factory=dict)
+    """By owner how many sinks were opened."""
 
     def append(
         self,
@@ -31,11 +50,22 @@ class MemoryLog:
         records = self.partitions.setdefault((topic, partition), [])
         # As on a broker: when its clock is set back, the times of the following messages are lower.
         now_ms = self.clock.now_ms()
-        records.append(LogRecord(topic, partition, len(records), now_ms, value, key, headers))
-        return len(records) - 1
+        record = LogRecord(topic, partition, len(records), now_ms, value, key, headers)
+        records.append(record)
+        if self.has_marks and headers is not MARK:
+            self.messages.setdefault((topic, partition), []).append(record)
+        return record.offset
+
+    def mark(self, topic: str, partition: int) -> None:
+        """Append a mark, which takes an offset and is no message."""
+        self.append(topic, partition, b"", headers=MARK)
 
     def records(self, topic: str, partition: int) -> list[LogRecord]:
         """Return all messages of a partition."""
+        return (self.messages if self.has_marks else self.partitions).get((topic, partition), [])
+
+    def entries(self, topic: str, partition: int) -> list[LogRecord]:
+        """Return all messages and marks of a partition, each at the place of its offset."""
         return self.partitions.get((topic, partition), [])
 
     def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
@@ -48,7 +78,7 @@ class MemoryLog:
 
     def end_offset(self, topic: str, partition: int) -> int:
         """Return the offset that the next message of a partition will get."""
-        return len(self.records(topic, partition))
+        return len(self.entries(topic, partition))
 
     def first_offset(self, topic: str, partition: int) -> int:
         """Return the offset of the oldest message that is left."""
@@ -62,9 +92,10 @@ class MemoryLog:
         """Open a source of one partition of some topics."""
         return MemorySource(self, partition, {topic: next_offsets.get(topic, 0) for topic in topics})
 
-    def open_sink(self) -> MemorySink:
+    def open_sink(self, owner: str = "") -> MemorySink:
         """Open a new sink."""
-        return MemorySink(self)
+        self.epochs[owner] = self.epochs.get(owner, 0) + 1
+        return MemorySink(self, owner)
 
 
 class MemorySource:
@@ -85,18 +116,22 @@ class MemorySource:
         polled: list[LogRecord] = []
         for place, topic in enumerate(list(self._order), start=1):
             offset = self._next_offsets[topic]
-            records = self._log.records(topic, self._partition)
+            records = self._log.entries(topic, self._partition)
             if offset > len(records):
                 raise PositionError(f"{topic}: position {offset} is beyond the end {len(records)}")
             if offset < (first := self._log.first_offset(topic, self._partition)):
                 raise PositionError(f"{topic}: position {offset} is before the beginning {first}")
             found = records[offset : offset + max_records - len(polled)]
-            polled += found
+            polled += messages_of(found) if self._log.has_marks else found
             self._next_offsets[topic] = offset + len(found)
             if len(polled) == max_records:
                 self._order = self._order[place:] + self._order[:place]
                 break
         return polled
+
+    def positions(self) -> dict[str, int]:
+        """As ``Source.positions``."""
+        return dict(self._next_offsets)
 
     def lag(self) -> dict[str, int]:
         """Return the number of unread messages per topic."""
@@ -111,15 +146,34 @@ class MemorySource:
 class MemorySink:
     """Publishes to a log in memory."""
 
-    def __init__(self, log: MemoryLog) -> None:
+    def __init__(self, log: MemoryLog, owner: str = "") -> None:
         self._log = log
+        self._owner = owner
+        self._epoch = log.epochs.get(owner, 0)
+        self._sent: set[tuple[str, int]] = set()
+        """The partitions of the messages that are not flushed."""
 
     def send(self, topic: str, partition: int, value: bytes, key: bytes = b"") -> None:
         """Append a message."""
+        self._require_owner()
         self._log.append(topic, partition, value, key)
+        self._sent.add((topic, partition))
+
+    def start_flush(self) -> None:
+        """Do nothing: sent messages are in the log at once."""
 
     def flush(self) -> None:
-        """Do nothing: sent messages are in the log at once."""
+        """Leave the marks: sent messages are in the log at once."""
+        if self._sent:
+            self._require_owner()
+        if self._owner and self._log.has_marks:
+            for place in sorted(self._sent):
+                self._log.mark(*place)
+        self._sent.clear()
+
+    def _require_owner(self) -> None:
+        if self._owner and self._log.is_fencing and self._epoch != self._log.epochs[self._owner]:
+            raise FencedError(f"another process publishes for {self._owner} since: end this one")
 
     def close(self) -> None:
         """Do nothing: there are no resources to release."""

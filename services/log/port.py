@@ -43,6 +43,13 @@ class Source(Protocol):
             PositionError: a position is outside its partition.
         """
 
+    def positions(self) -> dict[str, int]:
+        """Return the offset per topic before which nothing is left to return.
+
+        It may be beyond the last message that was returned: the log's own marks, such as the end of a transaction,
+        have offsets, too. Compare an end offset with this, not with the offset of a message.
+        """
+
     def lag(self) -> dict[str, int]:
         """Return the number of unread messages per topic, as far as the source knows."""
 
@@ -51,10 +58,20 @@ class Source(Protocol):
 
 
 class Sink(Protocol):
-    """Publishes in order, each message at least once."""
+    """Publishes in order, each message at least once.
+
+    A sink with an owner's name is fenced: once another one is opened with this name, it can publish nothing more, even
+    if its process was paused meanwhile. Readers get its messages shortly after they are flushed, and before any that
+    were sent after the flush.
+
+    ``send`` and ``flush`` raise FencedError if that has happened, and StartAgainError if only a new sink can go on.
+    """
 
     def send(self, topic: str, partition: int, value: bytes, key: bytes = b"") -> None:
         """Send a message; the log may not have it yet when this returns."""
+
+    def start_flush(self) -> None:
+        """Begin a flush without waiting for it; errors are raised by ``flush`` or the next ``send``."""
 
     def flush(self) -> None:
         """Wait until the log has acknowledged all that was sent.
@@ -85,8 +102,12 @@ class Log(Protocol):
     def open_source(self, topics: Sequence[str], partition: int, next_offsets: Mapping[str, int]) -> Source:
         """Open a source of one partition of some topics, each from its position on."""
 
-    def open_sink(self) -> Sink:
-        """Open a new sink."""
+    def open_sink(self, owner: str = "") -> Sink:
+        """Open a new sink; with an owner, such as ``metadata.0``, it fences the earlier sinks of this owner.
+
+        Raises:
+            RetryableError: the log did not answer.
+        """
 
 
 class LogAround:
@@ -115,6 +136,6 @@ class LogAround:
         """As the wrapped log."""
         return self._log.open_source(topics, partition, next_offsets)
 
-    def open_sink(self) -> Sink:
+    def open_sink(self, owner: str = "") -> Sink:
         """As the wrapped log."""
-        return self._log.open_sink()
+        return self._log.open_sink(owner)

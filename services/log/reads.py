@@ -9,6 +9,8 @@ from services.log.port import Log, LogRecord
 
 POLL_SECONDS = 10.0
 RECORDS_PER_POLL = 2_000
+MARKS_FACTOR = 16
+"""How much further back each attempt looks for the last record."""
 
 
 def records_between(log: Log, topic: str, partition: int, first: int, end: int) -> Iterator[LogRecord]:
@@ -22,17 +24,14 @@ def records_between(log: Log, topic: str, partition: int, first: int, end: int) 
         return
     source = log.open_source([topic], partition, {topic: first})
     try:
-        while first < end:
+        while (position := source.positions()[topic]) < end:
             records = source.poll(RECORDS_PER_POLL, POLL_SECONDS)
-            if not records:
+            if not records and source.positions()[topic] == position:
                 raise RetryableError(
-                    f"{topic}, partition {partition}, did not come from offset {first} on within {POLL_SECONDS:g} "
+                    f"{topic}, partition {partition}, did not come from offset {position} on within {POLL_SECONDS:g} "
                     f"seconds: see that the broker runs"
                 )
-            for record in records:
-                first = record.offset + 1
-                if first <= end:
-                    yield record
+            yield from (record for record in records if record.offset < end)
     finally:
         source.close()
 
@@ -40,3 +39,27 @@ def records_between(log: Log, topic: str, partition: int, first: int, end: int) 
 def all_records(log: Log, topic: str, partition: int) -> Iterator[LogRecord]:
     """Yield the records of a partition from its beginning to its present end; raise as ``records_between`` does."""
     return records_between(log, topic, partition, log.first_offset(topic, partition), log.end_offset(topic, partition))
+
+
+def last_record(log: Log, topic: str, partition: int) -> LogRecord | None:
+    """Return the last record of a partition; None if none is left. Raise as ``records_between`` does.
+
+    Behind it there may be marks of the log, one for each transaction.
+    """
+    first, end = log.first_offset(topic, partition), log.end_offset(topic, partition)
+    back = 1
+    while first < end:
+        begin = max(first, end - back)
+        found = None
+        for found in records_between(log, topic, partition, begin, end):  # noqa: B007  the last one
+            pass
+        if found is not None or begin == first:
+            return found
+        back *= MARKS_FACTOR
+    return None
+
+
+def end_of_records(log: Log, topic: str, partition: int) -> int:
+    """Return the offset behind the last record of a partition; that of the first one if none is left."""
+    last = last_record(log, topic, partition)
+    return log.first_offset(topic, partition) if last is None else last.offset + 1

@@ -77,9 +77,9 @@ class SigningLog(LogAround):
         super().__init__(log)
         self._secret = secret
 
-    def open_sink(self) -> Sink:
+    def open_sink(self, owner: str = "") -> Sink:
         """Open a sink that signs."""
-        return SigningSink(self._log.open_sink(), self._secret)
+        return SigningSink(self._log.open_sink(owner), self._secret)
 
 
 class SigningSink:
@@ -88,7 +88,7 @@ class SigningSink:
     def __init__(self, sink: Sink, secret: bytes) -> None:
         self._sink = sink
         self._secret = secret
-        self.flush, self.close = sink.flush, sink.close
+        self.start_flush, self.flush, self.close = sink.start_flush, sink.flush, sink.close
 
     def send(self, topic: str, partition: int, value: bytes, key: bytes = b"") -> None:
         """Send a message; the log may not have it yet when this returns."""

@@ -92,6 +92,7 @@ def export(
         .options(**(credentials.spark_settings() if credentials else {}))
         .option("kafka.bootstrap.servers", bootstrap_servers)
         .option("groupIdPrefix", group_prefix(CLIENTS))
+        .option("kafka.isolation.level", "read_committed")
         .option("subscribe", LEDGER.name)
         .option("startingOffsets", "earliest")
         .option("failOnDataLoss", "true")

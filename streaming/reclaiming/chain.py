@@ -10,7 +10,15 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # not in its __all__
 
 from schemas.credentials import KafkaCredentials
@@ -74,6 +82,7 @@ class ChainReader:
                 "enable.auto.commit": False,
                 "auto.offset.reset": "error",
                 "fetch.wait.max.ms": 100,
+                "enable.partition.eof": True,  # marks of transactions at the end have offsets, too, and no message
                 "topic.metadata.refresh.interval.ms": METADATA_MS,
             }
         )
@@ -128,7 +137,9 @@ class ChainReader:
         latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
         asked = dict.fromkeys(partitions, latest)
         try:
-            answers = self._admin.list_offsets(asked, request_timeout=ANSWER_SECONDS)
+            answers = self._admin.list_offsets(
+                asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=ANSWER_SECONDS
+            )
             ends = [answers[partition].result().offset for partition in partitions]
             # librdkafka returns a negative offset, without an error, when a leader fails before it answers.
             problem = "a leader did not answer" if min(ends) < 0 else ""
@@ -146,6 +157,9 @@ class ChainReader:
     def _follow(self, message: Message) -> set[tuple[int, int]]:
         shard, error = message.partition(), message.error()
         if error is not None:
+            if shard is not None and error.code() == KafkaError._PARTITION_EOF:
+                self.chains[shard].ends_at(message.offset() or 0)
+                return set()
             if shard is not None and error.code() == KafkaError._AUTO_OFFSET_RESET:
                 lost = self.chains[shard].next_offset
                 return self._begin_again(shard, f"offset {lost} is not in the topic any more")

@@ -142,6 +142,7 @@ class ReclaimJob:
             **self._options.broker_settings(),
             "groupIdPrefix": group_prefix(STREAMING),
             "includeHeaders": "true",
+            "kafka.isolation.level": "read_committed",  # services publish in transactions
             # All cores read a backlog, one task reads a small batch: every task generates its code again.
             "maxRecordsPerPartition": str(MESSAGES_PER_TASK),
             # A task's request for a partition's offsets waits behind its last fetch, on the same connection.

@@ -42,6 +42,10 @@ class ShardChain:
             self.trouble, self._needed_version = "", 0
         return set(changed or ())
 
+    def ends_at(self, offset: int) -> None:
+        """Note that no message is left before an offset."""
+        self.next_offset = max(self.next_offset, offset)
+
     def begin_again(self, reason: str) -> set[int]:
         """Discard the chain, so that the topic is read again from the start; return the ids of its buckets."""
         self._break(reason, self.view.version)

@@ -13,11 +13,13 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
-from services.domain.errors import InvariantError, PositionError, RetryableError
+from services.domain.errors import FencedError, InvariantError, PositionError, RetryableError
 from services.log.clock import SystemClock
-from services.log.kafka import KafkaLog, KafkaSink, KafkaSource, producer_configuration
+from services.log.kafka import KafkaLog, KafkaSource, producer_configuration
+from services.log.kafka_sinks import KafkaSink, OwnedKafkaSink
 from services.log.memory import MemoryLog
-from services.log.port import Log, LogRecord, Source
+from services.log.port import Log, LogRecord, Sink, Source
+from services.log.reads import all_records, end_of_records, last_record
 from services.plane.broker.embedded import EmbeddedBroker
 from services.plane.broker.topics import create_topics
 
@@ -28,7 +30,7 @@ PATIENCE_SECONDS = 20.0
 @pytest.fixture(params=["memory", pytest.param("kafka", marks=pytest.mark.broker)])
 def log(request: pytest.FixtureRequest) -> Log:
     if request.param == "memory":
-        return MemoryLog(SystemClock())
+        return MemoryLog(SystemClock(), has_marks=True)
     return KafkaLog(request.getfixturevalue("bootstrap_servers"), "contract-test")
 
 
@@ -356,3 +358,121 @@ def _polled_at_once(source: KafkaSource, most: int) -> int:
     polled = source.poll(most, PATIENCE_SECONDS)
     assert time.monotonic() - began < PATIENCE_SECONDS / 2
     return len(polled)
+
+
+def all_values(log: Log, topic: str, count: int) -> list[bytes]:
+    """Return what can be read, once there is so much: readers see it shortly after a flush."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while len(values := [one.value for one in all_records(log, topic, 0)]) < count:
+        assert time.monotonic() < deadline, f"{len(values)} messages can be read"
+    return values
+
+
+def _publish_as(log: Log, owner: str, topic: str, *values: bytes) -> None:
+    sink = log.open_sink(owner)
+    for value in values:
+        sink.send(topic, 0, value)
+    sink.flush()
+    sink.close()
+
+
+def test_a_second_owner_fences_the_first_one(log: Log, topics: list[str]) -> None:
+    owner = f"owner-of-{topics[0]}"
+    elder = log.open_sink(owner)
+    elder.send(topics[0], 0, b"before")
+    elder.flush()
+    younger = log.open_sink(owner)
+    with pytest.raises(FencedError, match=f"another process publishes for {owner} since"):
+        _send_all(elder, topics[0])
+    younger.send(topics[0], 0, b"after")
+    younger.flush()
+    assert all_values(log, topics[0], 2) == [b"before", b"after"]
+    assert log.end_offset(topics[0], 0) > 2, "the ends of transactions have offsets, too"
+    for sink in (elder, younger):
+        sink.close()
+
+
+def _send_all(sink: Sink, topic: str) -> None:
+    sink.send(topic, 0, b"too late")
+    sink.flush()
+
+
+def test_what_an_owner_has_not_flushed_does_not_outlive_it(log: Log, topics: list[str]) -> None:
+    if isinstance(log, MemoryLog):
+        pytest.skip("in memory nothing waits for a flush")
+    owner = f"owner-of-{topics[0]}"
+    elder = log.open_sink(owner)
+    for number in range(100):
+        elder.send(topics[0], 0, b"%d" % number)
+    _publish_as(log, owner, topics[0], b"after")
+    assert all_values(log, topics[0], 1) == [b"after"]
+    elder.close()
+
+
+def test_owners_of_other_names_do_not_fence_each_other(log: Log, topics: list[str]) -> None:
+    sinks = [log.open_sink(f"{name}-of-{topics[0]}") for name in ("a", "b")]
+    for number in range(4):
+        sinks[number % 2].send(topics[0], 0, b"%d" % number)
+        sinks[number % 2].flush()
+    assert all_values(log, topics[0], 4) == [b"0", b"1", b"2", b"3"]
+    for sink in sinks:
+        sink.close()
+
+
+def test_the_last_record_is_found_before_the_marks_behind_it(log: Log, topics: list[str]) -> None:
+    assert last_record(log, topics[0], 0) is None
+    assert end_of_records(log, topics[0], 0) == 0
+    _publish_as(log, f"owner-of-{topics[0]}", topics[0], b"a", b"b")
+    all_values(log, topics[0], 2)
+    last = last_record(log, topics[0], 0)
+    assert last is not None
+    assert (last.value, end_of_records(log, topics[0], 0)) == (b"b", 2)
+    assert log.end_offset(topics[0], 0) == 3
+    source = log.open_source([topics[0]], 0, {topics[0]: 2})
+    assert list(take_until_end(source, topics[0], 3)) == []
+    source.close()
+
+
+def take_until_end(source: Source, topic: str, end: int) -> list[LogRecord]:
+    """Poll until the position is at an offset, behind a mark."""
+    found: list[LogRecord] = []
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while source.positions()[topic] < end:
+        assert time.monotonic() < deadline, f"it stays at {source.positions()}"
+        found += source.poll(10, 0.2)
+    return found
+
+
+def test_an_owner_sends_more_than_its_queue_holds(log: Log, topics: list[str]) -> None:
+    values = [b"%d" % number for number in range(1_000)]
+    if isinstance(log, KafkaLog):
+        settings = producer_configuration(log.bootstrap_servers, "contract-test")
+        sink: Sink = OwnedKafkaSink(settings | {"queue.buffering.max.messages": 100}, f"owner-of-{topics[0]}")
+    else:
+        sink = log.open_sink(f"owner-of-{topics[0]}")
+    for value in values:
+        sink.send(topics[0], 0, value)
+    sink.start_flush()
+    sink.send(topics[0], 0, b"next")
+    sink.flush()
+    assert all_values(log, topics[0], 1_001) == [*values, b"next"]
+    sink.close()
+
+
+@pytest.mark.broker
+def test_a_message_of_an_owner_that_is_too_large_says_what_to_set(kafka: KafkaLog, topic: str) -> None:
+    sink = kafka.open_sink(f"owner-of-{topic}")
+    sink.send(topic, 0, b"is sent again by its unit of work")
+    with pytest.raises(InvariantError, match=r"max\.message\.bytes"):
+        sink.send(topic, 0, b"x" * 11_000_000)
+    sink.send(topic, 0, b"goes on")
+    sink.flush()
+    assert all_values(kafka, topic, 1) == [b"goes on"]
+    sink.close()
+
+
+@pytest.mark.broker
+def test_an_owner_whose_broker_does_not_answer_is_retried() -> None:
+    settings = producer_configuration("127.0.0.1:1", "contract-test")
+    with pytest.raises(RetryableError, match="becoming the owner nobody"):
+        OwnedKafkaSink(settings, "nobody", flush_seconds=1.0)

@@ -21,7 +21,7 @@ def check_answers(state: RunState, shard: ShardRun) -> None:
     for topic, partition, offset in state.injected:
         if partition != shard.model.shard:
             continue
-        value = state.plane.log.records(topic, partition)[offset].value
+        value = state.plane.log.entries(topic, partition)[offset].value
         for reader in BY_NAME[topic].consumers:
             if (reader, partition, topic, value) in state.faults.holes:
                 continue

@@ -22,7 +22,7 @@ from schemas.topics import (
     SWEEP_RESULTS,
 )
 from services.domain.errors import PositionError, RetryableError
-from services.log.memory import MemoryLog
+from services.log.memory import MemoryLog, messages_of
 from services.log.port import LogAround, LogRecord
 from services.runtime.loop.probe import Point
 
@@ -235,7 +235,7 @@ class FaultyLog(LogAround):
         positions = {topic: next_offsets.get(topic, 0) for topic in topics}
         return FaultySource(self._partitions, self._faults, self._address, partition, positions)
 
-    def open_sink(self) -> FaultySink:
+    def open_sink(self, owner: str = "") -> FaultySink:
         """A sink of its own."""
         self._faults.looks_at_log()
         sink = FaultySink(self._partitions, self._faults, self._address)
@@ -277,7 +277,7 @@ class FaultySource:
     def _poll_topic(self, topic: str, limit: int) -> list[LogRecord]:
         name, shard = self._address
         offset = self._next_offsets[topic]
-        records = self._log.records(topic, self._partition)
+        records = self._log.entries(topic, self._partition)
         if offset > len(records):
             raise PositionError(f"{topic}: position {offset} is beyond the end {len(records)}")
         if offset < (first := self._log.first_offset(topic, self._partition)):
@@ -287,9 +287,14 @@ class FaultySource:
         self._next_offsets[topic] = offset + len(taken)
         place = (name, shard, topic)
         self._faults.seen[place] = max(self._faults.seen.get(place, 0), offset + len(taken))
+        taken = messages_of(taken)
         if not self._faults.holes:
             return taken
         return [record for record in taken if (name, shard, topic, record.value) not in self._faults.holes]
+
+    def positions(self) -> dict[str, int]:
+        """Per topic the offset before which nothing is left."""
+        return dict(self._next_offsets)
 
     def lag(self) -> dict[str, int]:
         """Per topic how many messages lie ahead."""
@@ -309,9 +314,11 @@ class FaultySink:
         self._faults = faults
         self._address = address
         self._on_the_way: dict[str, deque[tuple[int, bytes, bytes]]] = {}
+        self._sent: set[tuple[str, int]] = set()
 
     def send(self, topic: str, partition: int, value: bytes, key: bytes = b"") -> None:
         """Send a message off; it, and others, may arrive now or later."""
+        self._sent.add((topic, partition))
         if not self._faults.are_on:
             self._log.append(topic, partition, value, key)
             return
@@ -329,6 +336,9 @@ class FaultySink:
             if self._faults.is_repeated():
                 self._log.append(topic, *message)
 
+    def start_flush(self) -> None:
+        """Nothing begins before the flush."""
+
     def left(self) -> list[Sent]:
         """What is on its way."""
         return [(topic, *message) for topic, waiting in self._on_the_way.items() for message in waiting]
@@ -340,6 +350,10 @@ class FaultySink:
             self._arrive(topic, len(waiting) if is_known else self._faults.random.randint(0, len(waiting)))
         left = self.left()
         self._on_the_way.clear()
+        if self._log.has_marks:
+            for place in sorted(self._sent):
+                self._log.mark(*place)
+        self._sent.clear()
         if not is_known:
             self._faults.gave_up(self._address, left)
             raise RetryableError("the acknowledgement was lost")

@@ -63,7 +63,7 @@ class Losses:
     def _hide(self, shard: ShardRun, reader: str, offset: int) -> bool:
         """Hide what metadata told at an offset from a reader, unless he was handed it, or the same, before."""
         place = (reader, shard.model.shard, METADATA_PROGRESS.name)
-        records = self.state.plane.log.records(METADATA_PROGRESS.name, shard.model.shard)
+        records = self.state.plane.log.entries(METADATA_PROGRESS.name, shard.model.shard)
         value = records[offset].value
         if any(one.value == value for one in records[: self.state.faults.seen.get(place, 0)]):
             return False

@@ -16,6 +16,7 @@ from services.key_deletion.metrics import KeyDeletionMetrics
 from services.key_deletion.service import KeyDeletionService
 from services.key_deletion.settings import KeyDeletionSettings
 from services.log.clock import Clock
+from services.log.memory import MemoryLog
 from services.log.port import Log
 from services.mock_scm.metrics import MockScmMetrics
 from services.mock_scm.service import MockScmService
@@ -139,6 +140,9 @@ class SimulatedPlane(InMemoryPlane):
             unit_rows=limits.units.unit_rows,
             secrets=secrets or {},
         )
+
+    def _new_log(self) -> MemoryLog:
+        return MemoryLog(self.clock, has_marks=True)
 
     def clock_of(self, name: str, shard: int) -> Clock:
         """The clock that one service goes by."""

@@ -12,6 +12,7 @@ from schemas import records
 from schemas.codec import codec
 from schemas.records import SnapshotChainRecord
 from schemas.topics import CHANGELOGS, SNAPSHOT_CHAIN, TOPICS
+from services.log.memory import messages_of
 from services.metadata.checkpoints.unfinished import first_offset_of_txn, oldest_unfinished_txn
 from services.plane.upkeep.backups import Backup, InputPosition, ServiceCopy
 from services.plane.upkeep.shard_databases import positions_of
@@ -101,7 +102,7 @@ class Trims:
 
     def _newest_full_chain(self, shard: int, until: int) -> int | None:
         first = self.state.plane.log.first_offset(SNAPSHOT_CHAIN.name, shard)
-        markers = self.state.plane.log.records(SNAPSHOT_CHAIN.name, shard)[first:until]
+        markers = messages_of(self.state.plane.log.entries(SNAPSHOT_CHAIN.name, shard)[first:until])
         decode = codec(SnapshotChainRecord).decode_message
         return newest_start((one.offset, decode(one.value)) for one in markers)
 

@@ -77,7 +77,7 @@ class Watchers:
         with asked("repeats"):
             self._repeat_watch.repeats(shard, position)
         with asked("answers", ends_run=True):
-            shard.model.follow(self.state.plane.log.records(METADATA_COMMANDS.name, shard.model.shard), position)
+            shard.model.follow(self.state.plane.log.entries(METADATA_COMMANDS.name, shard.model.shard), position)
         for _, reply in self.state.new_records(shard, METADATA_REPLIES):
             with asked("answers"):
                 shard.model.check_reply(reply)

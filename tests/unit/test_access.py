@@ -34,6 +34,7 @@ from schemas.http_token import bearer, check_address, is_authorized
 from schemas.topics import CLIENTS, METADATA_COMMANDS, NUMBERED, SCHEMAS, SCM_REPLIES, SNAPSHOT_CHAIN, TOPICS
 from services.log.kafka import consumer_configuration, producer_configuration
 from services.plane.broker.security import BrokerSecurity, access_list
+from services.plane.stack.process_names import SERVICES
 from services.plane.stack.secrets import plane_security, signer_of
 from services.runtime.http.server import HttpServer, http_app
 from services.runtime.process.process import http_token
@@ -74,7 +75,16 @@ def test_the_brokers_list_holds_a_right_and_its_questions_and_nothing_more() -> 
     }
     (group,) = [one for one in listed if one.restype is ResourceType.GROUP]
     assert (group.name, group.principal, group.operation) == ("deepclean.metadata", "User:metadata", AclOperation.READ)
-    assert not [one for one in access_list(rights()) if one.restype not in (ResourceType.TOPIC, ResourceType.GROUP)]
+    names = {(one.name, one.principal, one.operation) for one in listed if one.restype is ResourceType.TRANSACTIONAL_ID}
+    owned = "deepclean.metadata.", "User:metadata"
+    assert names == {(*owned, AclOperation.WRITE), (*owned, AclOperation.DESCRIBE)}
+    kinds = (ResourceType.TOPIC, ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID)
+    assert not [one for one in access_list(rights()) if one.restype not in kinds]
+
+
+def test_only_services_publish_as_owners() -> None:
+    listed = [one for one in access_list(rights()) if one.restype is ResourceType.TRANSACTIONAL_ID]
+    assert {one.principal for one in listed} == {f"User:{name}" for name in SERVICES}
 
 
 def test_no_identity_reaches_into_the_groups_of_another() -> None:

@@ -38,6 +38,7 @@ from schemas.topics import SNAPSHOTS_CHANGELOG, SNAPSHOTS_COMMANDS, SNAPSHOTS_RE
 from services.domain.errors import PositionError, RetryableError
 from services.log.clock import VirtualClock
 from services.log.memory import MemoryLog
+from services.log.port import LogAround
 from services.plane.in_memory.client import InMemoryClient
 from services.plane.in_memory.plane import InMemoryPlane
 from services.plane.upkeep.backups import Backup, InputPosition, ServiceCopy
@@ -243,6 +244,9 @@ class _OnTheWay:
 
     def send(self, *message: Any) -> None:
         self.messages.append(message)
+
+    def start_flush(self) -> None:
+        pass
 
     def flush(self) -> None:
         if self.messages:
@@ -721,3 +725,29 @@ def test_the_topic_is_not_trimmed_beyond_where_the_running_database_would_look_n
     assert 0 < trim.until == offset
     log.trim(TOPIC, 0, trim.until)
     _run(store, log, range(40, 42))
+
+
+class _LateLog(LogAround):
+    """A log whose readers see a message only when its end was asked for a few times more."""
+
+    def __init__(self, log: MemoryLog, times: int) -> None:
+        super().__init__(log)
+        self._seen, self._times, self._asked = log.end_offset(TOPIC, 0), times, 0
+
+    def end_offset(self, topic: str, partition: int) -> int:
+        end = self._log.end_offset(topic, partition)
+        if topic != TOPIC:
+            return end
+        self._asked += 1
+        if end > self._seen and self._asked % self._times == 0:
+            self._seen = end
+        return self._seen
+
+
+def test_a_beginning_that_readers_see_later_is_awaited() -> None:
+    log, store = MemoryLog(VirtualClock()), MemoryStore()
+    _run(store, log, range(1, 4))
+    copy = MemoryStore()
+    changelog = Changelog("snapshots", SNAPSHOTS_CHANGELOG, 0, _LateLog(log, times=4))
+    assert changelog.catch_up(copy, log.open_sink()) > 0
+    assert _rows(copy) == _rows(store)

@@ -12,7 +12,7 @@ import pytest
 
 from schemas.records import CollectionState
 from services.log.clock import SystemClock
-from services.log.kafka import FLUSH_SECONDS
+from services.log.kafka_sinks import FLUSH_SECONDS
 from services.plane.in_memory.client import InMemoryClient
 from services.plane.in_memory.plane import InMemoryPlane
 from services.runtime.loop.probe import Point, crash_probe, no_probe, parse_crash_point

@@ -17,7 +17,8 @@ from schemas.topics import LEDGER, METADATA_COMMANDS
 from services.cli.main import app
 from services.cli.session import Session
 from services.client.kafka_plane import KafkaPlane, PlaneAddress
-from services.log.kafka import KafkaLog, translate
+from services.log.kafka import KafkaLog
+from services.log.kafka_errors import translate
 from tests.unit.test_space_commands import CommandLine
 
 

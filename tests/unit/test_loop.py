@@ -74,6 +74,9 @@ class FailingSink:
     def send(self, topic: str, partition: int, value: bytes, key: bytes = b"") -> None:
         self._sink.send(topic, partition, value, key)
 
+    def start_flush(self) -> None:
+        self._sink.start_flush()
+
     def flush(self) -> None:
         self._log.flushes += 1
         if self._log.flushes in self._log.failing_flushes:
@@ -110,8 +113,8 @@ class FailingLog:
     def open_source(self, topics: Sequence[str], partition: int, next_offsets: Mapping[str, int]) -> Source:
         return self.memory.open_source(topics, partition, next_offsets)
 
-    def open_sink(self) -> Sink:
-        return FailingSink(self.memory.open_sink(), self)
+    def open_sink(self, owner: str = "") -> Sink:
+        return FailingSink(self.memory.open_sink(owner), self)
 
 
 @pytest.fixture
@@ -346,3 +349,24 @@ def test_no_message_waits_for_a_codec_to_be_made(log: FailingLog, monkeypatch: p
     Runner(service, 0, MemoryStore(), log, VirtualClock())
     assert {topic.record for topic in BY_NAME.values()} <= codecs._CODECS.keys()
     assert {table.record for table in service.tables} <= stored_rows._ROW_CODECS.keys()
+
+
+@pytest.mark.parametrize("at_once", [1, 3, 2_000])
+@pytest.mark.parametrize("marks", [1, 2, 40])
+def test_a_start_has_caught_up_before_the_marks_at_the_end(at_once: int, marks: int) -> None:
+    """The end of a transaction has an offset, and no message reaches it."""
+    log, service, encoder = MemoryLog(VirtualClock(), has_marks=True), Recorder(), codec(MetadataProgress)
+    for txn in range(1, 5):
+        body = Barrier("", txn, 0, "")
+        log.append(METADATA_PROGRESS.name, 0, encoder.encode_message(MetadataProgress(txn, body)))
+        log.mark(METADATA_PROGRESS.name, 0)
+    for _ in range(marks):
+        log.mark(METADATA_PROGRESS.name, 0)
+    runner = Runner(service, 0, MemoryStore(), log, VirtualClock(), max_batch_messages=at_once)
+    noted: list[tuple[int, bool]] = []
+    for _ in range(60):
+        runner.step()
+        noted.append((len(service.noted), service.caught_up[-1]))
+    assert noted[-1] == (4, True)
+    assert all(count == 4 for count, is_caught_up in noted if is_caught_up), "it has said so too early"
+    assert runner.lag() == {METADATA_PROGRESS.name: 0}

@@ -28,7 +28,8 @@ from services.client.plane import SENDERS, NamespaceCommand, SnapshotRequest
 from services.client.wire.answers import Answers
 from services.domain.errors import DeepcleanError, RetryableError
 from services.log.clock import SystemClock
-from services.log.kafka import LEADERLESS, KafkaLog, consumer_configuration, producer_configuration
+from services.log.kafka import KafkaLog, consumer_configuration, producer_configuration
+from services.log.kafka_errors import LEADERLESS
 from services.log.schema_topic import SchemaTopic
 from services.log.signing import Signer, signed_command
 

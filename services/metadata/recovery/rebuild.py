@@ -16,10 +16,11 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from schemas.codec import DecodeError, codec
-from schemas.topics import BY_NAME, METADATA_COMMANDS, METADATA_PROGRESS, METADATA_REPLIES, SPACE, Topic
+from schemas.topics import METADATA_COMMANDS, METADATA_PROGRESS, METADATA_REPLIES, SPACE, Topic
 from services.domain.errors import PositionError, RetryableError
 from services.log.clock import SystemClock
 from services.log.port import Log, LogAround, LogRecord, Source
+from services.log.reads import end_of_records, last_record
 from services.metadata.checkpoints.capture_drop import remove_unused_checkpoints
 from services.metadata.recovery.start_check import SourceAround, StartCheckedLog
 from services.metadata.service import MetadataService
@@ -97,6 +98,7 @@ class Rebuild:
             PositionError: the log begins after the position of this database.
         """
         self._shard = shard
+        self._whole_log = log
         self._start = StartCheckedLog(log, shard, store, looked_at_records=MOST_BATCH_MESSAGES)
         self._log = _BoundedLog(self._start if is_checked else log)
         self._pause = threading.Event()
@@ -136,8 +138,8 @@ class Rebuild:
 
     @property
     def end(self) -> int:
-        """Present end offset of the log."""
-        return self._log.end_offset(METADATA_COMMANDS.name, self._shard)
+        """Present end of the log: the offset behind its last command."""
+        return end_of_records(self._whole_log, METADATA_COMMANDS.name, self._shard)
 
     def step(self, offset: int) -> int:
         """Apply the next commands below an offset. Return the new position.
@@ -207,16 +209,8 @@ def surely_sent_txn(log: Log, shard: int) -> int:
 
 def _txn_of_last(log: Log, topic: Topic, shard: int) -> int:
     """Return the txn in the last record of a topic; 0 if there is none, or if it cannot be read."""
-    end = log.end_offset(topic.name, shard)
-    if end <= log.first_offset(topic.name, shard):
-        return 0
-    source = log.open_source([topic.name], shard, {topic.name: end - 1})
+    last = last_record(log, topic.name, shard)
     try:
-        for record in source.poll(1, 10 * POLL_SECONDS):
-            decoded = codec(BY_NAME[topic.name].record).decode_message(record.value)
-            return int(decoded.txn)
+        return 0 if last is None else int(codec(topic.record).decode_message(last.value).txn)
     except DecodeError:
         return 0
-    finally:
-        source.close()
-    return 0

@@ -111,8 +111,10 @@ def sent_numbers(
     source = log.open_source(sorted(left), shard, firsts)
     try:
         while left:
+            before = source.positions()
             records = source.poll(RECORDS_PER_POLL, POLL_SECONDS)
-            if not records:
+            positions = source.positions()
+            if not records and positions == before:
                 raise RetryableError(
                     f"{', '.join(sorted(left))}, partition {shard}: no records were read within {POLL_SECONDS:g} "
                     f"seconds: check that the broker runs"
@@ -121,7 +123,7 @@ def sent_numbers(
                 numbers = _numbers_in(record)
                 txn = max(txn, (numbers.txn, record.timestamp_ms))
                 chain_version = max(chain_version, (numbers.chain_version, record.timestamp_ms))
-            left -= {record.topic for record in records if record.offset + 1 >= ends[record.topic]}
+            left -= {topic for topic, position in positions.items() if position >= ends[topic]}
     finally:
         source.close()
     return SentNumbers(Highest(txn[0], chain_version[0]), txn[1], chain_version[1])

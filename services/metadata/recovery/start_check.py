@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from schemas.topics import METADATA_COMMANDS
 from services.domain.errors import InvariantError
 from services.log.port import Log, LogAround, LogRecord, Source
-from services.log.reads import records_between
+from services.log.reads import end_of_records, records_between
 from services.metadata.reads.queries import shard_state
 from services.metadata.recovery.sent_numbers import Highest, highest_of, sent_numbers
 from services.runtime.loop.positions import POSITIONS
@@ -68,7 +68,7 @@ class StartCheckedLog(LogAround):
         self._shard = shard
         self._store = store
         self._looked_at_records = looked_at_records
-        self._end = log.end_offset(METADATA_COMMANDS.name, shard)
+        self._end = end_of_records(log, METADATA_COMMANDS.name, shard)
         self._demands: deque[_Demand] | None = None
         self._sent = Highest()
 
@@ -141,6 +141,11 @@ class SourceAround:
     def __init__(self, source: Source) -> None:
         self._source = source
         self._kept: list[LogRecord] = []
+
+    def positions(self) -> dict[str, int]:
+        """As ``Source.positions``: before the records that are kept."""
+        kept = {record.topic: record.offset for record in reversed(self._kept)}
+        return self._source.positions() | kept
 
     def lag(self) -> dict[str, int]:
         """Return the number of unread messages of each topic."""

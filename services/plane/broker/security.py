@@ -31,7 +31,7 @@ from confluent_kafka.admin._scram import (
     UserScramCredentialUpsertion,
 )
 
-from schemas.access import ADMINISTRATOR, STREAMING, Right, group_prefix, identities, rights
+from schemas.access import ADMINISTRATOR, STREAMING, Right, group_prefix, identities, owner_prefix, rights
 from schemas.credentials import (
     PLAIN,
     KafkaCredentials,
@@ -213,6 +213,11 @@ def access_list(allowed: Iterable[Right]) -> list[AclBinding]:
     bindings += [
         _binding(ResourceType.GROUP, group_prefix(name), ResourcePatternType.PREFIXED, name, AclOperation.READ)
         for name in {right.identity for right in allowed}
+    ]
+    bindings += [
+        _binding(ResourceType.TRANSACTIONAL_ID, owner_prefix(name), ResourcePatternType.PREFIXED, name, operation)
+        for name in {right.identity for right in allowed} - {CLIENTS, STREAMING}
+        for operation in (AclOperation.WRITE, AclOperation.DESCRIBE)
     ]
     return list(dict.fromkeys(bindings))
 

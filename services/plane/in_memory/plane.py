@@ -78,13 +78,17 @@ class InMemoryPlane:
     processes: dict[Address, Process] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.log = MemoryLog(self.clock)
+        self.log = self._new_log()
         for shard in range(self.shards):
             for message in first_commands(shard, None, self.clock.now_ms()):
                 self.log.append(METADATA_COMMANDS.name, shard, message)
         for name in SERVICES:
             for shard in range(self.shards):
                 self.start(name, shard)
+
+    def _new_log(self) -> MemoryLog:
+        """Return the log of all services."""
+        return MemoryLog(self.clock)
 
     def start(self, name: str, shard: int, store: MemoryStore | None = None) -> None:
         """Start or restart a service, on its own database or on ``store``; the old process ends as in a crash."""

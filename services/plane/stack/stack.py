@@ -55,6 +55,7 @@ from services.plane.stack.settings import (
     datanode_names,
     default_replication,
 )
+from services.runtime.process.statuses import FENCED_STATUS
 
 WATCH_SECONDS = 0.5
 
@@ -173,7 +174,8 @@ class Stack:
         if not restarts.reason:
             if process.is_running:
                 return False
-            restarts.ended(str(process.why_it_ended()), now_seconds)
+            is_final = isinstance(process, ChildProcess) and process.exit_status == FENCED_STATUS
+            restarts.ended(str(process.why_it_ended()), now_seconds, is_final=is_final)
             logger.warning("a process has ended", process=name, reason=restarts.reason)
             return True
         if not restarts.is_due(now_seconds):

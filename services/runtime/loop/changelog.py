@@ -16,6 +16,8 @@ compacted: it reaches back to the oldest backup that needs it (``deepclean trim-
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -26,7 +28,7 @@ import structlog
 from schemas.codec import codec
 from schemas.records import ChangelogRow, StateChange
 from schemas.topics import CHANGELOGS, Topic
-from services.domain.errors import PositionError
+from services.domain.errors import PositionError, RetryableError
 from services.log.port import Log, Sink
 from services.log.reads import all_records, records_between
 from services.runtime.loop.changelog_table import (
@@ -57,6 +59,7 @@ from services.runtime.loop.service import OutgoingMessage, Work, fitting
 from services.storage.store import Store
 from services.storage.tables import TablesReader
 
+READABLE_SECONDS = 15.0
 UNITS_BETWEEN_BASES = 256
 """Units after which the base moves: a start reads from the base on, which is this number of units and few more."""
 _UNPUBLISHED = 1
@@ -186,7 +189,20 @@ class Changelog:
         beginning = self._message(StateChange(self._start, end, b"", BEGINNING, False, (), ()))
         sink.send(beginning.topic, self._shard, beginning.value)
         sink.flush()
+        self._await_readable(beginning.value, end)
         return end
+
+    def _await_readable(self, value: bytes, first: int) -> None:
+        """Wait until a message of this start can be read; raise RetryableError if it cannot be for long."""
+        until, pause = time.monotonic() + READABLE_SECONDS, threading.Event()
+        while True:
+            end = self._log.end_offset(self.topic.name, self._shard)
+            sent = records_between(self._log, self.topic.name, self._shard, first, end)
+            if any(record.value == value for record in sent):
+                return
+            if time.monotonic() > until:
+                raise RetryableError(f"{self._who}: what was sent to {self.topic.name} cannot be read yet")
+            pause.wait(0.01)
 
     def _waiting(self, store: Store) -> Iterator[bytes]:
         """Yield the messages of the changes that wait in the outbox."""

@@ -59,6 +59,10 @@ class CheckedSource:
             )
         return True
 
+    def positions(self) -> dict[str, int]:
+        """As ``Source.positions``."""
+        return self._source.positions()
+
     def lag(self) -> dict[str, int]:
         """Return per topic the number of unread messages, as far as the source knows."""
         return {topic: max(0, ahead - (topic in self._read)) for topic, ahead in self._source.lag().items()}

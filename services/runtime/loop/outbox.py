@@ -118,6 +118,7 @@ class Outbox:
                 raise
             self._sent.append((key, row))
             self._waiting.popleft()
+        self._sink.start_flush()
 
     def _send(self, row: OutboxRow) -> None:
         for run in row.runs:

@@ -28,6 +28,7 @@ from typing import Any
 
 import structlog
 
+from schemas.access import owner_prefix
 from schemas.codec import DecodeError, codec
 from schemas.records import LastRead, PositionRow
 from schemas.stored_rows import row_codec
@@ -110,6 +111,11 @@ def _summary(records: Sequence[LogRecord]) -> BatchSummary:
     )
 
 
+def owner_name(service: str, shard: int) -> str:
+    """Return the name by which the log tells the owners of shards apart."""
+    return f"{owner_prefix(service)}{shard}"
+
+
 def _make_codecs(service: Service) -> None:
     """Build the codecs of the service's tables and of all topics: each takes a millisecond, for which the first message
     of its kind would wait otherwise.
@@ -157,7 +163,7 @@ class Runner:
         self._cache = RowCache()
         self._topic_ids = log.topic_ids([topic.name for topic in service.inputs])
         self._inputs = {topic.name: (topic, codec(topic.record)) for topic in service.inputs}
-        self._sink = log.open_sink()
+        self._sink = log.open_sink(owner_name(service.name, shard))
         self._outbox = Outbox(shard, self._sink, probe, is_deferring=must_defer is not None)
         self._must_defer = must_defer or (lambda: False)
         self._changelog = changelog_of(service.name, shard, log)
@@ -253,11 +259,25 @@ class Runner:
         """Poll the log, without waiting if messages are at hand. Return whether the batch is full."""
         waiting = len(self._ahead) + len(self._polled)
         if not waiting:
-            self._polled.extend(self._source.poll(self._max_batch_messages, timeout_seconds))
+            self._add(self._source.poll(self._max_batch_messages, timeout_seconds))
         elif waiting < self._max_batch_messages and not self._outbox.is_deferring:
             # While output is deferred, the replay's checks take every message that the log has returned as applied.
-            self._polled.extend(self._source.poll(self._max_batch_messages - waiting, 0.0))
+            self._add(self._source.poll(self._max_batch_messages - waiting, 0.0))
         return len(self._ahead) + len(self._polled) >= self._max_batch_messages
+
+    def _add(self, records: Sequence[LogRecord]) -> None:
+        self._polled.extend(records)
+        if not self._awaited_ends:
+            return
+        positions = self._source.positions()
+        waiting = {record.topic: record.offset for record in (*(record for record, _ in self._ahead), *self._polled)}
+        for topic, end in list(self._awaited_ends.items()):
+            if positions[topic] < end:
+                continue
+            if topic in waiting:  # behind its last message there may be marks of the log
+                self._awaited_ends[topic] = min(end, waiting[topic] + 1)
+            else:
+                del self._awaited_ends[topic]
 
     def _next_inputs(self) -> Sequence[_Input]:
         """Return the next messages for one unit of work. They stay in ``_ahead`` until the unit is written."""

@@ -13,7 +13,7 @@ import structlog
 from starlette.routing import BaseRoute
 
 from schemas.topics import CHANGELOGS, TOPICS
-from services.domain.errors import InvariantError, RetryableError
+from services.domain.errors import FencedError, InvariantError, RetryableError, StartAgainError
 from services.log.clock import Clock
 from services.log.kept_topics import first_loss
 from services.log.port import Log
@@ -97,6 +97,8 @@ class HostedShard:
         self.shard = shard
         self.service = parts.make_service(shard)
         self.failure = ""
+        self.is_fenced = False
+        """Whether another process is the shard's owner since."""
         self.store: RocksStore | None = None
         self._parts = parts
         self._settings = settings
@@ -143,6 +145,7 @@ class HostedShard:
                 self._try(self._step if self._runner else self._open_runner)
                 self.copies.make_next(self._opened_store())
         except (InvariantError, OSError) as error:
+            self.is_fenced = isinstance(error, FencedError)
             self._fail(str(error))
         except Exception as error:
             logger.exception("unexpected error", shard=self.shard)
@@ -206,6 +209,9 @@ class HostedShard:
         try:
             attempt()
         except RetryableError as error:
+            if isinstance(error, StartAgainError) and self._runner is not None:
+                self._runner.close()
+                self._runner = None
             self._trouble = str(error)
             self._metrics.retried()
             logger.warning("tried again", shard=self.shard, reason=str(error), wait_seconds=self._retry_seconds)

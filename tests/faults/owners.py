@@ -1,0 +1,71 @@
+"""Defects of owners: former ones that go on, and starts that take the marks of transactions for messages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from services.log.kafka import KafkaLog, producer_configuration
+from services.log.kafka_sinks import KafkaSink
+from services.log.memory import MemorySink
+from services.log.port import LogRecord
+from services.runtime.loop import runner
+from services.runtime.loop.changelog import Changelog
+from services.runtime.loop.runner import Runner
+from tests.faults.fault import Fault
+
+
+def an_owner_is_not_fenced(patch: pytest.MonkeyPatch) -> None:
+    """A process that had been given up answered requests beside the one that had taken its place."""
+    patch.setattr(MemorySink, "_require_owner", lambda _: None)
+
+
+def services_publish_without_a_name(patch: pytest.MonkeyPatch) -> None:
+    """The log could not tell a former owner from the present one."""
+    patch.setattr(runner, "owner_name", lambda *_: "")
+
+
+def kafka_is_not_told_who_publishes(patch: pytest.MonkeyPatch) -> None:
+    """The broker took what a former owner published."""
+
+    def open_sink(log: KafkaLog, owner: str = "") -> KafkaSink:
+        return KafkaSink(producer_configuration(log.bootstrap_servers, log.client_id))
+
+    patch.setattr(KafkaLog, "open_sink", open_sink)
+
+
+def a_start_waits_for_the_marks(patch: pytest.MonkeyPatch) -> None:
+    """A service never said that it had read all that was there at its start, since a mark is no message."""
+
+    def add(self: Runner, records: Sequence[LogRecord]) -> None:
+        self._polled.extend(records)
+
+    patch.setattr(Runner, "_add", add)
+
+
+def a_beginning_is_not_awaited(patch: pytest.MonkeyPatch) -> None:
+    """A start failed when the log acknowledged its beginning before readers could see it."""
+    patch.setattr(Changelog, "_await_readable", lambda *_: None)
+
+
+_TWO = "tests/property/test_two_processes_of_one_shard.py::test_a_fenced_process_leaves_its_place_to_the_other"
+FAULTS = (
+    Fault(an_owner_is_not_fenced, caught_by=_TWO, message="has expired or was deleted"),
+    Fault(services_publish_without_a_name, caught_by=_TWO, message="has expired or was deleted"),
+    Fault(
+        kafka_is_not_told_who_publishes,
+        caught_by="tests/contract/test_log.py::test_a_second_owner_fences_the_first_one",
+        message="DID NOT RAISE",
+    ),
+    Fault(
+        a_start_waits_for_the_marks,
+        caught_by="tests/unit/test_loop.py::test_a_start_has_caught_up_before_the_marks_at_the_end",
+        message="assert",
+    ),
+    Fault(
+        a_beginning_is_not_awaited,
+        caught_by="tests/unit/test_changelog.py::test_a_beginning_that_readers_see_later_is_awaited",
+        message="is not in its changelog",
+    ),
+)
