@@ -149,8 +149,8 @@ def test_the_words_are_those_of_a_plane(report: Path) -> None:
     assert "1.0 GiB cannot be freed" in plan[3]
     explained = run("report", report, "explain", "d/old")
     assert "held by    s1, s2" in explained
-    assert "s1, s2 are deleted" in explained
-    assert "it is collected" in run("report", report, "explain", "d/gone")
+    assert "held: goes when the snapshots that hold it are deleted" in explained
+    assert "pending: goes when it is collected" in run("report", report, "explain", "d/gone")
     assert "lost/file" in run("report", report, "orphans")
     assert "one of the newest 10" in run("report", report, "retention")
 
@@ -202,6 +202,25 @@ def test_statuses_and_protection_have_columns_if_there_are_any(report: Path, tmp
 def test_what_is_live_is_said_to_be_held_by_that(report: Path) -> None:
     assert "held by    what is live and s1, s2" in run("report", report, "explain", "d/kept")
     assert "held by    nobody" in run("report", report, "explain", "d/gone")
+
+
+def test_explain_fits_120_columns_and_json_has_ids_in_full(tmp_path: Path) -> None:
+    names = [f"a-snapshot-with-a-name-that-is-as-long-as-{number:021}-may-be" for number in range(9)]
+    blob = "0123456789abcdef" * 4
+    places = {"d/first": (range(9), 1), "d/second": (range(2), 2), "d/third": (range(1), 1_023 * 1024**5)}
+    things = [
+        Thing("vol/bucket", path, blob, "partition-statistics", size, 3 * size, ((held[0], held[-1]),))
+        for path, (held, size) in places.items()
+    ]
+    bucket = chain(*names, notes=["A sentence that says what is missing. " * 9])
+    report = write_report(tmp_path / "report", [bucket], things)
+    shown = run("report", report, "explain", blob)
+    assert max(map(len, shown.splitlines())) <= 120
+    assert "".join(shown.split()).count(names[1]) == 1, "names are broken, not cut"
+    assert "(9 in all)" in shown
+    assert "d/first:" in shown
+    assert "01234567…3456789abcdef" in shown
+    assert answer("report", report, "explain", blob)["versions"][0]["id"] == blob
 
 
 def test_nothing_to_free_needs_no_plan(report: Path) -> None:

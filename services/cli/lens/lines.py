@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
+from textwrap import wrap
 
 from schemas.records import SnapshotStatus
-from schemas.space_answers import VersionStage
 from services.cli.output import bytes_text, counted, print_fields, print_table, size_text, time_text
 from services.cli.space_lines import (
     amounts_of,
     freed_text,
-    goes_when,
     names_text,
     print_preview,
     print_snapshots,
@@ -32,6 +33,16 @@ from services.lens.report import ReportHead
 
 ORDINARY = SnapshotStatus.SNAPSHOT_ACTIVE.value
 """The status that is not worth a column."""
+WIDTH = 120
+"""Most letters of a line that need not be longer."""
+_ID_WIDTH = 22
+_BETWEEN = "  "
+"""What stands between two columns."""
+_GOES_WHEN = {
+    "live": "it is deleted and no snapshot holds it",
+    "held": "the snapshots that hold it are deleted",
+    "pending": "it is collected",
+}
 
 
 def print_spaces(head: ReportHead, spaces: Sequence[LensSpace], findings: Mapping[str, int]) -> None:
@@ -89,12 +100,7 @@ def _print_snapshots(space: LensSpace) -> None:
 
 
 def _states(space: LensSpace) -> Iterator[tuple[str, int, int, int, str]]:
-    goes = {
-        "live": "it is deleted and no snapshot holds it",
-        "held": "the snapshots that hold it are deleted",
-        "pending": "it is collected",
-    }
-    for state, when in goes.items():
+    for state, when in _GOES_WHEN.items():
         yield state, *amounts_of(space, state), when
 
 
@@ -113,34 +119,61 @@ def print_plan(plan: LensPlan) -> None:
 
 
 def print_explanation(what: str, found: LensExplanation) -> None:
-    """Print who holds a path or a thing."""
-    holders = (["what is live"] if found.is_live else []) + ([names_text(list(found.held_by))] if found.held_by else [])
+    """Print who holds a path or a thing, in lines of at most ``WIDTH`` letters but for paths: ids are shortened."""
+    holders = (["what is live"] if found.is_live else []) + ([_ends(found.held_by)] if found.held_by else [])
+    held_by = _lines(" and ".join(holders) or "nobody", WIDTH - len("asked for  "))
     print_fields(
         [
             ("asked for", f"{what} of {found.bucket}"),
-            ("held by", " and ".join(holders) or "nobody"),
+            *zip(("held by", *[""] * len(held_by)), held_by, strict=False),
             ("bytes", size_text(found.bytes, found.replicated_bytes, is_exact=found.is_exact)),
         ]
     )
+    for path, versions in groupby(found.versions, key=attrgetter("path")):
+        say("")
+        if path != what:
+            say(f"{path}:")
+        _print_versions(list(versions), is_exact=found.is_exact)
     say("")
-    print_table(
-        ["PATH", "ID", "KIND", "BYTES", "ON DISKS", "STAGE", "HELD BY", "GOES WHEN"],
-        (
-            (
-                *(one.path, one.id, one.kind),
-                *(size_text(size, is_exact=found.is_exact) for size in (one.bytes, one.replicated_bytes)),
-                *(one.stage.lower(), names_text(list(one.held_by)), _goes_when(one)),
-            )
-            for one in found.versions
-        ),
-        numbers=["BYTES", "ON DISKS"],
-    )
+    for stage in sorted({one.stage.lower() for one in found.versions}):
+        say(f"{stage}: goes when {_GOES_WHEN[stage]}")
     _say_notes(found.notes)
 
 
-def _goes_when(version: LensVersion) -> str:
-    is_pending = version.stage is VersionStage.PENDING
-    return "it is collected" if is_pending else goes_when(version.stage, list(version.held_by), "")
+def _print_versions(versions: Sequence[LensVersion], *, is_exact: bool) -> None:
+    """Print a table of versions; their holders have the room that other columns leave, in several lines if need be."""
+    titles = ("ID", "KIND", "BYTES", "ON DISKS", "STAGE")
+    cells = [
+        (
+            *(_middle_left_out(one.id), one.kind),
+            *(size_text(size, is_exact=is_exact) for size in (one.bytes, one.replicated_bytes)),
+            one.stage.lower(),
+        )
+        for one in versions
+    ]
+    room = WIDTH - sum(len(_BETWEEN) + max(map(len, column)) for column in zip(titles, *cells, strict=True))
+    rows = []
+    for texts, one in zip(cells, versions, strict=True):
+        first, *more = _lines(_ends(one.held_by), room)
+        rows += [(*texts, first), *((*[""] * len(titles), text) for text in more)]
+    print_table([*titles, "HELD BY"], rows, numbers=["BYTES", "ON DISKS"])
+
+
+def _ends(names: Sequence[str]) -> str:
+    """Return names as one text; if there are more than two, the first, the last and their number."""
+    return ", ".join(names) if len(names) <= 2 else f"{names[0]} … {names[-1]} ({len(names):,} in all)"
+
+
+def _middle_left_out(text: str) -> str:
+    """Return an id with at most as many letters as fit its column: its beginning, and more of its end, where ids
+    that are alike differ.
+    """
+    return text if len(text) <= _ID_WIDTH else f"{text[:8]}…{text[9 - _ID_WIDTH :]}"
+
+
+def _lines(text: str, width: int) -> list[str]:
+    """Return a text in lines that are broken at spaces, and in a word only if the word is longer than a line."""
+    return wrap(text, width, break_on_hyphens=False) or [""]
 
 
 def print_retention(retention: LensRetention) -> None:
@@ -173,4 +206,7 @@ def print_orphans(orphans: LensOrphans) -> None:
 
 def _say_notes(notes: Iterable[str]) -> None:
     for note in notes:
-        say(f"note: {note}")
+        for line in wrap(
+            f"note: {note}", WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+        ):
+            say(line)
