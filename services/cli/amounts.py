@@ -59,3 +59,12 @@ def parse_size(text: str) -> int:
         if size <= MOST_BYTES:
             return size
     raise typer.BadParameter(f"{text[:MOST_DIGITS]!r} is too large: the limit is 2^63-1 bytes")
+
+
+def typed_size_text(text: str, *, is_replicated: bool = False) -> str:
+    """Return a size that ``parse_size`` reads with the number and the unit that were typed, as ``10 GiB``, since other
+    units would make it look like another size. ``is_replicated``: it is what is taken on disks.
+    """
+    matched = _SIZE.fullmatch(text.strip())
+    number, unit, binary = matched.groups() if matched else (text, "", "")
+    return f"{number} {unit.upper()}{binary.lower()}B{' on disks' if is_replicated else ''}"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from schemas.answers import ExpiringSnapshot, RetainedSnapshot, RetentionPreview, RetentionReason
 from schemas.space_answers import VersionStage
-from services.cli.output import amount_in_words, bytes_text, counted, print_table, size_text, time_text
+from services.cli.output import amount_in_words, counted, print_table, size_text, time_text
 from services.cli.terminal import say
 
 _MOST_NAMES = 4
@@ -66,14 +66,14 @@ def freed_text(size_bytes: int, replicated_bytes: int, versions: int, *, is_exac
     return f"{size_text(size_bytes, replicated_bytes, is_exact=is_exact)}, {counted(versions, 'version')}"
 
 
-def say_plan(names: Sequence[str], freed: str, wanted_bytes: int, *, is_enough: bool, is_smallest: bool) -> None:
-    """Print the snapshots of a plan, and what it would free."""
+def say_plan(names: Sequence[str], freed: str, wanted: str, *, is_enough: bool, is_smallest: bool) -> None:
+    """Print the snapshots of a plan, and what it would free. ``wanted``: the size that was asked for, as text."""
     for name in names:
         say(name)
     what = "this snapshot" if len(names) == 1 else f"these {counted(len(names), 'snapshot')}"
     say(f"deleting {what} would free {freed}")
     if not is_enough:
-        say(f"{bytes_text(wanted_bytes)} cannot be freed: this is all that snapshots which may go hold")
+        say(f"{wanted} cannot be freed: this is all that snapshots which may go hold")
     elif not is_smallest:
         say("a smaller set may do")
 

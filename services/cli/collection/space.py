@@ -11,7 +11,7 @@ from typer.core import TyperGroup
 
 from schemas.answers import BucketSpace
 from schemas.space_answers import SnapshotSpace, SnapshotSpaces
-from services.cli.amounts import parse_size
+from services.cli.amounts import parse_size, typed_size_text
 from services.cli.collection_lines import suspended_words
 from services.cli.output import print_fields, print_json, size_text
 from services.cli.session import BucketArgument, JsonOption, Session, bucket_path, session_of
@@ -188,4 +188,5 @@ def plan(
         return
     sizes = (found.freed_bytes, found.freed_replicated_bytes, found.freed_versions)
     freed = f"{freed_text(*sizes, is_exact=found.is_exact)} (txn {found.txn})"
-    say_plan(names, freed, wanted_bytes, is_enough=found.is_enough, is_smallest=found.is_smallest)
+    wanted = typed_size_text(free, is_replicated=is_replicated)
+    say_plan(names, freed, wanted, is_enough=found.is_enough, is_smallest=found.is_smallest)

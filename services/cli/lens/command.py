@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from schemas.records import RetentionPolicy
-from services.cli.amounts import duration_ms, duration_text, parse_size
+from services.cli.amounts import duration_ms, duration_text, parse_size, typed_size_text
 from services.cli.lens.lines import (
     print_explanation,
     print_freed,
@@ -148,7 +148,7 @@ def plan(
     if as_json:
         print_json(planned)
     else:
-        print_plan(planned)
+        print_plan(planned, typed_size_text(free, is_replicated=is_replicated))
 
 
 @app.command()

@@ -111,10 +111,10 @@ def print_freed(freed: LensFreed) -> None:
     _say_notes(freed.notes)
 
 
-def print_plan(plan: LensPlan) -> None:
-    """Print the snapshots of a plan."""
+def print_plan(plan: LensPlan, wanted: str) -> None:
+    """Print the snapshots of a plan. ``wanted``: the size that was asked for, as text."""
     freed = freed_text(plan.freed_bytes, plan.freed_replicated_bytes, plan.freed_versions, is_exact=plan.is_exact)
-    say_plan(plan.snapshots, freed, plan.wanted_bytes, is_enough=plan.is_enough, is_smallest=plan.is_smallest)
+    say_plan(plan.snapshots, freed, wanted, is_enough=plan.is_enough, is_smallest=plan.is_smallest)
     _say_notes(plan.notes)
 
 
