@@ -237,6 +237,19 @@ def test_questions_on_nothing_are_answered(tmp_path: Path) -> None:
     assert "--bucket: it has none" in run("report", empty, "what-if", "s1", status=1)
 
 
+@pytest.mark.parametrize("words", [["iceberg", "--help"], ["--help"], ["git", "."], ["git", "-h"], ["git", ".", "-h"]])
+def test_help_and_the_error_without_a_question_list_the_questions(words: list[str]) -> None:
+    is_help = words != ["git", "."]
+    shown = " ".join(run(*words, status=0 if is_help else 2).split())
+    assert ("Usage: deepclean lens" in shown) or not is_help
+    for question in ("space", "what-if", "plan", "explain", "orphans", "retention"):
+        assert question in shown
+
+
+def test_a_question_has_help_of_its_own() -> None:
+    assert "--free" in run("git", ".", "plan", "--help")
+
+
 def test_what_cannot_be_asked_is_refused(report: Path, tmp_path: Path) -> None:
     assert "has no complete report" in run("report", tmp_path / "nowhere", "space", status=1)
     assert "leave --report out" in run("report", report, "space", "--report", tmp_path / "again", status=2)

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from schemas.records import RetentionPolicy
 from services.cli.amounts import duration_ms, duration_text, parse_size, typed_size_text
@@ -28,7 +29,20 @@ from services.cli.output import print_json
 from services.lens.questions import SOURCES_OF_MANY, one_bucket, orphans, questions
 from services.lens.report import Report
 
-app = typer.Typer(no_args_is_help=True)
+
+class QuestionsOnALocation(TyperGroup):
+    """The group of questions, which stand behind two arguments: without a question its errors and help list them."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read SOURCE and LOCATION. In their places an option for help is no location."""
+        if any(word in ctx.help_option_names for word in args[:2]):
+            return super().parse_args(ctx, ["--help"])
+        if len(args) == 2:
+            ctx.fail(f"Name a question behind the location: {', '.join(self.list_commands(ctx))}.")
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(cls=QuestionsOnALocation, no_args_is_help=True)
 MASTER, HEAP = "local[*]", "1g"
 _DEFAULT = RetentionPolicy()
 BucketOption = Annotated[
@@ -55,7 +69,10 @@ def lens(
         str, typer.Argument(metavar="LOCATION", help="A directory, file, address or table (docs/lens.md).")
     ],
 ) -> None:
-    """Show what snapshots cost and what their deletion frees, in Apache Ozone, Iceberg, Paimon or git. Read-only."""
+    """Show what snapshots cost and what their deletion frees, in Apache Ozone, Iceberg, Paimon or git. Read-only.
+
+    The question follows the location, as in: deepclean lens git . space
+    """
     context.obj = (source, location)
 
 
