@@ -120,10 +120,10 @@ def print_preview(plan: RetentionPreview) -> None:
     for kind, names in (("consumers", plan.dropped_consumers), ("tags", plan.dropped_tags)):
         if names:
             say(f"{kind} that go: {', '.join(names)}")
-    about = "" if plan.is_exact else "about "
+    mark = "" if plan.is_exact else "~"
     say(
         f"{_verb(len(plan.expired), 'expire')}, {_verb(len(plan.kept), 'stay')}; "
-        f"that frees {about}{amount_in_words(plan.freed_bytes, plan.freed_versions, plan.freed_replicated_bytes)}"
+        f"that frees {mark}{amount_in_words(plan.freed_bytes, plan.freed_versions, plan.freed_replicated_bytes)}"
     )
 
 

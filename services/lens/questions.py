@@ -16,7 +16,8 @@ from services.domain.errors import DeepcleanError
 from services.domain.retention import InvalidPolicyError, KeepReason, ReasonWithFacts, check_policy, decide_expiry
 from services.domain.run_space import RunSpace
 from services.domain.space_matrix import SpaceCell
-from services.lens.relation import LensBucket, LensFinding, Ref, RefKind, first_names
+from services.lens.ozone.figures import own_sizes_note
+from services.lens.relation import DELETED_SNAPSHOT, LensBucket, LensFinding, Ref, RefKind, first_names
 from services.lens.report import Report, Thing
 
 MOST_VERSIONS = 10_000
@@ -208,6 +209,7 @@ class BucketQuestions:
                     shared_with_next_replicated_bytes=share.shared_with_next.replicated_bytes,
                 )
             )
+        sizes = {one.name: (one.referenced_bytes, one.exclusive_bytes) for one in found}
         return LensSpace(
             self.bucket.name,
             *_sizes(matrix.live),
@@ -215,7 +217,7 @@ class BucketQuestions:
             *_sizes(matrix.pending),
             tuple(found),
             self.is_exact,
-            self.notes,
+            self.notes + own_sizes_note(self.bucket.figures, sizes),
             self.bucket.figures,
         )
 
@@ -370,11 +372,21 @@ class BucketQuestions:
     def _protected_by(self, name: str) -> int:
         found = [place for place, ref in enumerate(self.bucket.refs) if name in ref.protected_by]
         if not found:
-            raise QuestionError(f"{self.bucket.name} has no snapshot {name}: space lists its snapshots.")
+            raise QuestionError(self._unknown(name))
         if len(found) > 1:
             names = first_names([self.bucket.refs[place].name for place in found])
             raise QuestionError(f"{name} of {self.bucket.name} protects {names}: name one of them.")
         return found[0]
+
+    def _unknown(self, name: str) -> str:
+        """Return why a name means no reference, as a sentence."""
+        for one in self.report.findings(self.bucket.name):
+            if one.kind == DELETED_SNAPSHOT and name in (one.path, one.id):
+                return (
+                    f"{name} of {self.bucket.name} is deleted already and holds nothing: what only it held is pending. "
+                    f"orphans says what it delays."
+                )
+        return f"{self.bucket.name} has no snapshot {name}: space lists its snapshots."
 
     def _stand_ins(self, meant: Mapping[str, int]) -> tuple[str, ...]:
         """Return a note for each tag or branch that was named instead of the snapshot that it protects."""
@@ -405,7 +417,7 @@ def questions(report: Report, bucket: str = "") -> list[BucketQuestions]:
     if not bucket:
         return [BucketQuestions(report, one, is_one_of_all=len(report.buckets) > 1) for one in report.head.buckets]
     if bucket not in report.buckets:
-        raise QuestionError(f"{report.head.location} has no bucket {bucket}{_choice(report)}.")
+        raise QuestionError(f"{report.head.location} has no {report.head.noun} {bucket}{_choice(report)}.")
     return [BucketQuestions(report, report.buckets[bucket])]
 
 
@@ -417,7 +429,7 @@ def one_bucket(report: Report, bucket: str = "") -> BucketQuestions:
     """
     found = questions(report, bucket)
     if len(found) != 1:
-        raise QuestionError(f"Name one bucket with --bucket{_choice(report)}.")
+        raise QuestionError(f"Name one {report.head.noun} with --bucket{_choice(report)}.")
     return found[0]
 
 

@@ -64,7 +64,9 @@ class LensBucket:
     remarks: tuple[str, ...] = ()
     """Sentences that explain figures, and make none of them uncertain."""
     figures: dict[str, int] = field(default_factory=dict)
-    """Figures that the source itself keeps, by the source's own names, as ``usedBytes``."""
+    """Figures that the source itself keeps, by the source's own names, as ``usedBytes`` or ``NAME/exclusiveSize`` of a
+    snapshot.
+    """
     not_looked_for: tuple[str, ...] = ()
     """One sentence for each kind of finding that was not looked for, and why. It makes no figure uncertain."""
     own_policy: str = ""
@@ -86,6 +88,10 @@ class LensBucket:
     def active_place(self) -> int:
         """Return the place of the active namespace."""
         return len(self.refs) - 1
+
+
+DELETED_SNAPSHOT = "deleted-snapshot"
+"""The kind of a finding on a snapshot that is deleted, and is no reference any more; its path is the name."""
 
 
 @dataclass(frozen=True, slots=True)

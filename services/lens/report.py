@@ -8,7 +8,6 @@ there: it is written last, in a directory of another name.
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,6 +25,7 @@ from services.lens.relation import LensBucket, LensFinding
 
 FORMAT = 1
 HEAD_FILE = "report.json"
+SOURCES_OF_TABLES = frozenset({"iceberg", "paimon"})
 THINGS, CELLS, FINDINGS = "things", "cells", "findings"
 
 RUNS = pa.list_(pa.struct([("first", pa.int32()), ("last", pa.int32())]))
@@ -63,6 +63,20 @@ class ReportHead:
     program: str
     notes: tuple[str, ...]
     buckets: tuple[LensBucket, ...]
+
+    @property
+    def noun(self) -> str:
+        """What people call a bucket of this source."""
+        return "table" if self.source in SOURCES_OF_TABLES else "bucket"
+
+
+@dataclass(frozen=True, slots=True)
+class FindingSum:
+    """The findings of one kind in a bucket."""
+
+    kind: str
+    count: int
+    bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,12 +164,14 @@ class Report:
         for row in self._rows(FINDINGS, FINDING_SCHEMA, condition):
             yield LensFinding(**row)
 
-    def finding_counts(self) -> Counter[str]:
-        """Return the number of findings by bucket."""
-        counts: Counter[str] = Counter()
-        for batch in self._batches(FINDINGS, FINDING_SCHEMA, None):
-            counts.update(batch.column("bucket").to_pylist())
-        return counts
+    def finding_sums(self) -> dict[str, list[FindingSum]]:
+        """Return the sums of the findings by bucket, and by kind in their order."""
+        table = pa.Table.from_batches(self._batches(FINDINGS, FINDING_SCHEMA, None), FINDING_SCHEMA)
+        sums = table.group_by(["bucket", "kind"]).aggregate([("bytes", "count"), ("bytes", "sum")])
+        found: dict[str, list[FindingSum]] = {}
+        for row in sums.sort_by([("bucket", "ascending"), ("kind", "ascending")]).to_pylist():
+            found.setdefault(row["bucket"], []).append(FindingSum(row["kind"], row["bytes_count"], row["bytes_sum"]))
+        return found
 
     def _rows(self, part: str, schema: pa.Schema, condition: pc.Expression | None) -> Iterator[dict[str, Any]]:
         for batch in self._batches(part, schema, condition):

@@ -191,7 +191,7 @@ def test_what_was_not_looked_for_is_said(tmp_path: Path) -> None:
 def test_statuses_and_protection_have_columns_if_there_are_any(report: Path, tmp_path: Path) -> None:
     plain = run("report", report, "space")
     assert "PROTECTED BY" not in plain
-    assert plain.endswith("\n1 finding beside that: ask for orphans.\n")
+    assert plain.endswith("\n1 finding: 1 orphaned-file of 10 B. Ask for orphans.\n")
     bucket = chain("s1", "s2")
     first, *others = bucket.refs
     tagged = replace(bucket, refs=(replace(first, status="EXPIRABLE", protected_by=("release",)), *others))
@@ -199,6 +199,35 @@ def test_statuses_and_protection_have_columns_if_there_are_any(report: Path, tmp
     header, line = (next(one for one in shown.splitlines() if one.startswith(name)) for name in ("SNAPSHOT", "s1"))
     assert header.split()[-3:] == ["STATUS", "PROTECTED", "BY"]
     assert line.split()[-2:] == ["EXPIRABLE", "release"]
+
+
+def test_own_figures_stand_beside_those_of_the_lens_with_their_units(tmp_path: Path) -> None:
+    figures = {"usedBytes": 2_048, "usedNamespace": 2_048, "s1/exclusiveSize": 3_072}
+    report = write_report(tmp_path / "report", [replace(chain("s1", "s2"), figures=figures)], THINGS, source="ozone")
+    lines = {line.split("  ")[0]: line.split() for line in run("report", report, "space").splitlines()}
+    assert lines["ozone says usedBytes"][-2:] == ["2.0", "KiB"]
+    assert lines["ozone says usedNamespace"][-1] == "2,048"
+    assert lines["SNAPSHOT"][-2:] == ["ozone:", "exclusiveSize"]
+    assert lines["s1"][-2:] == ["3.0", "KiB"]
+    assert not [name for name in lines if "says s1" in name]
+
+
+@pytest.mark.parametrize(("source", "noun"), [("iceberg", "table"), ("paimon", "table"), ("ozone", "bucket")])
+def test_a_bucket_is_called_what_its_source_calls_it(tmp_path: Path, source: str, noun: str) -> None:
+    report = write_report(
+        tmp_path / "report", [chain("s1", bucket="db.t")], [], [replace(FINDING, bucket="db.t")], source=source
+    )
+    assert run("report", report, "space").split()[:2] == [noun, "db.t"]
+    assert run("report", report, "orphans").split()[:2] == ["FINDING", noun.upper()]
+    assert f"has no {noun} db.u: it has db.t" in run("report", report, "space", "--bucket", "db.u", status=1)
+    space = answer("report", report, "space")
+    assert (space[0] if source == "ozone" else space)["bucket"] == "db.t"
+
+
+def test_a_retention_that_is_not_exact_is_marked(tmp_path: Path) -> None:
+    report = write_report(tmp_path / "report", [chain("s1", "s2", notes=["a list is missing"])], [thing("a", 5, 0)])
+    shown = run("report", report, "retention", "--num-retained-min", "1", "--time-retained", "1m")
+    assert "1 expires, 1 stays; that frees ~5 B" in shown
 
 
 def test_what_is_live_is_said_to_be_held_by_that(report: Path) -> None:

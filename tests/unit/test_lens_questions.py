@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from schemas.records import RetentionPolicy
 from schemas.space_answers import VersionStage
 from services.lens.questions import BucketQuestions, QuestionError, one_bucket, orphans, questions
-from services.lens.relation import LensBucket, LensFinding, Ref, RefKind
+from services.lens.relation import DELETED_SNAPSHOT, LensBucket, LensFinding, Ref, RefKind
 from services.lens.report import Report, Thing
 from tests.lens_reports import ACTIVE, chain, freed_by, places_of, thing, write_report
 
@@ -96,6 +97,24 @@ def test_a_what_if_of_a_protected_snapshot_says_by_what(tmp_path: Path) -> None:
 def test_what_cannot_be_dropped_is_refused(tmp_path: Path, name: str, reason: str) -> None:
     with pytest.raises(QuestionError, match=reason):
         asked(tmp_path, TAGGED, HELD).what_if(["s2", name])
+
+
+def test_a_snapshot_that_is_deleted_already_is_named_as_that(tmp_path: Path) -> None:
+    deleted = LensFinding(DELETED_SNAPSHOT, "vol/bucket", "s0", "id-s0", 0, 0, "It is deleted.")
+    questions = one_bucket(Report(write_report(tmp_path / "report", [chain("s1")], HELD, [deleted])))
+    for name in ("s0", "id-s0"):
+        with pytest.raises(QuestionError, match=f"{name} of vol/bucket is deleted already and holds nothing"):
+            questions.what_if([name])
+    with pytest.raises(QuestionError, match="has no snapshot s9"):
+        questions.plan(1, keep=["s9"])
+
+
+def test_own_figures_that_differ_are_explained(tmp_path: Path) -> None:
+    for own_bytes, is_noted in ((100, False), (0, True)):
+        bucket = replace(chain("s1"), figures={"usedBytes": 5, "s1/referencedSize": 100, "s1/exclusiveSize": own_bytes})
+        space = asked(tmp_path / str(own_bytes), bucket, [thing("a", 100, 0)]).space()
+        assert any("right only after a pass" in note for note in space.notes) == is_noted
+        assert space.is_exact
 
 
 def test_an_id_that_two_have_names_none_of_them(tmp_path: Path) -> None:

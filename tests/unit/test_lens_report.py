@@ -11,7 +11,7 @@ import pytest
 
 from services.domain.space_matrix import SpaceCell
 from services.lens.relation import LensBucket, LensFinding, Ref, RefKind
-from services.lens.report import CELLS, HEAD_FILE, Report, ReportError
+from services.lens.report import CELLS, HEAD_FILE, FindingSum, Report, ReportError
 from tests.lens_reports import ACTIVE, cells_of, chain, held_at, thing, write_report
 
 FINDING = LensFinding("orphaned-file", "vol/bucket", "a/b", "7", 10, 30, "no directory has it: ask for a repair")
@@ -37,6 +37,7 @@ def test_a_report_has_what_was_written(tmp_path: Path) -> None:
     assert list(report.things("vol/bucket", pc.field("path") == "b")) == [things[1]]
     assert list(report.findings()) == list(report.findings("vol/bucket")) == [FINDING]
     assert list(report.findings("vol/other")) == []
+    assert report.finding_sums() == {"vol/bucket": [FindingSum("orphaned-file", 1, 10)]}
     assert cells_of(report, "nowhere") == {}
 
 

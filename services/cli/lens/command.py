@@ -112,7 +112,7 @@ def space(
         is_one = bool(bucket) or found.head.source not in SOURCES_OF_MANY
         asked = [one_bucket(found, bucket)] if is_one else questions(found)
         spaces = [one.space() for one in asked]
-        findings = found.finding_counts()
+        findings = found.finding_sums()
     if as_json:
         print_json(spaces[0] if is_one else spaces)
     else:
@@ -204,7 +204,7 @@ def show_orphans(
     if as_json:
         print_json(answer)
     else:
-        print_orphans(answer)
+        print_orphans(found.head, answer)
 
 
 @app.command()

@@ -29,7 +29,7 @@ from services.lens.questions import (
     LensSpace,
     LensVersion,
 )
-from services.lens.report import ReportHead
+from services.lens.report import FindingSum, ReportHead
 
 ORDINARY = SnapshotStatus.SNAPSHOT_ACTIVE.value
 """The status that is not worth a column."""
@@ -45,40 +45,61 @@ _GOES_WHEN = {
 }
 
 
-def print_spaces(head: ReportHead, spaces: Sequence[LensSpace], findings: Mapping[str, int]) -> None:
-    """Print where the bytes of each bucket are, what each snapshot refers to, holds alone and shares, and the number of
-    findings by bucket.
+def print_spaces(head: ReportHead, spaces: Sequence[LensSpace], findings: Mapping[str, Sequence[FindingSum]]) -> None:
+    """Print where the bytes of each bucket are, what each snapshot refers to, holds alone and shares, and the sums of
+    the findings by bucket.
     """
     if not spaces:
-        say(f"{head.location} has no bucket.")
+        say(f"{head.location} has no {head.noun}.")
     for number, space in enumerate(spaces):
         if number:
             say("")
         _print_space(head, space)
-        if found := findings[space.bucket]:
-            say("", f"{counted(found, 'finding')} beside that: ask for orphans.")
+        if found := findings.get(space.bucket):
+            kinds = "; ".join(map(_sum_text, found))
+            say("", f"{counted(sum(one.count for one in found), 'finding')}: {kinds}. Ask for orphans.")
+
+
+def _sum_text(one: FindingSum) -> str:
+    return f"{one.count:,} {one.kind}" + (f" of {bytes_text(one.bytes)}" if one.bytes else "")
 
 
 def _print_space(head: ReportHead, space: LensSpace) -> None:
     print_fields(
         [
-            ("bucket", space.bucket),
+            (head.noun, space.bucket),
             ("read from", f"{head.source} {head.location}"),
             ("as of", time_text(head.made_at_ms)),
             ("live snapshots", len(space.snapshots)),
-            *((f"{head.source} says {name}", f"{figure:,}") for name, figure in space.figures.items()),
+            *(
+                (f"{head.source} says {name}", _figure_text(name, figure))
+                for name, figure in space.figures.items()
+                if "/" not in name
+            ),
         ]
     )
     say("")
     print_states(_states(space), is_exact=space.is_exact)
     say("")
-    _print_snapshots(space)
+    _print_snapshots(head.source, space)
     _say_notes(space.notes)
 
 
-def _print_snapshots(space: LensSpace) -> None:
-    """Print the snapshots, with their statuses and what protects them if one of them has any."""
+def _figure_text(name: str, figure: int | None) -> str:
+    """Return a figure that the source keeps, if it has it: names that end in Bytes and Size are of bytes."""
+    if figure is None:
+        return ""
+    return bytes_text(figure) if name.endswith(("Bytes", "Size")) else f"{figure:,}"
+
+
+def _print_snapshots(source: str, space: LensSpace) -> None:
+    """Print the snapshots, with the source's own figures, their statuses, and what protects them if there is any."""
+    own = dict.fromkeys(name.rpartition("/")[2] for name in space.figures if "/" in name)
     further = {
+        f"{source}: {name}": [_figure_text(name, space.figures.get(f"{one.name}/{name}")) for one in space.snapshots]
+        for name in own
+    }
+    further |= {
         "STATUS": ["" if one.status == ORDINARY else one.status for one in space.snapshots],
         "PROTECTED BY": [names_text(list(one.protected_by)) for one in space.snapshots],
     }
@@ -182,14 +203,14 @@ def print_retention(retention: LensRetention) -> None:
     _say_notes(retention.notes)
 
 
-def print_orphans(orphans: LensOrphans) -> None:
+def print_orphans(head: ReportHead, orphans: LensOrphans) -> None:
     """Print what the source's own tools do not show."""
     if not orphans.findings:
         nothing = "Nothing was found that the source's own tools do not show."
         say("No finding, but not everything was looked for:" if orphans.not_looked_for else nothing)
     else:
         print_table(
-            ["FINDING", "BUCKET", "PATH", "ID", "BYTES", "ON DISKS", "WHY"],
+            ["FINDING", head.noun.upper(), "PATH", "ID", "BYTES", "ON DISKS", "WHY"],
             (
                 (
                     *(one.kind, one.bucket, one.path, one.id),

@@ -20,7 +20,7 @@ from services.lens.ozone.figures import (
     compared,
     unreachable,
 )
-from services.lens.relation import LensBucket, LensFinding, Ref, RefKind
+from services.lens.relation import DELETED_SNAPSHOT, LensBucket, LensFinding, Ref, RefKind
 from streaming.lens.ozone.checkpoints import directory_of
 from streaming.lens.ozone.layout import OzoneLocationError, directories_at
 from streaming.lens.ozone.plan import BucketPlan, Plan, make_plan
@@ -175,7 +175,7 @@ def _lens_bucket(bucket: BucketPlan, sums: dict[tuple[str, str], Amount]) -> Len
 def _findings(bucket: BucketPlan, sums: dict[tuple[str, str], Amount]) -> list[LensFinding]:
     name = bucket.keys.name
     deleted = [store.snapshot for store in bucket.stores if store.snapshot and store.snapshot.is_deleted]
-    found = [LensFinding("deleted-snapshot", name, one.name, one.id, 0, 0, DELETED) for one in deleted]
+    found = [LensFinding(DELETED_SNAPSHOT, name, one.name, one.id, 0, 0, DELETED) for one in deleted]
     found += list(
         compared(
             name,
