@@ -80,11 +80,6 @@ class LensBucket:
             raise ValueError(f"{self.name}: two references have one name")
 
     @property
-    def all_notes(self) -> tuple[str, ...]:
-        """Return the notes, the remarks, and what was not looked for."""
-        return self.notes + self.remarks + self.not_looked_for
-
-    @property
     def active_place(self) -> int:
         """Return the place of the active namespace."""
         return len(self.refs) - 1

@@ -76,7 +76,8 @@ def test_the_data_of_the_page_give_what_a_what_if_gives(tmp_path: Path, seed: in
     things = random_things(random, 150, 8)
     report = Report(write_report(tmp_path / "report", [chain(*names)], things))
     (data,) = Page(page_of(report)).data
-    assert [group["name"] for group in data["groups"]] == names
+    assert [group["names"] for group in data["groups"]] == [[name] for name in names]
+    assert not any(group["isChosen"] for group in data["groups"])
     assert data["leftOut"] == "0"
     for _ in range(60):
         chosen = random.sample(range(7), random.randrange(1, 8))
@@ -96,13 +97,92 @@ def test_groups_of_neighbours_are_exact(tmp_path: Path, seed: int) -> None:
     assert [ref for group in picture.groups for ref in group] == refs
     assert (refs[11],) in picture.groups
     data = script_data(picture, is_exact=True)
-    assert max(group["count"] for group in data["groups"]) > 1
+    assert max(len(group["names"]) for group in data["groups"]) > 1
     droppable = [number for number, group in enumerate(data["groups"]) if group["isDroppable"]]
     for _ in range(60):
         chosen = random.sample(droppable, random.randrange(1, len(droppable)))
         dropped = [ref.name for number in chosen for ref in picture.groups[number]]
         freed = one_bucket(report).what_if(dropped)
         assert sum_of(data, chosen) == (freed.freed_bytes, freed.freed_replicated_bytes, freed.freed_versions)
+
+
+def test_a_page_opens_with_the_snapshots_of_its_answer(tmp_path: Path) -> None:
+    names = [f"s{number}" for number in range(6)]
+    things = [thing(f"d/{number}", 1_000 + number, number, number + 1) for number in range(5)]
+    report = write_report(tmp_path / "report", [chain(*names)], things)
+    answers = {
+        ("what-if", "s1", "id-s2"): ["s1", "s2"],
+        ("plan", "--free", "1000"): ["s0", "s1"],
+        ("retention", "--num-retained-min", "4", "--time-retained", "1s"): ["s0", "s1"],
+        ("space",): [],
+    }
+    for question, chosen in answers.items():
+        file = tmp_path / "page.html"
+        shown = CliRunner().invoke(app, ["lens", "report", str(report), *question, "--html", str(file)])
+        assert shown.exit_code == 0, shown.output
+        (data,) = Page(file.read_text("utf-8")).data
+        assert [name for group in data["groups"] if group["isChosen"] for name in group["names"]] == chosen
+
+
+def test_a_group_is_chosen_or_protected_as_a_whole(tmp_path: Path, seed: int) -> None:
+    """So that the page opens with the figure of the answer, and what nothing protects can be chosen alone."""
+    random = Random(seed)
+    refs = [Ref(f"s{number}", str(number), protected_by=("v1",) if number == 9 else ()) for number in range(40)]
+    things = random_things(random, 400, 41)
+    report = Report(write_report(tmp_path / "report", [LensBucket("vol/bucket", (*refs, ACTIVE))], things))
+    chosen = [f"s{number}" for number in range(5, 18)]
+    data = script_data(picture_of(one_bucket(report), most_cells=150, chosen=chosen), chosen, is_exact=True)
+    groups = data["groups"]
+    assert [name for group in groups if group["isChosen"] for name in group["names"]] == chosen
+    assert [group["names"] for group in groups if group["protectedBy"]] == [["s9"]]
+    assert len(groups) < len(refs)
+    assert data["leftOut"] == "0"
+    freed = one_bucket(report).what_if(chosen)
+    opened = sum_of(data, [number for number, group in enumerate(groups) if group["isChosen"]])
+    assert opened == (freed.freed_bytes, freed.freed_replicated_bytes, freed.freed_versions)
+
+
+def test_a_page_is_called_what_people_call_its_source(tmp_path: Path) -> None:
+    table, other = chain("s1", bucket="db.orders"), chain("s1", bucket="vol/other")
+    for number, (source, buckets, title) in enumerate(
+        [
+            ("iceberg", [table], "Iceberg table db.orders"),
+            ("paimon", [table], "Paimon table db.orders"),
+            ("git", [chain("s1", bucket="history")], "Git repository where"),
+            ("ozone", [other], "Ozone bucket vol/other"),
+            ("ozone", [other, chain("s1")], "2 Ozone buckets"),
+        ]
+    ):
+        report = Report(write_report(tmp_path / str(number), buckets, source=source))
+        text = page_of(report)
+        assert f"<h1>{title}</h1>" in text
+        assert f"<title>{title}: what its snapshots hold</title>" in text
+        assert f"Read from {source} /some/where at" in text
+
+
+def test_what_cannot_be_dropped_says_why(tmp_path: Path) -> None:
+    refs = (
+        Ref("s1", "1", protected_by=("v1", "v2")),
+        Ref("s2", "2", is_droppable=False, status="SNAPSHOT_DELETED"),
+        Ref("s3", "3"),
+        ACTIVE,
+    )
+    page = Page(page_of(Report(write_report(tmp_path / "report", [LensBucket("vol/bucket", refs)]))))
+    last = {row[0]: row[-1] for row in page.rows}
+    assert (last["s1"], last["s2"], last["s3"]) == ("protected by v1, v2", "no: SNAPSHOT_DELETED", "yes")
+
+
+def test_findings_say_that_there_are_none_and_what_was_not_looked_for(tmp_path: Path) -> None:
+    sentence = "Orphaned files were not looked for."
+    partly = LensBucket("vol/bucket", (ACTIVE,), not_looked_for=(sentence,))
+    texts = Page(page_of(Report(write_report(tmp_path / "partly", [partly])))).texts
+    assert "None found, but not everything was looked for:" in texts
+    assert texts.count(sentence) == 1
+    assert "None found." in Page(page_of(Report(write_report(tmp_path / "all", [chain("s1")])))).texts
+    finding = LensFinding("stuck-row", "vol/bucket", "d/a", "17", 1_024, 3_072, "why")
+    page = Page(page_of(Report(write_report(tmp_path / "found", [partly], findings=[finding]))))
+    assert ["stuck-row", "vol/bucket", "d/a", "17", "1.0 KiB", "3.0 KiB", "why"] in page.rows
+    assert sentence in page.texts, "also beside findings"
 
 
 def test_what_is_not_drawn_is_said(tmp_path: Path) -> None:
@@ -128,12 +208,12 @@ def test_names_are_text_wherever_they_stand(tmp_path: Path) -> None:
     assert "img" not in page.elements
     assert "b" not in page.elements
     assert page.data[0]["groups"][0] | {"from": "", "time": ""} == {
-        "name": HOSTILE,
-        "count": 1,
+        "names": [HOSTILE],
         "from": "",
         "time": "",
         "isDroppable": True,
         "protectedBy": [f"tag{HOSTILE}"],
+        "isChosen": False,
     }
     shown = "".join(page.texts)
     for text in (f"vol/{HOSTILE}", f"tag{HOSTILE}", f"note {HOSTILE}", f"path{HOSTILE}", f"why{HOSTILE}"):
@@ -145,7 +225,7 @@ def test_tables_are_complete_without_the_script(tmp_path: Path) -> None:
     bucket = chain("s1", "s2", notes=["a manifest is missing"])
     page = Page(page_of(Report(write_report(tmp_path / "report", [bucket], things))))
     assert ["held", "~2.1 KiB", "~6.3 KiB", "2"] in page.rows
-    assert ["s1", "1970-01-01 00:00:00", "~2.1 KiB", "~2.0 KiB", "~0 B", "~100 B", ""] in page.rows
+    assert ["s1", "1970-01-01 00:00:00", "~2.1 KiB", "~2.0 KiB", "~0 B", "~100 B", "yes"] in page.rows
     assert not page.data[0]["isExact"]
     assert "a manifest is missing" in page.texts
 
@@ -189,7 +269,7 @@ def test_the_command_writes_the_page_beside_its_answer(tmp_path: Path) -> None:
     file = tmp_path / "page.html"
     shown = CliRunner().invoke(app, ["lens", "report", str(report), "what-if", "s1", "--html", str(file)])
     assert shown.stdout == "deleting s1 would free 5 B (15 B on disks), 1 version\n"
-    assert file.read_text("utf-8") == page_of(Report(report))
+    assert file.read_text("utf-8") == page_of(Report(report), chosen=["s1"])
     nowhere = CliRunner().invoke(app, ["lens", "report", str(report), "space", "--html", str(tmp_path / "no" / "page")])
     assert nowhere.exit_code == 2
     assert "cannot be written" in " ".join(nowhere.stderr.replace("│", " ").split()), "however the path is wrapped"

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -76,19 +76,28 @@ def lens(
     context.obj = (source, location)
 
 
+@dataclass(slots=True)
+class _Asking:
+    """A report, and the snapshots that the page shows as chosen: those of the answer."""
+
+    report: Report
+    chosen: tuple[str, ...] = ()
+
+
 @contextmanager
 def _report(
     context: typer.Context, bucket: str, kept: Path | None, html: Path | None, master: str, heap: str
-) -> Iterator[Report]:
+) -> Iterator[_Asking]:
     source, location = context.obj
     if source is Source.REPORT and kept:
         raise typer.BadParameter("the report is there already: leave --report out", param_hint="--report")
     if html:
         _check_writable(html)
     with report_of(Reading(source, location, bucket, kept, master, heap)) as found:
-        yield found
+        asking = _Asking(found)
+        yield asking
         if html:
-            write_page(found, bucket, html)
+            write_page(found, bucket, html, asking.chosen)
 
 
 def _check_writable(html: Path) -> None:
@@ -108,7 +117,8 @@ def space(
     as_json: JsonOption = False,
 ) -> None:
     """Show where the bytes are, and what each snapshot refers to, holds alone and shares."""
-    with _report(context, bucket, report, html, master, heap) as found:
+    with _report(context, bucket, report, html, master, heap) as asking:
+        found = asking.report
         is_one = bool(bucket) or found.head.source not in SOURCES_OF_MANY
         asked = [one_bucket(found, bucket)] if is_one else questions(found)
         spaces = [one.space() for one in asked]
@@ -131,8 +141,9 @@ def what_if(
     as_json: JsonOption = False,
 ) -> None:
     """Show exactly how much dropping some snapshots together would free. Nothing is dropped."""
-    with _report(context, bucket, report, html, master, heap) as found:
-        freed = one_bucket(found, bucket).what_if(names)
+    with _report(context, bucket, report, html, master, heap) as asking:
+        freed = one_bucket(asking.report, bucket).what_if(names)
+        asking.chosen = freed.snapshots
     if as_json:
         print_json(freed)
     else:
@@ -160,8 +171,9 @@ def plan(
     wanted_bytes = parse_size(free)
     if not wanted_bytes:
         raise typer.BadParameter("name the bytes to free, more than 0", param_hint="--free")
-    with _report(context, bucket, report, html, master, heap) as found:
-        planned = one_bucket(found, bucket).plan(wanted_bytes, keep or (), is_replicated=is_replicated)
+    with _report(context, bucket, report, html, master, heap) as asking:
+        planned = one_bucket(asking.report, bucket).plan(wanted_bytes, keep or (), is_replicated=is_replicated)
+        asking.chosen = planned.snapshots
     if as_json:
         print_json(planned)
     else:
@@ -180,8 +192,8 @@ def explain(
     as_json: JsonOption = False,
 ) -> None:
     """Show who holds each version of a path, or the thing with an id, and what frees it."""
-    with _report(context, bucket, report, html, master, heap) as found:
-        explanation = one_bucket(found, bucket).explain(what)
+    with _report(context, bucket, report, html, master, heap) as asking:
+        explanation = one_bucket(asking.report, bucket).explain(what)
     if as_json:
         print_json(explanation)
     else:
@@ -199,12 +211,12 @@ def show_orphans(
     as_json: JsonOption = False,
 ) -> None:
     """Show what the source's own tools do not: orphaned files and directories, stuck rows, wrong figures."""
-    with _report(context, bucket, report, html, master, heap) as found:
-        answer = orphans(found, bucket)
+    with _report(context, bucket, report, html, master, heap) as asking:
+        answer = orphans(asking.report, bucket)
     if as_json:
         print_json(answer)
     else:
-        print_orphans(found.head, answer)
+        print_orphans(asking.report.head, answer)
 
 
 @app.command()
@@ -236,8 +248,9 @@ def retention(
         time_retained_ms=duration_ms(time_retained),
         expire_limit=expire_limit,
     )
-    with _report(context, bucket, report, html, master, heap) as found:
-        answer = one_bucket(found, bucket).retention(policy, time.time_ns() // 1_000_000)
+    with _report(context, bucket, report, html, master, heap) as asking:
+        answer = one_bucket(asking.report, bucket).retention(policy, time.time_ns() // 1_000_000)
+        asking.chosen = answer.expired
     if as_json:
         print_json({"bucket": answer.bucket, **asdict(answer.preview), "notes": answer.notes})
     else:

@@ -4,6 +4,7 @@ const MOST_ROWS = 100; // of a matrix: smaller squares are hard to hit
 const MOST_TICKS = 8;
 const MOST_SWATCHES = 5;
 const MOST_NAMES = 6;
+const MOST_LETTERS = 16; // of a label in a picture
 
 function bytesText(bytes) {
   let size = Number(bytes), unit = 0;
@@ -17,6 +18,11 @@ function counted(number, noun) {
 
 function quoted(name) {
   return /^[\w@%+=:,./-]+$/.test(name) ? name : `'${name.replaceAll("'", "'\\''")}'`;
+}
+
+// The middle goes: ids of one source often begin alike.
+function shortened(name) {
+  return name.length <= MOST_LETTERS ? name : `${name.slice(0, MOST_LETTERS / 2 - 2)}…${name.slice(1 - MOST_LETTERS / 2)}`;
 }
 
 function element(tag, parent, properties = {}, attributes = {}) {
@@ -141,7 +147,7 @@ class Bucket {
     const bar = element("span", button, {className: "bar"});
     element("i", bar).style.height = `${100 * Number(held - alone) / highest}px`;
     element("i", bar).style.height = `${100 * Number(alone) / highest}px`;
-    element("span", button, {className: "name", textContent: group.name});
+    element("span", button, {className: "name", textContent: shortened(group.name)}, {"aria-hidden": true});
     button.onfocus = button.onpointerenter = () => { readout.textContent = text; };
     button.onclick = (event) => {
       moveFocus(this.timeline.querySelector("[tabindex='0']"), button);
@@ -164,12 +170,13 @@ class Bucket {
     const strength = (bytes) => (0.08 + 0.92 * (Math.log(1 + bytes) / Math.log(1 + largest)) ** 3).toFixed(3);
     this.drawLegend(parent, strength, largest);
     const plot = element("div", parent, {className: "plot"});
-    element("p", plot, {textContent: "first holder: column; last holder: row"});
+    element("p", plot, {className: "side", textContent: "last holder ↓"});
     const labels = element("div", plot, {className: "rows"}, {"aria-hidden": true});
     const matrix = shape("svg", plot, {viewBox: `-0.2 -0.2 ${rows + 0.4} ${rows + 0.4}`, class: "matrix", role: "group",
       "aria-label": "Bytes by first and last holder"});
     this.drawTicks(labels, "top", rows);
     this.drawTicks(element("div", plot, {className: "columns"}, {"aria-hidden": true}), "left", rows);
+    element("p", plot, {textContent: "first holder →"});
     for (let place = 0; place < rows; place += 1)
       shape("rect", matrix, {x: place, y: place, width: 1, height: 1, class: "empty"});
     for (const square of this.squares) this.drawSquare(matrix, square, strength);
@@ -213,7 +220,7 @@ class Bucket {
     const every = Math.ceil(rows / MOST_TICKS);
     for (let row = 0; row < rows; row += every) {
       const group = this.groups[row * this.step];
-      const tick = element("span", axis, {textContent: group.from.slice(0, 16) || group.name});
+      const tick = element("span", axis, {textContent: group.from.slice(0, 16) || shortened(group.name)});
       tick.style[side] = `${100 * (row + 0.5) / rows}%`;
     }
   }

@@ -1,18 +1,18 @@
 """Writes a report as one self-contained HTML page: tables, the chain as a timeline, the space matrix as a picture.
 
 The tables are in the page as they are. A script draws timeline and matrix from the cells, and sums up the cells that
-lie within the snapshots that a reader chooses, as a what-if does. Where there are too many cells to draw, neighbouring
-snapshots become groups, which are chosen as a whole: the sums stay exact.
+lie within the snapshots that a reader chooses, as a what-if does; those of an answer are chosen from the start. Where
+there are too many cells to draw, neighbouring snapshots become groups, which are chosen as a whole: sums stay exact.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib import resources
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from services.cli.output import bytes_text, counted, time_text
@@ -20,13 +20,14 @@ from services.cli.space_lines import amounts_of
 from services.domain.run_space import Runs, renumbered
 from services.domain.space_matrix import SpaceCell, total
 from services.lens.questions import BucketQuestions, LensSnapshot, LensSpace, orphans, questions
-from services.lens.relation import Ref
-from services.lens.report import Report
+from services.lens.relation import LensFinding, Ref
+from services.lens.report import Report, ReportHead
 
 MOST_CELLS = 5_000
 MOST_BUCKETS = 20
 MOST_FINDINGS = 1_000
-_TEMPLATE = "page.html"
+_TEMPLATE, _STYLE, _SCRIPT = "page.html", "page.css", "page.js"
+_KINDS = {"git": "Git repository", "iceberg": "Iceberg table", "ozone": "Ozone bucket", "paimon": "Paimon table"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +42,21 @@ class Picture:
     """What is too small and too scattered to be drawn: dropping snapshots may free up to this much more."""
 
 
-def write_page(report: Report, bucket: str, file: Path) -> None:
-    """Write the page of a bucket, or of all buckets of a report."""
-    file.write_text(page_of(report, bucket), "utf-8")
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table."""
+
+    title: str
+    css_class: str = ""
+    """``text`` and ``sentence`` are on the left and may take several lines; what has none is a number."""
 
 
-def page_of(report: Report, bucket: str = "") -> str:
+def write_page(report: Report, bucket: str, file: Path, chosen: Collection[str] = ()) -> None:
+    """Write the page of a bucket, or of all buckets of a report; ``chosen`` snapshots are chosen when it opens."""
+    file.write_text(page_of(report, bucket, chosen), "utf-8")
+
+
+def page_of(report: Report, bucket: str = "", chosen: Collection[str] = ()) -> str:
     """Return the page.
 
     Raises:
@@ -62,16 +72,17 @@ def page_of(report: Report, bucket: str = "") -> str:
             f"Of {counted(len(asked), 'bucket')} the {len(shown)} with most bytes that are not live are shown; "
             f"--bucket shows another one."
         )
-    made = f"read from {head.source} {head.location} at {time_text(head.made_at_ms)} by {head.program}"
+    made = f"Read from {head.source} {head.location} at {time_text(head.made_at_ms)} by {head.program}."
     parts = {
-        "title": escape(f"{bucket or head.location}: what its snapshots hold"),
+        "title": escape(_title(head, [one.bucket.name for one, _ in asked])),
         "made": escape(made),
         "notes": _notes(notes),
-        "buckets": "\n".join(_section(one, space) for one, space in asked if one.bucket.name in shown),
+        "buckets": "\n".join(_section(one, space, chosen) for one, space in asked if one.bucket.name in shown),
         "findings": _findings(report, bucket),
+        "style": _asset(_STYLE),
+        "script": _asset(_SCRIPT),
     }
-    text = resources.files("services.cli.lens").joinpath(_TEMPLATE).read_text("utf-8")
-    before, *rest = text.split("{{")
+    before, *rest = _asset(_TEMPLATE).split("{{")
     pieces = [before]
     for piece in rest:  # not one replacement after the other: a name may look like a place of the template
         name, _, after = piece.partition("}}")
@@ -79,12 +90,24 @@ def page_of(report: Report, bucket: str = "") -> str:
     return "".join(pieces)
 
 
-def picture_of(questions: BucketQuestions, most_cells: int = MOST_CELLS) -> Picture:
+def _title(head: ReportHead, buckets: Sequence[str]) -> str:
+    """Return what was read as people call it. The buckets of a git repository are views of it, and not its name."""
+    kind = _KINDS.get(head.source, head.source)
+    if head.source == "git":
+        return f"{kind} {PurePosixPath(head.location).name}".rstrip()
+    return f"{kind} {buckets[0]}" if len(buckets) == 1 else counted(len(buckets), kind)
+
+
+def _asset(name: str) -> str:
+    return resources.files("services.cli.lens").joinpath(name).read_text("utf-8").rstrip("\n")
+
+
+def picture_of(questions: BucketQuestions, most_cells: int = MOST_CELLS, chosen: Collection[str] = ()) -> Picture:
     """Return what to draw of a bucket: each reference by itself, or groups as large as it takes."""
     cells = dict(questions.matrix.held_cells())
     groups = [[ref] for ref in questions.bucket.refs[: questions.bucket.active_place]]
     while len(cells) > most_cells:
-        pairs, number = _paired(groups)
+        pairs, number = _paired(groups, chosen)
         if len(pairs) == len(groups):
             break
         groups, cells = pairs, renumbered(cells.items(), number)
@@ -93,13 +116,21 @@ def picture_of(questions: BucketQuestions, most_cells: int = MOST_CELLS) -> Pict
     return Picture(tuple(map(tuple, groups)), tuple(largest[:most_cells]), left_out)
 
 
-def _paired(groups: Sequence[Sequence[Ref]]) -> tuple[list[list[Ref]], dict[int, int]]:
-    """Return groups of two neighbours each, and each one's new number; what cannot be dropped stays by itself."""
+def _paired(groups: Sequence[Sequence[Ref]], chosen: Collection[str]) -> tuple[list[list[Ref]], dict[int, int]]:
+    """Return groups of two neighbours each, and each one's new number.
+
+    The snapshots of a group are alike: none can be dropped, or all are protected, or nothing protects any; and all or
+    none are chosen.
+    """
+
+    def sort_of(group: Sequence[Ref]) -> tuple[bool, bool, bool]:
+        return group[0].is_droppable, bool(group[0].protected_by), group[0].name in chosen
+
     pairs: list[list[Ref]] = []
     number: dict[int, int] = {}
     is_open = False
     for index, group in enumerate(groups):
-        if is_open and group[0].is_droppable and pairs[-1][0].is_droppable:
+        if is_open and sort_of(group) == sort_of(pairs[-1]):
             pairs[-1] += group
             is_open = False
         else:
@@ -109,10 +140,10 @@ def _paired(groups: Sequence[Sequence[Ref]]) -> tuple[list[list[Ref]], dict[int,
     return pairs, number
 
 
-def script_data(picture: Picture, *, is_exact: bool) -> dict[str, Any]:
+def script_data(picture: Picture, chosen: Collection[str] = (), *, is_exact: bool) -> dict[str, Any]:
     """Return what the script reads. Bytes are text, since its numbers are exact up to 8 PiB only."""
     return {
-        "groups": [_group_data(group) for group in picture.groups],
+        "groups": [_group_data(group, chosen) for group in picture.groups],
         "cells": [
             [[list(run) for run in runs], str(cell.bytes), str(cell.replicated_bytes), cell.versions]
             for runs, cell in picture.cells
@@ -122,23 +153,23 @@ def script_data(picture: Picture, *, is_exact: bool) -> dict[str, Any]:
     }
 
 
-def _group_data(group: Sequence[Ref]) -> dict[str, Any]:
+def _group_data(group: Sequence[Ref], chosen: Collection[str]) -> dict[str, Any]:
     first, last = group[0], group[-1]
     return {
-        "name": first.name if len(group) == 1 else f"{first.name} … {last.name}",
-        "count": len(group),
+        "names": [ref.name for ref in group],
         "from": time_text(first.time_ms),
         "time": time_text(last.time_ms),
         "isDroppable": first.is_droppable,
         "protectedBy": sorted({name for ref in group for name in ref.protected_by}),
+        "isChosen": first.is_droppable and first.name in chosen,
     }
 
 
-def _section(questions: BucketQuestions, space: LensSpace) -> str:
-    picture = picture_of(questions)
-    grouped = sum(len(group) > 1 for group in picture.groups)
-    notes = list(questions.bucket.all_notes)
-    if grouped:
+def _section(questions: BucketQuestions, space: LensSpace, chosen: Collection[str]) -> str:
+    picture = picture_of(questions, chosen=chosen)
+    bucket = questions.bucket
+    notes = [*bucket.notes, *bucket.remarks]
+    if len(picture.groups) < len(space.snapshots):
         notes.append(
             f"{counted(len(space.snapshots), 'snapshot')} are too many to draw: timeline and matrix show groups of "
             f"neighbours, and what a choice of whole groups frees is exact. The command answers for single ones."
@@ -152,51 +183,92 @@ def _section(questions: BucketQuestions, space: LensSpace) -> str:
             f'<section class="bucket"><h2>{escape(space.bucket)}</h2>',
             _notes(notes),
             _table(
-                ("where", "bytes", "on disks", "versions"),
+                f"Bytes of {space.bucket}",
+                [Column("where"), Column("bytes"), Column("on disks"), Column("versions")],
                 (
                     (state, mark + bytes_text(size), mark + bytes_text(replicated), f"{versions:,}")
                     for state, size, replicated, versions in states
                 ),
             ),
             '<div class="picture"></div>',
-            f'<script type="application/json">{_json(script_data(picture, is_exact=space.is_exact))}</script>',
+            f'<script type="application/json">{_json(script_data(picture, chosen, is_exact=space.is_exact))}</script>',
             "<h3>Snapshots</h3>",
             _table(
-                ("snapshot", "created", "referenced", "exclusive", "shared with previous", "shared with next", ""),
-                (_row(one, mark) for one in space.snapshots),
+                f"Snapshots of {space.bucket}",
+                [
+                    Column("snapshot", "text"),
+                    *map(Column, ("created", "referenced", "exclusive", "shared with previous", "shared with next")),
+                    Column("can be dropped", "text"),
+                ],
+                (_row(ref, one, mark) for ref, one in zip(bucket.refs, space.snapshots, strict=False)),
             ),
             "</section>",
         ]
     )
 
 
-def _row(one: LensSnapshot, mark: str) -> tuple[str, ...]:
-    sizes = (one.referenced_bytes, one.exclusive_bytes, one.shared_with_previous_bytes, one.shared_with_next_bytes)
-    protection = f"protected by {', '.join(one.protected_by)}" if one.protected_by else ""
-    return one.name, time_text(one.time_ms), *(mark + bytes_text(size) for size in sizes), protection
+def _row(ref: Ref, snapshot: LensSnapshot, mark: str) -> tuple[str, ...]:
+    sizes = (
+        snapshot.referenced_bytes,
+        snapshot.exclusive_bytes,
+        snapshot.shared_with_previous_bytes,
+        snapshot.shared_with_next_bytes,
+    )
+    return ref.name, time_text(ref.time_ms), *(mark + bytes_text(size) for size in sizes), _can_be_dropped(ref)
+
+
+def _can_be_dropped(ref: Ref) -> str:
+    if not ref.is_droppable:
+        return f"no: {ref.status}" if ref.status else "no"
+    return f"protected by {', '.join(ref.protected_by)}" if ref.protected_by else "yes"
 
 
 def _findings(report: Report, bucket: str) -> str:
-    found = orphans(report, bucket).findings
+    """Return the section of findings, which also says that there are none, and what was not looked for."""
+    answer = orphans(report, bucket)
+    found, not_looked_for = answer.findings, answer.not_looked_for
+    parts = ['<section><h2>Findings</h2><p class="quiet">What the source\'s own tools do not show.</p>']
     if not found:
-        return ""
-    rows = ((one.kind, one.bucket, one.path, bytes_text(one.bytes), one.sentence) for one in found[:MOST_FINDINGS])
-    more = len(found) - MOST_FINDINGS
-    left_out = _notes([f"{more:,} more are not shown: the command orphans lists all."]) if more > 0 else ""
-    table = _table(("finding", "bucket", "path", "bytes", "why"), rows)
-    return f'<section class="findings"><h2>Findings</h2>{left_out}\n{table}</section>'
+        parts.append(f"<p>None found{', but not everything was looked for:' if not_looked_for else '.'}</p>")
+    if len(found) > MOST_FINDINGS:
+        more = len(found) - MOST_FINDINGS
+        parts.append(_notes([f"{more:,} more are not shown: the command orphans lists all."]))
+    if found:
+        columns = [
+            Column("finding", "label"),
+            *(Column(title, "text") for title in ("bucket", "path", "id")),
+            *map(Column, ("bytes", "on disks")),
+            Column("why", "sentence"),
+        ]
+        parts.append(_table("Findings", columns, map(_finding_row, found[:MOST_FINDINGS])))
+    return "\n".join([*parts, _notes(not_looked_for), "</section>"])
+
+
+def _finding_row(one: LensFinding) -> tuple[str, ...]:
+    sizes = (bytes_text(one.bytes), bytes_text(one.replicated_bytes))
+    return one.kind, one.bucket, one.path, one.id, *sizes, one.sentence
 
 
 def _notes(notes: Iterable[str]) -> str:
     return "".join(f'<p class="note">{escape(note)}</p>' for note in notes)
 
 
-def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    def line(cells: Sequence[str], tag: str) -> str:
-        return f"<tr>{''.join(f'<{tag}>{escape(cell)}</{tag}>' for cell in cells)}</tr>"
+def _table(name: str, columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table whose first column names its rows. It scrolls by itself, and with the keyboard, if it is wide."""
+    classes = [f' class="{column.css_class}"' if column.css_class else "" for column in columns]
 
-    body = "\n".join(line(row, "td") for row in rows)
-    return f'<div class="wide"><table><thead>{line(columns, "th")}</thead><tbody>\n{body}</tbody></table></div>'
+    def line(cells: Sequence[str]) -> str:
+        first, *others = (f"{kind}>{escape(cell)}</" for kind, cell in zip(classes, cells, strict=True))
+        return f'<tr><th scope="row"{first}th>{"".join(f"<td{other}td>" for other in others)}</tr>'
+
+    titles = "".join(
+        f'<th scope="col"{kind}>{escape(column.title)}</th>' for kind, column in zip(classes, columns, strict=True)
+    )
+    body = "\n".join(map(line, rows))
+    return (
+        f'<div class="wide" tabindex="0" role="group" aria-label="{escape(name)}"><table>'
+        f"<thead><tr>{titles}</tr></thead><tbody>\n{body}</tbody></table></div>"
+    )
 
 
 def _json(value: Mapping[str, Any]) -> str:
