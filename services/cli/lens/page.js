@@ -147,7 +147,7 @@ class Bucket {
     const bar = element("span", button, {className: "bar"});
     element("i", bar).style.height = `${100 * Number(held - alone) / highest}px`;
     element("i", bar).style.height = `${100 * Number(alone) / highest}px`;
-    element("span", button, {className: "name", textContent: shortened(group.name)}, {"aria-hidden": true});
+    element("span", button, {className: "name"}, {"data-name": shortened(group.name)});
     button.onfocus = button.onpointerenter = () => { readout.textContent = text; };
     button.onclick = (event) => {
       moveFocus(this.timeline.querySelector("[tabindex='0']"), button);
@@ -247,7 +247,7 @@ class Bucket {
       this.scrollToChosen();
     };
     matrix.addEventListener("pointerover", tell);
-    matrix.addEventListener("focusin", tell);
+    matrix.parentNode.addEventListener("focusin", tell); // with this on the svg, the svg itself would take the focus
     matrix.addEventListener("click", (event) => {
       if (squares.has(event.target)) take(squares.get(event.target), event.shiftKey);
     });
