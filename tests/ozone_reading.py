@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from streaming.lens.ozone.layout import directories_at
+from services.lens.ozone.layout import directories_at
 from streaming.lens.ozone.plan import BucketPlan, Plan, make_plan
 from streaming.lens.ozone.reader import OzoneReader
 

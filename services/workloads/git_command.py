@@ -89,7 +89,7 @@ class GitRepository:
             GitError: the directory is missing, or git cannot read the repository in it.
         """
         if not self.path.is_dir():
-            raise GitError(f"there is no directory {self.path}: name a clone of a git repository")
+            raise GitError(f"There is no directory {self.path}: name the root of a clone.")
         if not self._looks_like_repository():
             return False
         if self._answer("rev-parse", "--show-prefix").strip():
@@ -107,6 +107,14 @@ class GitRepository:
                 f"the root of a whole clone"
             ) from error
         return True
+
+    def check_history(self) -> None:
+        """Raise ``GitError`` unless ``path`` is the root of a repository with a commit that git can read."""
+        if self.has_history():
+            return
+        if self._looks_like_repository():
+            raise GitError(f"{self.path} has no commit: commit something, or name the root of another clone.")
+        raise GitError(f"{self.path} is no git repository: name the root of a clone.")
 
     def _looks_like_repository(self) -> bool:
         """Return whether ``path`` has git's files, of a working tree or a bare repository, readable or not."""

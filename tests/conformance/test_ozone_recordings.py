@@ -17,8 +17,8 @@ from typing import Any, ClassVar
 
 import pytest
 
+from services.lens.ozone.layout import OzoneLocationError
 from streaming.lens.ozone.checkpoints import fetched, unpacked
-from streaming.lens.ozone.layout import OzoneLocationError
 from tests.ozone_reading import Read
 
 RECORDINGS = Path(__file__).parents[1] / "lens_samples" / "recordings"

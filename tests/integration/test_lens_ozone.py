@@ -18,9 +18,9 @@ from pyspark.sql import SparkSession
 
 from services.domain.run_space import Runs
 from services.lens.ozone import tables
+from services.lens.ozone.layout import OzoneLocationError
 from services.lens.relation import LensFinding
 from services.lens.report import Report, Thing
-from streaming.lens.ozone.layout import OzoneLocationError
 from streaming.lens.ozone.source import write
 from streaming.lens.writer import ReportWriter
 from tests.lens_reports import cells_of

@@ -24,11 +24,11 @@ from schemas.records import (
     SetBucketReplication,
 )
 from services.lens.ozone.differences import Row, differing_rows
+from services.lens.ozone.layout import OzoneLocationError
 from services.lens.ozone.messages import DirectoryInfo, KeyInfo
 from services.lens.ozone.tables import BucketKeys
 from streaming.lens.ozone import changes
 from streaming.lens.ozone.changes import PARKED, BucketStates, Command
-from streaming.lens.ozone.layout import OzoneLocationError
 from tests.ozone_model import BUCKET_ID, VOLUME_ID, object_id
 
 HISTORIES, STATES, STEPS = 150, 6, 14

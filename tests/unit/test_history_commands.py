@@ -68,7 +68,7 @@ def test_only_a_directory_without_a_history_gets_a_generated_one(tmp_path: Path,
     for wrong in (tmp_path / "nowhere", tmp_path / "repository" / "c"):
         outcome = run("git", wrong, "--in-memory")
         assert outcome.status == 1
-        assert "there is no directory" in outcome.printed
+        assert "There is no directory" in outcome.printed
     (repository / ".git" / "HEAD").write_text("nonsense\n")
     outcome = run("git", repository, "--in-memory")
     assert outcome.status == 1

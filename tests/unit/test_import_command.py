@@ -279,7 +279,7 @@ def test_an_unknown_bucket_and_an_unknown_place(line: Line, database: OzoneDatab
     database.bucket("bbb", 2)
     location = database.close()
     assert "has no bucket vol/x: it has vol/bbb" in line.run(location, "--bucket", "vol/x", status=1)
-    assert "has no database of an Ozone Manager" in line.run(tmp_path / "nowhere", status=1)
+    assert "nowhere is missing: name the directory" in line.run(tmp_path / "nowhere", status=1)
 
 
 @pytest.mark.parametrize(("error", "status"), [(SparkJobError("the disk is full"), 1), (KeyboardInterrupt(), 130)])

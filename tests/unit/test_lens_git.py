@@ -69,9 +69,9 @@ def test_paths_that_are_no_text_are_left_out_with_a_note(tmp_path: Path) -> None
 
 
 def test_what_is_no_repository_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(GitError, match="there is no directory"):
+    with pytest.raises(GitError, match="There is no directory"):
         read(tmp_path / "nowhere", HISTORY)
-    with pytest.raises(GitError, match="has no commit: name the root of a clone"):
+    with pytest.raises(GitError, match="is no git repository: name the root of a clone"):
         read(tmp_path, HISTORY)
     repository = build_repository(tmp_path / "repository", [files(a="1")])
     with pytest.raises(GitError, match="has no bucket main: name history or tags"):

@@ -17,9 +17,10 @@ from random import Random
 import httpx
 import pytest
 
+from services.lens.ozone.layout import OzoneLocationError
+from services.lens.ozone.location import COMPLETE
 from streaming.lens.ozone import checkpoints
-from streaming.lens.ozone.checkpoints import COMPLETE, LINKS, fetched, unpacked
-from streaming.lens.ozone.layout import OzoneLocationError
+from streaming.lens.ozone.checkpoints import LINKS, fetched, unpacked
 
 
 def archive(directory: Path, links: bytes, **files: bytes) -> Path:

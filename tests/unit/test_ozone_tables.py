@@ -8,9 +8,9 @@ from uuid import UUID
 import pytest
 
 from services.lens.ozone import tables
+from services.lens.ozone.layout import OzoneLocationError
 from services.lens.ozone.messages import KeyInfo, MultipartKeyInfo, MultipartPartInfo
 from streaming.lens.ozone import searches
-from streaming.lens.ozone.layout import OzoneLocationError
 from tests.ozone_databases import LEGACY, OzoneDatabase, add_version, key_info
 from tests.ozone_model import object_id
 from tests.ozone_reading import Read

@@ -14,11 +14,11 @@ from typing import Any
 from services.cli.amounts import duration_text
 from services.cli.output import counted
 from services.cli.progress import shown_progress
-from services.domain.errors import DeepcleanError
 from services.lens.iceberg.location import find_table
 from services.lens.paimon.metadata import no_table
 from services.lens.report import Report, check_free
 from services.plane.machine.spark_jobs import run_spark_job
+from services.workloads.git_command import GitRepository
 
 MODULE = "streaming.lens"
 
@@ -31,10 +31,6 @@ class Source(StrEnum):
     PAIMON = "paimon"
     GIT = "git"
     REPORT = "report"
-
-
-class LocationError(DeepcleanError):
-    """There is nothing at a location; the message says what to name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +52,7 @@ def report_of(reading: Reading) -> Iterator[Report]:
 
     Raises:
         ReportError: there is no such report, or no place for it.
-        LocationError, IcebergError, PaimonError: there is nothing of the kind at the location.
+        OzoneLocationError, IcebergError, PaimonError, GitError: there is nothing of the kind at the location.
         SparkJobError: the source cannot be read.
     """
     if reading.source is Source.REPORT:
@@ -74,20 +70,20 @@ def _check(reading: Reading) -> None:
     if reading.kept_report:
         check_free(reading.kept_report)
     location = reading.location
-    if "://" in location:
-        return
     match reading.source:
+        case Source.OZONE:
+            # Questions on a report need neither RocksDB nor HTTP.
+            from services.lens.ozone.location import check_location  # noqa: PLC0415
+
+            check_location(location)
+        case Source.GIT:
+            GitRepository(Path(location)).check_history()
+        case _ if "://" in location:
+            pass
         case Source.ICEBERG:
             find_table(location)
         case Source.PAIMON if not any(Path(location).glob("schema/schema-*")):
             raise no_table(location)
-        case Source.GIT if not Path(location).is_dir():
-            raise LocationError(f"There is no directory {location}: name the root of a clone.")
-        case Source.OZONE if not Path(location).exists():
-            raise LocationError(
-                f"{location} is missing: name the directory that holds om.db, a checkpoint's tar file, or "
-                f"http://HOST:9874 of an Ozone Manager."
-            )
 
 
 def _make(reading: Reading, directory: Path, scratch: Path) -> None:

@@ -45,8 +45,7 @@ def read(path: Path, bucket: str) -> tuple[LensBucket, list[Thing]]:
     """
     if bucket not in (HISTORY, TAGS):
         raise GitError(f"a git repository has no bucket {bucket}: name {HISTORY} or {TAGS}")
-    if not GitRepository(path).has_history():
-        raise GitError(f"{path} has no commit: name the root of a clone")
+    GitRepository(path).check_history()
     history = GitHistory(path, uses_tags=bucket == TAGS)
     times_ms = history.repository.times_ms()
     refs = [Ref(point.name, point.commit, time_ms=times_ms[point.commit]) for point in history.snapshots]

@@ -40,9 +40,9 @@ from services.domain.table_keys import MAX_BLOCKS_PER_COMMAND
 from services.lens.ozone.differences import Row
 from services.lens.ozone.figures import NOTHING, Amount
 from services.lens.ozone.key_rows import blocks_of, replication_here, sizes_of
+from services.lens.ozone.layout import OzoneLocationError
 from services.lens.ozone.messages import DirectoryInfo, KeyInfo
 from services.lens.ozone.tables import BucketKeys
-from streaming.lens.ozone.layout import OzoneLocationError
 
 Command = DeleteDirectory | DeleteKeys | MakeDirectory | PutKey | RenameKey | SetBucketReplication
 PARKED = ".deepclean-import"

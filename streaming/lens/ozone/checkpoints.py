@@ -7,16 +7,24 @@ In both, ``hardLinkFile`` says which files are which, and an empty file says tha
 from __future__ import annotations
 
 import errno
-import lzma
 import tarfile
-import zlib
 from pathlib import Path
 
 import httpx
 
-from streaming.lens.ozone.layout import ACTIVE_DIRECTORY, CURRENT, OzoneLocationError
+from services.lens.ozone.layout import ACTIVE_DIRECTORY, CURRENT, OzoneLocationError
+from services.lens.ozone.location import (
+    COMPLETE,
+    DAMAGED_ARCHIVE,
+    HTTP,
+    cut_short,
+    no_address,
+    no_answer,
+    only_a_part,
+    refusal,
+)
 
-COMPLETE, LINKS = "OZONE_RATIS_SNAPSHOT_COMPLETE", "hardLinkFile"
+LINKS = "hardLinkFile"
 ENDPOINTS = ("/v2/dbCheckpoint", "/dbCheckpoint")
 """The newer one first: it holds all databases at one moment. Releases before 2.2 have the other only."""
 _QUERY = {"includeSnapshotData": "true", "flushBeforeCheckpoint": "true"}
@@ -29,7 +37,7 @@ def directory_of(location: str, scratch: Path) -> Path:
     Raises:
         OzoneLocationError: the checkpoint cannot be had, or is not complete.
     """
-    if location.startswith(("http://", "https://")):
+    if location.startswith(HTTP):
         archive = fetched(location, scratch)
         directory = unpacked(archive, scratch)
         archive.unlink()
@@ -51,20 +59,18 @@ def fetched(url: str, directory: Path) -> Path:
                 if answer.status_code == httpx.codes.NOT_FOUND:
                     continue
                 if answer.status_code != httpx.codes.OK:
-                    raise OzoneLocationError(_refusal(base + endpoint, answer.status_code))
+                    raise refusal(base + endpoint, answer.status_code)
                 _write(answer, target)
                 return target
-    except httpx.InvalidURL:  # its text may have a part of a password
-        raise OzoneLocationError("This is no address: name one as http://HOST:9874.") from None
+    except httpx.InvalidURL:
+        raise no_address() from None
     except httpx.ReadTimeout:
         raise OzoneLocationError(
             f"{base} sent nothing for {TIMEOUT_SECONDS:g} seconds after it was asked for a checkpoint: look into its "
             f"log, or copy its database while it is stopped."
         ) from None
     except httpx.HTTPError as error:
-        raise OzoneLocationError(
-            f"{base} did not send a checkpoint ({error}): is it the port of an Ozone Manager (9874)?"
-        ) from None
+        raise no_answer(base, error) from None
     raise OzoneLocationError(f"{base} has no {' and no '.join(ENDPOINTS)}: name the Ozone Manager's HTTP port (9874).")
 
 
@@ -75,14 +81,6 @@ def _write(answer: httpx.Response, target: Path) -> None:
                 file.write(piece)
             except OSError as error:
                 raise _full(target, error) from None
-
-
-def _refusal(url: str, status: int) -> str:
-    reasons: dict[int, str] = {
-        httpx.codes.FORBIDDEN: "it wants an administrator: copy the database instead",
-        httpx.codes.SERVICE_UNAVAILABLE: "it is not the leader: name the leader",
-    }
-    return f"{url} answered {status}: {reasons.get(status, 'look into its log')}."
 
 
 def unpacked(archive: Path, directory: Path) -> Path:
@@ -103,15 +101,12 @@ def unpacked(archive: Path, directory: Path) -> Path:
         if inner is not None:
             return inner
         if not (target / COMPLETE).exists():
-            raise OzoneLocationError(
-                f"{archive} has only a part of a checkpoint, without {COMPLETE}: raise the Ozone Manager's "
-                f"ozone.om.ratis.snapshot.max.total.sst.size and fetch it again, or copy the directories."
-            )
+            raise only_a_part(archive)
         _link(target, archive)
     except tarfile.FilterError as error:
         raise _leads_outside(archive, error.tarinfo.name) from None
-    except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, ValueError) as error:
-        raise OzoneLocationError(f"{archive} is cut short or no tar file ({error}): fetch or copy it again.") from None
+    except DAMAGED_ARCHIVE as error:
+        raise cut_short(archive, error) from None
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
             raise _full(target, error) from None

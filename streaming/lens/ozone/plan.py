@@ -17,10 +17,10 @@ from services.lens.ozone import tables
 from services.lens.ozone.chain import UNKNOWN, ChainSnapshot, SeenTransactions, in_order, index_of, snapshot_of
 from services.lens.ozone.directories import DirectoryEntry
 from services.lens.ozone.holders import Places
+from services.lens.ozone.layout import CURRENT, OzoneDirectories, OzoneLocationError, unreadable
 from services.lens.ozone.messages import BucketInfo, DirectoryInfo, KeyInfo, SnapshotInfo, VolumeInfo
 from services.lens.ozone.tables import BucketKeys, end_of
 from streaming.lens.ozone.index import IndexWriter
-from streaming.lens.ozone.layout import CURRENT, OzoneDirectories, OzoneLocationError, unreadable
 from streaming.lens.ozone.stores import opened
 from streaming.rocksdb.checkpoint_rows import WHOLE, ReadOnlyRows
 

@@ -20,9 +20,9 @@ from services.lens.ozone.figures import (
     compared,
     unreachable,
 )
+from services.lens.ozone.layout import OzoneLocationError, directories_at
 from services.lens.relation import DELETED_SNAPSHOT, LensBucket, LensFinding, Ref, RefKind
 from streaming.lens.ozone.checkpoints import directory_of
-from streaming.lens.ozone.layout import OzoneLocationError, directories_at
 from streaming.lens.ozone.plan import BucketPlan, Plan, make_plan
 from streaming.lens.ozone.reader import FORMAT, OzoneDataSource
 from streaming.lens.ozone.shared_blocks import each_block_once

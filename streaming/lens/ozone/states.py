@@ -23,12 +23,12 @@ from services.lens.ozone import tables
 from services.lens.ozone.differences import Row, differing_rows
 from services.lens.ozone.figures import NOTHING, Amount
 from services.lens.ozone.key_rows import blocks_of, sizes_of
+from services.lens.ozone.layout import directories_at
 from services.lens.ozone.left_out import sentences
 from services.lens.ozone.messages import KeyInfo, RepeatedKeyInfo
 from services.lens.ozone.tables import end_of
 from streaming.lens.ozone.changes import BucketStates, Command
 from streaming.lens.ozone.checkpoints import directory_of
-from streaming.lens.ozone.layout import directories_at
 from streaming.lens.ozone.plan import HEAD_TABLES, NO_PLACE, BucketPlan, read_chains
 from streaming.lens.ozone.stores import ACTIVE_TABLES, OzoneRows, opened
 from streaming.lens.ozone.uploads import parts_of

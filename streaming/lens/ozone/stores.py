@@ -13,7 +13,7 @@ from pathlib import Path
 from rocksdict import BlockBasedOptions, Cache, Options
 
 from services.lens.ozone import tables
-from streaming.lens.ozone.layout import OzoneLocationError, unreadable
+from services.lens.ozone.layout import OzoneLocationError, unreadable
 from streaming.rocksdb.checkpoint_rows import CHUNK_ROWS, ReadOnlyRows, Row, quick_options
 
 CACHE_BYTES = 128 << 20

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from rocksdict import AccessType, Options, Rdict
+
 from services.domain.errors import DeepcleanError
+from services.lens.ozone.tables import SNAPSHOT_INFO
 
 ACTIVE_DIRECTORY = "om.db"
 SNAPSHOTS = Path("db.snapshots", "checkpointState")
@@ -53,16 +57,53 @@ def directories_at(location: Path) -> OzoneDirectories:
     """Find the databases at a location: the directory that holds ``om.db``, or ``om.db`` itself.
 
     Raises:
-        OzoneLocationError: there is no database, or it cannot be read.
+        OzoneLocationError: there is no database, it cannot be read, or all databases of its snapshots are missing.
     """
     try:
+        if not location.exists():
+            raise OzoneLocationError(
+                f"{location} is missing: name the directory that holds om.db, a checkpoint's tar file, or "
+                f"http://HOST:9874 of an Ozone Manager."
+            )
         for active in (location / ACTIVE_DIRECTORY, location):
             if (active / CURRENT).is_file():
-                next(active.iterdir())
-                return OzoneDirectories(active, active.parent / SNAPSHOTS)
+                found = OzoneDirectories(active, active.parent / SNAPSHOTS)
+                _check(found)
+                return found
     except PermissionError as error:
         raise unreadable(error) from None
     raise OzoneLocationError(
         f"{location} has no database of an Ozone Manager: name the directory that holds om.db and db.snapshots "
         f"(ozone.om.db.dirs), a copy of it, or a checkpoint's tar file."
     )
+
+
+def _check(directories: OzoneDirectories) -> None:
+    """Refuse what cannot be read, and a copy without the snapshots, of which hardly a figure would be right."""
+    next(directories.active.iterdir())
+    (directories.active / CURRENT).read_bytes()
+    if directories.snapshots.is_dir():
+        next(directories.snapshots.iterdir(), None)
+    elif _names_snapshots(directories.active):
+        raise OzoneLocationError(
+            f"{directories.snapshots} is missing, though {directories.active} has snapshots: copy db.snapshots as "
+            f"well, or fetch a checkpoint with includeSnapshotData=true."
+        )
+
+
+def _names_snapshots(active: Path) -> bool:
+    """Return whether a database has a row of a snapshot. What is wrong with a damaged one is said when it is read."""
+    with tempfile.TemporaryDirectory(prefix="deepclean-ozone-") as mirror:  # rocksdict writes beside what it opens
+        for file in active.iterdir():
+            Path(mirror, file.name).symlink_to(file.absolute())
+        try:
+            options = Options(raw_mode=True)
+            options.set_max_open_files(1)
+            database = Rdict(mirror, options, {SNAPSHOT_INFO: options}, AccessType.read_only(False))
+            rows = database.get_column_family(SNAPSHOT_INFO)
+            found = next(iter(rows.keys()), None) is not None
+            rows.close()
+            database.close()
+        except Exception:
+            return False
+    return found
