@@ -69,7 +69,7 @@ def page_of(report: Report, bucket: str = "", chosen: Collection[str] = ()) -> s
     notes = list(head.notes)
     if len(asked) > len(shown):
         notes.append(
-            f"Of {counted(len(asked), 'bucket')} the {len(shown)} with most bytes that are not live are shown; "
+            f"Of {counted(len(asked), head.noun)} the {len(shown)} with most bytes that are not live are shown; "
             f"--bucket shows another one."
         )
     made = f"Read from {head.source} {head.location} at {time_text(head.made_at_ms)} by {head.program}."
@@ -227,7 +227,8 @@ def _findings(report: Report, bucket: str) -> str:
     """Return the section of findings, which also says that there are none, and what was not looked for."""
     answer = orphans(report, bucket)
     found, not_looked_for = answer.findings, answer.not_looked_for
-    parts = ['<section><h2>Findings</h2><p class="quiet">What the source\'s own tools do not show.</p>']
+    intro = "What the source's own tools do not show."
+    parts = [f'<section class="findings"><h2>Findings</h2><p class="quiet">{intro}</p>']
     if not found:
         parts.append(f"<p>None found{', but not everything was looked for:' if not_looked_for else '.'}</p>")
     if len(found) > MOST_FINDINGS:
@@ -236,7 +237,7 @@ def _findings(report: Report, bucket: str) -> str:
     if found:
         columns = [
             Column("finding", "label"),
-            *(Column(title, "text") for title in ("bucket", "path", "id")),
+            *(Column(title, "text") for title in (report.head.noun, "path", "id")),
             *map(Column, ("bytes", "on disks")),
             Column("why", "sentence"),
         ]
