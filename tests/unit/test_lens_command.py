@@ -254,6 +254,13 @@ def test_explain_fits_120_columns_and_json_has_ids_in_full(tmp_path: Path) -> No
     assert answer("report", report, "explain", blob)["versions"][0]["id"] == blob
 
 
+def test_a_name_with_a_line_break_is_escaped_also_where_lines_are_broken(tmp_path: Path) -> None:
+    report = write_report(tmp_path / "report", [chain("a\nb", notes=["of\nthat"])], [thing("d", 5, 0)])
+    shown = run("report", report, "explain", "d")
+    assert r"held by    a\nb" in shown
+    assert r"note: of\nthat" in shown
+
+
 def test_nothing_to_free_needs_no_plan(report: Path) -> None:
     assert "name the bytes to free" in run("report", report, "plan", "--free", "0", status=2)
 

@@ -19,7 +19,7 @@ from services.cli.space_lines import (
     say_plan,
     sizes_of,
 )
-from services.cli.terminal import say
+from services.cli.terminal import printable, say
 from services.lens.questions import (
     LensExplanation,
     LensFreed,
@@ -194,7 +194,7 @@ def _middle_left_out(text: str) -> str:
 
 def _lines(text: str, width: int) -> list[str]:
     """Return a text in lines that are broken at spaces, and in a word only if the word is longer than a line."""
-    return wrap(text, width, break_on_hyphens=False) or [""]
+    return wrap(printable(text), width, break_on_hyphens=False) or [""]
 
 
 def print_retention(retention: LensRetention) -> None:
@@ -228,6 +228,6 @@ def print_orphans(head: ReportHead, orphans: LensOrphans) -> None:
 def _say_notes(notes: Iterable[str]) -> None:
     for note in notes:
         for line in wrap(
-            f"note: {note}", WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+            printable(f"note: {note}"), WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
         ):
             say(line)
