@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 
 from tests.chaos.schedule import Fault
 
@@ -30,6 +30,7 @@ def _repeat(bootstrap_servers: str, partition: int, fault: Fault) -> int:
             "group.id": "chaos-repeats",
             "enable.auto.commit": False,
             "auto.offset.reset": "error",
+            "enable.partition.eof": True,
         },
         logger=_quiet,
     )
@@ -37,15 +38,25 @@ def _repeat(bootstrap_servers: str, partition: int, fault: Fault) -> int:
     start = max(first, end - fault.back)
     count = end - start if fault.is_to_the_end else min(fault.messages, end - start)
     consumer.assign([TopicPartition(fault.target, partition, start)])
-    messages = consumer.consume(count, ANSWER_SECONDS) if count else []
+    messages = _read(consumer, count) if count else []
     consumer.close()
     producer = Producer({"bootstrap.servers": bootstrap_servers, "enable.idempotence": True}, logger=_quiet)
     for message in messages:
-        if message.error() is None:
-            producer.produce(fault.target, message.value(), partition=partition, headers=message.headers())
+        producer.produce(fault.target, message.value(), partition=partition, headers=message.headers())
     producer.flush(ANSWER_SECONDS)
     producer.close()
     return len(messages)
+
+
+def _read(consumer: Consumer, count: int) -> list[Message]:
+    """Messages up to the end of the partition; behind the last one are the marks of transactions."""
+    messages: list[Message] = []
+    while len(messages) < count:
+        polled = consumer.poll(ANSWER_SECONDS)
+        if polled is None or polled.error() is not None:
+            break
+        messages.append(polled)
+    return messages
 
 
 def _bounds(consumer: Consumer, place: TopicPartition) -> tuple[int, int]:

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import msgspec
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.schema_registry.error import SchemaRegistryError
@@ -66,15 +66,15 @@ def servers_of(stack: Stack) -> str:
 
 def messages(stack: Stack, topic: str) -> Iterator[Any]:
     """All that is on a topic's first partition."""
-    consumer = Consumer({"bootstrap.servers": servers_of(stack), "group.id": "foreign"})
+    consumer = Consumer({"bootstrap.servers": servers_of(stack), "group.id": "foreign", "enable.partition.eof": True})
     try:
-        _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=30)
         consumer.assign([TopicPartition(topic, 0, 0)])
-        offset = -1
-        while offset < end - 1:
+        while True:
             (message,) = consumer.consume(1, timeout=30)
-            assert message.error() is None
-            offset = message.offset() or 0
+            error = message.error()
+            if error is not None and error.code() == KafkaError._PARTITION_EOF:
+                return  # behind the last message there are the marks of transactions
+            assert error is None
             yield message
     finally:
         consumer.close()

@@ -26,6 +26,7 @@ from services.client.kafka_plane import KafkaPlane
 from services.directory_deletion.__main__ import build as build_directory_deletion
 from services.key_deletion.__main__ import build as build_key_deletion
 from services.log.kafka import KafkaLog
+from services.log.reads import end_of_records
 from services.metadata.__main__ import build as build_metadata
 from services.metadata.recovery.digest import ShardDigest, digest_shard
 from services.mock_scm.__main__ import build as build_mock_scm
@@ -99,7 +100,7 @@ def _is_at_the_end(process: ServiceProcess, broker: EmbeddedBroker) -> bool:
     (shard,) = process._shards
     if shard.failure or shard._runner is None:
         return True
-    end = KafkaLog(broker.bootstrap_servers, "test").end_offset(METADATA_COMMANDS.name, 0)
+    end = end_of_records(KafkaLog(broker.bootstrap_servers, "test"), METADATA_COMMANDS.name, 0)
     return shard._runner.positions()[METADATA_COMMANDS.name] == end
 
 
