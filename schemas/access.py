@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from schemas.topics import CLIENTS, NUMBERED, SCHEMAS, TOPICS
+from schemas.topics import CLIENTS, NUMBERED, OWNERS, SCHEMAS, TOPICS
 
 ADMINISTRATOR = "admin"
 """The only identity that needs no rights: it creates topics, identities and rights, and repairs logs."""
@@ -39,7 +39,8 @@ def rights() -> frozenset[Right]:
     # metadata reads its own output at startup, to check that the log is not behind the numbers that it published.
     looks_back = {Right("metadata", READ, topic.name) for topic in NUMBERED}
     schemas = {Right(name, READ, SCHEMAS) for name in identities()}
-    return frozenset(readers | writers | looks_back | schemas)
+    owners = {Right(name, WRITE, OWNERS) for name in identities() if name not in (CLIENTS, STREAMING)}
+    return frozenset(readers | writers | looks_back | schemas | owners | {Right(CLIENTS, READ, OWNERS)})
 
 
 def owner_prefix(identity: str) -> str:

@@ -17,6 +17,9 @@ CLIENTS = "clients"
 SCHEMAS = "deepclean.schemas"
 """Topic of the schemas of all others: compacted, of one partition, in JSON (``services.log.schema_topic``)."""
 
+OWNERS = "deepclean.owners"
+"""Topic of the addresses of the shards' owners: compacted, of one partition, in JSON (``services.log.owner_topic``)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Topic:

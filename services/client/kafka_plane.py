@@ -7,13 +7,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from schemas.access import group_prefix
 from schemas.credentials import KafkaCredentials
 from schemas.records import MessageHeader, MetadataReply, SnapshotReply
+from schemas.topics import CLIENTS
 from services.client.plane import NamespaceCommand, SnapshotRequest
 from services.client.wire.block_store import HttpBlockStore
 from services.client.wire.http_reads import HttpMetadataReads, HttpScmReads, HttpShard, HttpSnapshotReads, http_client
 from services.client.wire.http_space_reads import HttpSpaceReads
 from services.client.wire.kafka_commands import KafkaCommands
+from services.client.wire.owners import FollowedOwner
+from services.log.kafka import KafkaLog
+from services.log.owner_topic import OwnerTopic
 from services.log.signing import Signer
 
 ANSWER_SECONDS = 60.0
@@ -26,6 +31,7 @@ class PlaneAddress:
     bootstrap_servers: str
     shards: int
     metadata_url: str
+    """Empty, as the other URLs, if the owners of shards may move: then their topic says where they are."""
     snapshots_url: str
     scm_url: str
     credentials: KafkaCredentials | None = None
@@ -54,6 +60,7 @@ class KafkaPlane:
         self._http = http_client(address.http_token)
         self._connecting = threading.Lock()
         self._connected: KafkaCommands | None = None
+        self._owner_topic: OwnerTopic | None = None
         self._connect = partial(
             KafkaCommands,
             address.bootstrap_servers,
@@ -94,7 +101,19 @@ class KafkaPlane:
         return 0 if self._connected is None else self._connected.answered_txn(shard)
 
     def _metadata_shard(self, shard: int) -> HttpShard:
-        return HttpShard(self._http, "metadata", self.address.metadata_url, shard, lambda: self._answered_txn(shard))
+        return self._shard("metadata", self.address.metadata_url, shard, lambda: self._answered_txn(shard))
+
+    def _shard(self, service: str, url: str, shard: int, answered_txn: Callable[[], int] = lambda: 0) -> HttpShard:
+        owner = None if url else FollowedOwner(self._owners, service, shard)
+        return HttpShard(self._http, service, url, shard, answered_txn, owner)
+
+    def _owners(self) -> OwnerTopic:
+        with self._connecting:
+            if self._owner_topic is None:
+                name = group_prefix(CLIENTS) + "owners"
+                log = KafkaLog(self.address.bootstrap_servers, name, credentials=self.address.credentials)
+                self._owner_topic = OwnerTopic(log)
+            return self._owner_topic
 
     def metadata(self, shard: int) -> HttpMetadataReads:
         """Return reads that include the effects of all commands answered so far."""
@@ -106,15 +125,15 @@ class KafkaPlane:
 
     def snapshots(self, shard: int) -> HttpSnapshotReads:
         """Return the reads of the snapshots service."""
-        return HttpSnapshotReads(HttpShard(self._http, "snapshots", self.address.snapshots_url, shard))
+        return HttpSnapshotReads(self._shard("snapshots", self.address.snapshots_url, shard))
 
     def scm(self, shard: int) -> HttpScmReads:
         """Return the reads of the storage container manager."""
-        return HttpScmReads(HttpShard(self._http, "mock_scm", self.address.scm_url, shard))
+        return HttpScmReads(self._shard("mock_scm", self.address.scm_url, shard))
 
     def block_store(self, shard: int) -> HttpBlockStore:
         """Return the block store of a shard."""
-        return HttpBlockStore(HttpShard(self._http, "mock_scm", self.address.scm_url, shard))
+        return HttpBlockStore(self._shard("mock_scm", self.address.scm_url, shard))
 
     def close(self) -> None:
         """Deliver the submitted commands, and close the connections."""

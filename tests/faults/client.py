@@ -168,7 +168,7 @@ def starting_shards_are_wrong_ones(patch: pytest.MonkeyPatch) -> None:
     """Whoever read from a shard that its process was still opening was told that it was the wrong one."""
 
     def init(self: reads.ServedStores, shards: Iterable[int]) -> None:
-        self.shards = frozenset()
+        self.shards = set()
 
     patch.setattr(reads.ServedStores, "__init__", init)
 

@@ -31,7 +31,7 @@ from schemas.credentials import (
     write_secret,
 )
 from schemas.http_token import bearer, check_address, is_authorized
-from schemas.topics import CLIENTS, METADATA_COMMANDS, NUMBERED, SCHEMAS, SCM_REPLIES, SNAPSHOT_CHAIN, TOPICS
+from schemas.topics import CLIENTS, METADATA_COMMANDS, NUMBERED, OWNERS, SCHEMAS, SCM_REPLIES, SNAPSHOT_CHAIN, TOPICS
 from services.log.kafka import consumer_configuration, producer_configuration
 from services.plane.broker.security import BrokerSecurity, access_list
 from services.plane.stack.process_names import SERVICES
@@ -58,7 +58,9 @@ def test_the_rights_are_those_that_the_topics_name() -> None:
     of_schemas = {right for right in rights() if right.topic == SCHEMAS}
     assert {(right.identity, right.operation) for right in of_schemas} == {(name, READ) for name in identities()}
     named = sum(len(topic.producers) + len(topic.consumers) for topic in TOPICS)
-    assert len(rights()) == named + len(NUMBERED) + len(of_schemas)
+    of_owners = {(right.identity, right.operation) for right in rights() if right.topic == OWNERS}
+    assert of_owners == {(CLIENTS, READ), *((name, WRITE) for name in SERVICES)}
+    assert len(rights()) == named + len(NUMBERED) + len(of_schemas) + len(of_owners)
     assert ADMINISTRATOR not in identities()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -48,9 +49,11 @@ from schemas.records import (
 )
 from services.client.errors import PlaneError, UnreachableError
 from services.client.wire import paging
+from services.client.wire.owners import MOVE_SECONDS, FollowedOwner
 from services.domain.snapshot_diff import DiffEntry
 
 READ_SECONDS = 60.0
+WRONG_SHARD = "WRONG_SHARD"
 UNAVAILABLE = 503
 MAX_PAGE_ROWS = 10_000
 Parameters = Mapping[str, str | int]
@@ -73,8 +76,11 @@ class HttpShard:
     http: httpx.Client
     service: str
     address: str
+    """Empty for a shard whose owner may move."""
     shard: int
     answered_txn: Callable[[], int] = lambda: 0
+    owner: FollowedOwner | None = None
+    """By whom the address is known that is empty here."""
 
     def get(self, path: str, answer_type: type[T], parameters: Parameters | None = None) -> T:
         """Send a GET that includes all commands answered so far; raise PlaneError when the service refuses."""
@@ -88,11 +94,29 @@ class HttpShard:
         parameters: Parameters | None = None,
         body: Any = None,
     ) -> T:
-        """Like ``get`` with another HTTP method, or with a body, sent as JSON, for what is too long for a URL."""
+        """Like ``get`` with another HTTP method, or with a body, sent as JSON, for what is too long for a URL.
+
+        While the shard moves, it is asked again where its owner answers by then.
+        """
+        if self.owner is None:
+            return self._asked(self.address, method, path, answer_type, parameters, body)
+        until = time.monotonic() + MOVE_SECONDS
+        while True:
+            try:
+                return self._asked(self.owner.url(), method, path, answer_type, parameters, body)
+            except (UnreachableError, PlaneError) as error:
+                has_moved = isinstance(error, UnreachableError) or error.code == WRONG_SHARD
+                if not has_moved or time.monotonic() > until:
+                    raise
+            self.owner.look_again()
+
+    def _asked(
+        self, address: str, method: str, path: str, answer_type: type[T], parameters: Parameters | None, body: Any
+    ) -> T:
         wanted = dict(parameters or {})
         if txn := self.answered_txn():
             wanted["after"] = f"{self.shard}:{txn}"
-        url = f"{self.address}/v1/shards/{self.shard}{path}"
+        url = f"{address}/v1/shards/{self.shard}{path}"
         sent: dict[str, Any] = (
             {} if body is None else {"content": to_json(body), "headers": {"content-type": "application/json"}}
         )
@@ -100,16 +124,16 @@ class HttpShard:
             response = self.http.request(method, url, params=wanted, **sent)
         except httpx.TimeoutException as error:
             raise UnreachableError(
-                f"{self.service} at {self.address} did not answer within {READ_SECONDS:g} seconds: "
+                f"{self.service} at {address} did not answer within {READ_SECONDS:g} seconds: "
                 f"see how it does (deepclean status), then try again"
             ) from error
         except httpx.HTTPError as error:
             raise UnreachableError(
-                f"{self.service} at {self.address} cannot be reached ({error}): "
+                f"{self.service} at {address} cannot be reached ({error}): "
                 f"see whether the plane runs (deepclean status)"
             ) from error
         if not response.is_success:
-            raise self._refusal(response)
+            raise self._refusal(address, response)
         try:
             answer: T = _adapter(cast(Hashable, answer_type)).validate_json(response.content)
         except ValidationError as error:
@@ -119,15 +143,15 @@ class HttpShard:
             ) from error
         return answer
 
-    def _refusal(self, response: httpx.Response) -> Exception:
+    def _refusal(self, address: str, response: httpx.Response) -> Exception:
         try:
             body = response.json()
             if response.status_code == UNAVAILABLE:
-                return UnreachableError(f"{self.service} at {self.address} cannot answer now: {body['message']}")
+                return UnreachableError(f"{self.service} at {address} cannot answer now: {body['message']}")
             return PlaneError(str(body["code"]), str(body["message"]), str(body.get("next_snapshot", "")))
         except (ValueError, KeyError, TypeError):
             return UnreachableError(
-                f"{self.service} at {self.address} answered {response.status_code} without a reason: read its log"
+                f"{self.service} at {address} answered {response.status_code} without a reason: read its log"
             )
 
     def rows(

@@ -13,7 +13,7 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from schemas.credentials import KafkaCredentials
 from schemas.records import Replication
-from schemas.topics import CHANGELOGS, DEAD_LETTERS, METADATA_COMMANDS, SCHEMAS, TOPICS
+from schemas.topics import CHANGELOGS, DEAD_LETTERS, METADATA_COMMANDS, OWNERS, SCHEMAS, TOPICS
 from services.domain.errors import DeepcleanError, RetryableError, TopicMissingError
 from services.domain.topic_rules import Replicas, WantedTopic
 from services.log.clock import SystemClock
@@ -41,12 +41,13 @@ _LARGER = {
 def wanted_topics(shards: int) -> dict[str, WantedTopic]:
     """Return what a plane needs of each of its topics, by their names."""
     wanted = {topic.name: WantedTopic(shards, _LARGER.get(topic.name, MAX_MESSAGE_BYTES)) for topic in TOPICS}
-    return wanted | {SCHEMAS: WantedTopic(1, MAX_MESSAGE_BYTES, is_compacted=True)}
+    return wanted | dict.fromkeys((SCHEMAS, OWNERS), WantedTopic(1, MAX_MESSAGE_BYTES, is_compacted=True))
 
 
 TOPIC_SETTINGS = WantedTopic(1, MAX_MESSAGE_BYTES).settings()
-PLANE_TOPICS = {name: wanted.settings() for name, wanted in wanted_topics(1).items() if name != SCHEMAS}
-SCHEMAS_SETTINGS = wanted_topics(1)[SCHEMAS].settings()
+_COMPACTED = (SCHEMAS, OWNERS)
+PLANE_TOPICS = {name: wanted.settings() for name, wanted in wanted_topics(1).items() if name not in _COMPACTED}
+COMPACTED_TOPICS = {name: wanted_topics(1)[name].settings() for name in _COMPACTED}
 
 
 def create_plane_topics(
@@ -66,7 +67,7 @@ def create_plane_topics(
         StackError: the broker did not do it.
     """
     create_topics(bootstrap_servers, PLANE_TOPICS, shards, credentials, replicas)
-    create_topics(bootstrap_servers, {SCHEMAS: SCHEMAS_SETTINGS}, 1, credentials, replicas)
+    create_topics(bootstrap_servers, COMPACTED_TOPICS, 1, credentials, replicas)
     _begin_logs_of_a_new_plane(bootstrap_servers, shards, credentials, signer, replication)
     publish_schemas(bootstrap_servers, shards, credentials, signer)
 

@@ -54,6 +54,11 @@ class HostSection(_Section):
         default=HTTP_PROCESSES, description="What runs here; streaming is the Spark job."
     )
     shards: tuple[int, ...] | None = Field(default=None, description="Shards that run here; by default all.")
+    instance: str = Field(
+        default="",
+        pattern=r"^[A-Za-z0-9._-]{0,200}$",
+        description="Name of this host among those that share the shards; empty if its shards stay here.",
+    )
     address: str = Field(default="127.0.0.1", description="Address for others; beyond loopback it needs a token.")
     base_port: int | None = Field(
         default=None, ge=0, le=65_000, description="First port of all processes. 0: free ones."

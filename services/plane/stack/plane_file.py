@@ -56,6 +56,8 @@ class PlaneFile:
     """By name, in the order of their start."""
     elsewhere: dict[str, str] = field(default_factory=dict)
     """By name the URLs of processes on other hosts."""
+    has_moving_shards: bool = False
+    """Whether the hosts share the shards, so that clients look for their owners."""
     credentials_file: str = ""
     """The login of clients at a cluster that is not the home's own broker; empty without one."""
     http_token_file: str = ""

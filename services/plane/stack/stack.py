@@ -194,7 +194,9 @@ class Stack:
         """The addresses where clients reach the plane."""
         urls = {**self.described.urls_elsewhere, **self._urls}
         secrets = client_secrets(self.home, self.described.kafka.credentials_file)
-        return _address(self._log_brokers.bootstrap_servers, self.shards, urls, secrets)
+        is_moving = bool(self.described.host.instance)
+        servers = self._log_brokers.bootstrap_servers
+        return _address(servers, self.shards, {} if is_moving else urls, secrets, is_moving=is_moving)
 
     def url(self, name: str) -> str:
         """Return the base URL of a service, or of ``streaming``."""
@@ -321,6 +323,7 @@ class Stack:
             bootstrap_servers=self._known_servers(processes),
             processes=processes,
             elsewhere=self.described.urls_elsewhere,
+            has_moving_shards=bool(self.described.host.instance),
             credentials_file=str(self.described.kafka.credentials_file or ""),
             http_token_file=self.described.http_token_file,
             reason=self._reason,
@@ -342,19 +345,23 @@ def running_client(home: Path | None = None) -> KafkaPlane:
     """Return a new client of the plane that runs on a home. Raise StackError if none runs."""
     home = home or home_directory()
     plane = running_plane(home)
-    urls = plane.elsewhere | {name: process.url for name, process in plane.processes.items()}
+    here = {name: process.url for name, process in plane.processes.items()}
+    urls = {} if plane.has_moving_shards else plane.elsewhere | here
     secrets = client_secrets(home, Path(plane.credentials_file) if plane.credentials_file else None)
-    return KafkaPlane(_address(plane.bootstrap_servers, plane.shards, urls, secrets))
+    return KafkaPlane(_address(plane.bootstrap_servers, plane.shards, urls, secrets, is_moving=plane.has_moving_shards))
 
 
-def _address(bootstrap_servers: str, shards: int, urls: Mapping[str, str], secrets: ClientSecrets) -> PlaneAddress:
-    if missing := sorted({"metadata", "snapshots", "mock_scm"} - urls.keys()):
+def _address(
+    bootstrap_servers: str, shards: int, urls: Mapping[str, str], secrets: ClientSecrets, *, is_moving: bool
+) -> PlaneAddress:
+    missing = sorted({"metadata", "snapshots", "mock_scm"} - urls.keys())
+    if missing and not is_moving:
         raise StackError(f"{missing[0]} does not run here: say where it is, under [elsewhere] in deepclean.toml.")
     return PlaneAddress(
         bootstrap_servers=bootstrap_servers,
         shards=shards,
-        metadata_url=urls["metadata"],
-        snapshots_url=urls["snapshots"],
-        scm_url=urls["mock_scm"],
+        metadata_url=urls.get("metadata", ""),
+        snapshots_url=urls.get("snapshots", ""),
+        scm_url=urls.get("mock_scm", ""),
         **secrets,
     )

@@ -67,6 +67,11 @@ class Auditor:
     def audit(self, shard: int, bucket: str, progress: Progress) -> FinishedAudit:
         """Audit a shard, or one bucket (``volume/bucket``) of it. Raise AuditError if the copies or the job failed."""
         audit_id, started = uuid.uuid4().hex, time.time()
+        if not self.address.metadata_url:
+            raise AuditError(
+                "The hosts of this plane share its shards, and an audit reads all databases of a shard on one host: "
+                "run metadata and mock_scm of the shard on one host without an instance name, then audit there."
+            )
         with (
             http_client(self.address.http_token) as http,
             tempfile.TemporaryDirectory(prefix="deepclean-audit-") as scratch,

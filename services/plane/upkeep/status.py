@@ -16,8 +16,8 @@ from prometheus_client.samples import Sample
 
 from schemas.answers import CollectionStatus, ShardBacklog
 from schemas.records import CollectionState
-from services.client.errors import UnreachableError
-from services.client.wire.http_reads import HttpShard, http_client
+from services.client.errors import PlaneError, UnreachableError
+from services.client.wire.http_reads import WRONG_SHARD, HttpShard, http_client
 from services.plane.stack.plane_file import PlaneProcess
 from services.plane.upkeep.metrics_page import samples
 
@@ -238,12 +238,12 @@ def throughput(reported: Mapping[str, Reported]) -> Throughput:
 
 def backlog(reported: Mapping[str, Reported], metadata_url: str, shards: int, token: str = "") -> Backlog:
     """Return the backlog of the plane; sums are 0 if metadata does not answer."""
-    of_shards = _of_each_shard(metadata_url, shards, token, "/backlog", ShardBacklog) or []
+    of_shards = _of_each_shard(metadata_url, shards, token, "/backlog", ShardBacklog) or {}
     stages = ("pending", "claimed", "held", "freed")
     amounts = [f"{stage}_{amount}" for stage in stages for amount in ("bytes", "versions", "replicated_bytes")]
     key_deletion = reported.get("key_deletion", _SILENT)
     return Backlog(
-        **{name: sum(getattr(one, name) for one in of_shards) for name in amounts},
+        **{name: sum(getattr(one, name) for one in of_shards.values()) for name in amounts},
         oldest_seconds=max((process.largest(LAG_SECONDS) for process in reported.values()), default=0.0),
         directories_in_progress=reported.get("directory_deletion", _SILENT).total(
             "deepclean_directory_deletion_directories"
@@ -254,13 +254,19 @@ def backlog(reported: Mapping[str, Reported], metadata_url: str, shards: int, to
     )
 
 
-def _of_each_shard(metadata_url: str, shards: int, token: str, path: str, answer_type: type[T]) -> list[T] | None:
-    """Return what metadata answers for each shard; None if it does not answer."""
+def _of_each_shard(metadata_url: str, shards: int, token: str, path: str, answer_type: type[T]) -> dict[int, T] | None:
+    """Return what metadata answers for each shard that this host owns; None if it does not answer."""
+    found = {}
     with http_client(token, seconds=SCRAPE_SECONDS) as http:
-        try:
-            return [HttpShard(http, "metadata", metadata_url, shard).get(path, answer_type) for shard in range(shards)]
-        except UnreachableError:
-            return None
+        for shard in range(shards):
+            try:
+                found[shard] = HttpShard(http, "metadata", metadata_url, shard).get(path, answer_type)
+            except UnreachableError:
+                return None
+            except PlaneError as error:
+                if error.code != WRONG_SHARD:  # else another host owns it
+                    raise
+    return found
 
 
 def suspended_collections(metadata_url: str, shards: int, token: str = "") -> tuple[SuspendedCollection, ...] | None:
@@ -276,7 +282,7 @@ def suspended_collections(metadata_url: str, shards: int, token: str = "") -> tu
             line.reason,
             line.since_ms(line.state),
         )
-        for shard, of_shard in enumerate(found)
+        for shard, of_shard in found.items()
         for line in of_shard
         if line.state is not CollectionState.RUNNING
     ]

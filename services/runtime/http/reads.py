@@ -169,7 +169,8 @@ class ServedStores(dict[int, Store]):
 
     def __init__(self, shards: Iterable[int]) -> None:
         super().__init__()
-        self.shards = frozenset(shards)
+        self.shards = set(shards)
+        """Those that this process runs, ready or not."""
 
 
 @contextmanager

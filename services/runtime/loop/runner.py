@@ -32,9 +32,10 @@ from schemas.access import owner_prefix
 from schemas.codec import DecodeError, codec
 from schemas.records import LastRead, PositionRow
 from schemas.stored_rows import row_codec
-from schemas.topics import BY_NAME, DEAD_LETTERS, SCM_REPLIES, SNAPSHOT_CHAIN
+from schemas.topics import BY_NAME, DEAD_LETTERS, OWNERS, SCM_REPLIES, SNAPSHOT_CHAIN
 from services.domain.errors import ChainBrokenError, InvariantError, PositionError, RetryableError
 from services.log.clock import Clock
+from services.log.owner_topic import PARTITION, owner_key, owner_value
 from services.log.port import Log, LogRecord, Source
 from services.runtime.loop.changelog import changelog_of
 from services.runtime.loop.changelog_table import CHANGELOG, CHANGELOG_KEY
@@ -443,6 +444,11 @@ class Runner:
             work.write()
             self._outbox.written(removed)
         return sent
+
+    def announce(self, url: str) -> None:
+        """Tell clients where this owner answers. Raise as ``Sink.flush`` does."""
+        self._sink.send(OWNERS, PARTITION, owner_value(url), owner_key(self.service.name, self.shard))
+        self._sink.flush()
 
     def positions(self) -> dict[str, int]:
         """Return the stored position per input topic."""

@@ -12,8 +12,8 @@ from pathlib import Path
 import structlog
 from starlette.routing import BaseRoute
 
-from schemas.topics import CHANGELOGS, TOPICS
-from services.domain.errors import FencedError, InvariantError, RetryableError, StartAgainError
+from schemas.topics import CHANGELOGS, OWNERS, TOPICS
+from services.domain.errors import FencedError, InvariantError, RetryableError, StartAgainError, TopicMissingError
 from services.log.clock import Clock
 from services.log.kept_topics import first_loss
 from services.log.port import Log
@@ -81,7 +81,10 @@ class ServiceParts:
 
 
 class HostedShard:
-    """A thread that runs one shard, and the shard's state for other threads."""
+    """Runs one shard in a thread, from ``start`` to ``stop``, any number of times; its state for other threads.
+
+    The database stays open between a stop and the next start, since reads may be in progress.
+    """
 
     def __init__(
         self,
@@ -91,11 +94,13 @@ class HostedShard:
         log: Log,
         clock: Clock,
         metrics: RuntimeMetrics,
-        stop: threading.Event,
         on_ready: Callable[[HostedShard], None],
+        on_failure: Callable[[], None],
     ) -> None:
         self.shard = shard
         self.service = parts.make_service(shard)
+        self.url = ""
+        """Where clients reach this process."""
         self.failure = ""
         self.is_fenced = False
         """Whether another process is the shard's owner since."""
@@ -104,11 +109,13 @@ class HostedShard:
         self._settings = settings
         self._log = log
         self._clock = clock
-        self._stop = stop
+        self._stop = threading.Event()
+        self._on_failure = on_failure
         self._probe = crash_probe(settings.crash_at)
         self._on_ready = on_ready
         topics = [topic.name for topic in self.service.inputs]
-        self._metrics = RunnerMetrics(metrics, shard, topics, clock)
+        self._new_metrics = partial(RunnerMetrics, metrics, shard, topics, clock)
+        self._metrics = self._new_metrics()
         self._runner: Runner | None = None
         self._trouble = "it is starting"
         self._is_caught_up = False
@@ -118,20 +125,38 @@ class HostedShard:
         beside = self.directory.parent
         self.copies = AskedCopies(KeptCopies(beside / COPIES, settings.copy_seconds), settings.max_copies)
         self._all_copies = (self.copies.kept, KeptCopies(beside / AUDITS, DAY_SECONDS))
-        self._thread = threading.Thread(target=self._run, name=f"shard-{shard}")
+        self._thread: threading.Thread | None = None
 
     @property
     def directory(self) -> Path:
         """Return the path of the database; its checkpoints are beside it."""
         return self._settings.directory / self.service.name / str(self.shard) / "db"
 
+    @property
+    def is_running(self) -> bool:
+        """Return whether this process runs the shard, or has failed to."""
+        return self._thread is not None or bool(self.failure)
+
     def start(self) -> None:
         """Run the shard in a thread of its own."""
+        self._stop.clear()
+        self._trouble, self._is_caught_up, self._behind = "it is starting", False, 0
+        self._stepped = self._lag_asked = time.monotonic()
+        self._metrics = self._new_metrics()
+        self._thread = threading.Thread(target=self._run, name=f"shard-{self.shard}")
         self._thread.start()
 
-    def join(self) -> None:
-        """Wait until the batch in progress is finished and the thread has ended."""
-        self._thread.join()
+    def ask_to_stop(self) -> None:
+        """Let the thread end after the batch in progress; ``stop`` waits for that."""
+        self._stop.set()
+
+    def stop(self) -> None:
+        """End the thread after the batch in progress, and wait for it."""
+        self.ask_to_stop()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+            self._metrics.forget()
 
     def close(self) -> None:
         """Close the database. Call it once no thread reads it."""
@@ -153,12 +178,17 @@ class HostedShard:
         finally:
             if self._runner is not None:
                 self._runner.close()
+                self._runner = None
 
     def _fail(self, sentence: str) -> None:
         self.failure = self._trouble = sentence
         self._stop.set()
+        self._on_failure()
 
     def _open_store(self) -> None:
+        if self.store is not None:
+            self._parts.prepare(self.store)
+            return
         self.store = RocksStore(
             self.directory,
             (*self.service.tables, *RUNTIME_TABLES),
@@ -189,7 +219,16 @@ class HostedShard:
             must_defer=start.must_defer,
         )
         self._metrics.positions_known(self._runner.positions())
+        self._announce(self._runner)
         self._on_ready(self)
+
+    def _announce(self, runner: Runner) -> None:
+        try:
+            self._log.topic_ids([OWNERS])
+        except TopicMissingError:  # it is made by the next "deepclean topics ensure"
+            logger.warning("the owner's address is not published: there is no topic for it", topic=OWNERS)
+        else:
+            runner.announce(self.url)
 
     def _require_kept_topics(self) -> None:
         """Raise InvariantError if a topic that this service reads loses messages by itself."""
@@ -269,13 +308,17 @@ class HostedShard:
 
     def why_unhealthy(self) -> list[str]:
         """Return the reasons why the process should be restarted; none if it is healthy."""
+        if not self.is_running:
+            return []
         silent_seconds = time.monotonic() - self._stepped
         if silent_seconds > STUCK_SECONDS:
             return [f"shard {self.shard} has not gone round its loop for {silent_seconds:.0f} seconds"]
         return []
 
     def why_unready(self) -> list[str]:
-        """Return the reasons why this shard is not ready; none if it is."""
+        """Return the reasons why this shard is not ready; none if it is, or if others run it."""
+        if not self.is_running:
+            return []
         reasons = [f"shard {self.shard}: {reason}" for reason in self._parts.why_unready(self.service)]
         if self._trouble:
             reasons.append(f"shard {self.shard}: {self._trouble}")

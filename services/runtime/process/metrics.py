@@ -5,6 +5,7 @@ The collectors are made once per process; each shard's runner writes through its
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -86,6 +87,12 @@ class RunnerMetrics(LoopMetrics):
 
     def __init__(self, metrics: RuntimeMetrics, shard: int, topics: Sequence[str], clock: Clock) -> None:
         labels = (metrics.service, str(shard))
+        of_topics = (metrics.position, metrics.end_offset, metrics.lag_messages, metrics.lag_seconds)
+        of_shard = (metrics.outbox, metrics.last_step, metrics.database_bytes, metrics.checkpoints)
+        self._present = [
+            *((gauge, (*labels, topic)) for gauge in of_topics for topic in topics),
+            *((gauge, labels) for gauge in (*of_shard, metrics.checkpoint_bytes, metrics.changelog_offset)),
+        ]
         self._clock = clock
         self._topics = tuple(topics)
         self._applied = {topic: metrics.applied.labels(*labels, topic) for topic in topics}
@@ -112,6 +119,12 @@ class RunnerMetrics(LoopMetrics):
         self._positions: dict[str, int] = {}
         # The lag of a topic in seconds counts from here until its first message is applied.
         self._log_times_ms = dict.fromkeys(topics, clock.now_ms())
+
+    def forget(self) -> None:
+        """Remove the figures of the present state: this process does not run the shard any more."""
+        for gauge, labels in self._present:
+            with contextlib.suppress(KeyError):
+                gauge.remove(*labels)
 
     def polled(self) -> None:
         """Record that a poll has ended."""

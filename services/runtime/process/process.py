@@ -12,7 +12,8 @@ import logging
 import signal
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -20,15 +21,17 @@ import structlog
 from prometheus_client import CollectorRegistry, disable_created_metrics
 from prometheus_client.process_collector import ProcessCollector
 
+from schemas.access import group_prefix
 from schemas.compiled import unused_modules
 from schemas.credentials import CredentialsError, read_credentials, read_secret
 from schemas.http_token import check_address
 from schemas.private_files import keep_files_private
-from services.domain.errors import DeepcleanError
+from services.domain.errors import DeepcleanError, InvariantError
 from services.log.clock import Clock, SystemClock
-from services.log.kafka import KafkaLog
+from services.log.kafka import KafkaLog, consumer_configuration
 from services.log.port import Log
 from services.log.schema_topic import follow_schemas
+from services.log.shard_group import ShardGroup, Shards
 from services.log.signing import SigningLog, read_signing_secret
 from services.runtime.http.reads import ServedStores
 from services.runtime.http.registry import routes as registry_routes
@@ -43,7 +46,10 @@ from services.runtime.process.statuses import FENCED_STATUS, STOPPED_STATUS
 CLEAN_UP_SECONDS = 5.0
 DEFRAGMENT_SECONDS = 30.0
 SIGNAL_SECONDS = 0.2
+GROUP_SECONDS = 0.2
 
+Join = Callable[[str, Shards, Shards], ShardGroup]
+"""Joins the group of a service, given its first input and what to do with shards that are gained and lost."""
 BuildService = Callable[[ServiceSettings, CollectorRegistry], ServiceParts]
 
 logger = structlog.get_logger(__name__)
@@ -60,17 +66,22 @@ class ServiceProcess:
         registry: CollectorRegistry,
         log: Log,
         clock: Clock | None = None,
+        join: Join | None = None,
     ) -> None:
+        """``join`` makes this process a member of its service's group, which says what shards it runs."""
         self._name = name
         self._settings = settings
         self._stop = threading.Event()
-        self._stores = ServedStores(settings.shards)
-        self._starting = set(settings.shards)
+        self._stores = ServedStores(() if join else settings.shards)
+        self._starting = set() if join else set(settings.shards)
+        self._join = join
         self._lock = threading.Lock()
+        self._failures: list[str] = []
+        self._membership: threading.Thread | None = None
         clock = clock or SystemClock(settings.clock_offset_seconds * 1000)
         metrics = RuntimeMetrics(registry, name)
         self._shards = [
-            HostedShard(shard, parts, settings, log, clock, metrics, self._stop, self._shard_is_ready)
+            HostedShard(shard, parts, settings, log, clock, metrics, self._shard_is_ready, self._stop.set)
             for shard in settings.shards
         ]
         app = http_app(
@@ -102,18 +113,24 @@ class ServiceProcess:
         """Run until ``stop`` is called or a signal arrives (return 0), or a shard has to stop (return its status)."""
         self._server.start()
         for shard in self._shards:
-            shard.start()
+            shard.url = self._settings.advertised_url or self._server.url
+            if self._join is None:
+                shard.start()
         for thread in self._beside:
             thread.start()
+        if self._join is not None:
+            self._membership = threading.Thread(target=self._take_part, args=(self._join,), name="group")
+            self._membership.start()
+            self._say_ready()
         try:
             self._await_end(signals or SimpleQueue())
         finally:
             self._end()
-        failures = [shard.failure for shard in self._shards if shard.failure]
+        failures = [*self._failures, *(shard.failure for shard in self._shards if shard.failure)]
         for failure in failures:
             logger.critical("stopped", service=self._name, reason=failure)
         if any(shard.is_fenced for shard in self._shards):
-            return FENCED_STATUS
+            return FENCED_STATUS if self._join is None else STOPPED_STATUS  # a new start asks the group again
         return STOPPED_STATUS if failures else 0
 
     def _await_end(self, signals: SimpleQueue[int]) -> None:
@@ -126,8 +143,12 @@ class ServiceProcess:
     def _end(self) -> None:
         """Stop the writers, then the server, then close the databases that both use."""
         self._stop.set()
+        if self._membership is not None:
+            self._membership.join()
         for shard in self._shards:
-            shard.join()
+            shard.ask_to_stop()
+        for shard in self._shards:
+            shard.stop()
         self._server.stop()
         for thread in self._beside:
             thread.join()
@@ -138,10 +159,44 @@ class ServiceProcess:
         with self._lock:
             if shard.store is not None:
                 self._stores[shard.shard] = shard.store
-            self._starting.discard(shard.shard)
-            if not self._starting:
-                ready = {"event": "ready", "service": self._name, "shards": sorted(self._stores), "url": self.url}
-                print(json.dumps(ready), flush=True)
+            if self._starting:
+                self._starting.discard(shard.shard)
+                if not self._starting:
+                    self._say_ready()
+
+    def _say_ready(self) -> None:
+        ready = {"event": "ready", "service": self._name, "shards": sorted(self._stores), "url": self.url}
+        print(json.dumps(ready), flush=True)
+
+    def _take_part(self, join: Join) -> None:
+        """Run the shards that the group gives to this process, until it ends."""
+        group = join(self._shards[0].service.inputs[0].name, self._gained, self._lost)
+        try:
+            while not self._stop.is_set():
+                group.poll(GROUP_SECONDS)
+        except InvariantError as error:
+            self._failures.append(str(error))
+            self._stop.set()
+        finally:
+            group.close()
+
+    def _gained(self, shards: Collection[int]) -> None:
+        for shard in self._shards:
+            if shard.shard in shards:
+                logger.info("gained", shard=shard.shard)
+                self._stores.shards.add(shard.shard)
+                shard.start()
+
+    def _lost(self, shards: Collection[int]) -> None:
+        lost = [shard for shard in self._shards if shard.shard in shards]
+        for shard in lost:
+            self._stores.shards.discard(shard.shard)
+            self._stores.pop(shard.shard, None)
+            shard.ask_to_stop()
+        for shard in lost:
+            shard.stop()
+            self._stores.pop(shard.shard, None)  # it may have become ready meanwhile
+            logger.info("lost", shard=shard.shard)
 
     def _repeat(self, what: str, seconds: float, act: Callable[[HostedShard], None]) -> None:
         """Do something for each shard from time to time, until the process stops."""
@@ -174,14 +229,18 @@ def run_process(name: str, build: BuildService, arguments: Sequence[str] | None 
         configure_logging(name, settings.log_level)
         registry = registry_of_process()
         parts = build(settings, registry)
-        file = settings.kafka_credentials_file
-        log: Log = KafkaLog(
-            settings.bootstrap_servers, f"deepclean.{name}", credentials=read_credentials(file) if file else None
-        )
+        credentials = read_credentials(settings.kafka_credentials_file) if settings.kafka_credentials_file else None
+        client = consumer_configuration(settings.bootstrap_servers, f"deepclean.{name}", credentials)
+        log: Log = KafkaLog(settings.bootstrap_servers, f"deepclean.{name}", credentials=credentials)
         follow_schemas(log)
         if settings.signing_secret_file is not None:
             log = SigningLog(log, read_signing_secret(settings.signing_secret_file))
-        process = ServiceProcess(name, parts, settings, registry, log)
+        join = (
+            partial(ShardGroup, client, f"{group_prefix(name)}.owners", settings.instance)
+            if settings.instance
+            else None
+        )
+        process = ServiceProcess(name, parts, settings, registry, log, join=join)
     except (InvalidSettingsError, CredentialsError) as error:
         print(f"{name}: {error}", file=sys.stderr)
         return 2

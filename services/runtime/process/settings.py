@@ -54,7 +54,16 @@ class ServiceSettings(BaseSettings):
         description="File of mode 0600 with the secret that signs this service's commands; empty on an open plane.",
     )
     shards: Annotated[tuple[int, ...], NoDecode] = Field(
-        (0,), description="Shards to run here, separated by commas. At most one process may run a shard."
+        (0,), description="Shards that may run here, separated by commas. The newest process of a shard owns it."
+    )
+    instance: str = Field(
+        "",
+        pattern=r"^[A-Za-z0-9._-]{0,200}$",
+        description="Name of this process among those of its service, which then divide the shards among themselves by "
+        "Kafka's group protocol and take over those of one that is gone. Empty: it runs all of its shards.",
+    )
+    advertised_url: str = Field(
+        "", description="URL at which clients reach this process; by default its host and port."
     )
     http_host: str = Field("127.0.0.1", description="Address to serve reads, metrics and health on.")
     http_token_file: Path | None = Field(

@@ -1,0 +1,53 @@
+"""Finds the owners of shards that move: where the topic of owners says that they answer reads."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from services.client.errors import UnreachableError
+from services.domain.errors import DeepcleanError, TopicMissingError
+from services.log.owner_topic import OwnerTopic
+
+MOVE_SECONDS = 30.0
+"""Time in which a shard gets another owner when a machine is lost: the brokers give up the former one after six
+seconds, and the new one opens its database."""
+LOOK_SECONDS = 0.2
+
+
+class FollowedOwner:
+    """An owner that the topic of owners names."""
+
+    def __init__(self, owners: Callable[[], OwnerTopic], service: str, shard: int) -> None:
+        self._owners = owners
+        self._service = service
+        self._shard = shard
+        self._pause = threading.Event()
+
+    def url(self) -> str:
+        """Return the last address that was read."""
+        owners = self._owners()
+        if not (url := owners.url(self._service, self._shard)):
+            self._read(owners)
+            url = owners.url(self._service, self._shard)
+        if not url:
+            raise UnreachableError(
+                f"nobody has said yet where shard {self._shard} of {self._service} is: see whether an instance of "
+                f"{self._service} runs"
+            )
+        return url
+
+    def look_again(self) -> None:
+        """Wait a moment, then read the topic."""
+        self._pause.wait(LOOK_SECONDS)
+        self._read(self._owners())
+
+    def _read(self, owners: OwnerTopic) -> None:
+        try:
+            owners.read()
+        except TopicMissingError as error:
+            raise UnreachableError(f"{error}: deepclean topics ensure") from error
+        except DeepcleanError as error:
+            raise UnreachableError(
+                f"the owners of shards cannot be read ({error}): see that the broker runs"
+            ) from error

@@ -1,0 +1,68 @@
+"""The topic of owners: at which address the owner of each shard of each service answers reads.
+
+An owner publishes its address when it starts to run a shard, by its own sink: so a former owner, which is fenced,
+cannot publish its own later. Clients read the topic when they do not know an owner, or it has moved.
+
+The topic is compacted and has one partition. Keys are ``<service>/<shard>``, values JSON: ``{"url": "http://…"}``.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import Any
+
+from schemas.topics import OWNERS
+from services.log.port import Log
+from services.log.reads import records_between
+
+PARTITION = 0
+
+
+def owner_key(service: str, shard: int) -> bytes:
+    """Return the key of a shard's owner."""
+    return f"{service}/{shard}".encode()
+
+
+def owner_value(url: str) -> bytes:
+    """Return the value that says where an owner answers."""
+    return json.dumps({"url": url}).encode()
+
+
+def _url_in(value: bytes) -> str:
+    try:
+        said: Any = json.loads(value)
+        return str(said["url"])
+    except (ValueError, KeyError, TypeError):
+        return ""
+
+
+class OwnerTopic:
+    """The owners that are known. Safe to share between threads."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._lock = threading.Lock()
+        self._next_offset = 0
+        self._urls: dict[bytes, str] = {}
+
+    def read(self) -> None:
+        """Learn the owners that were published since the last call. Raise RetryableError if the broker did not answer.
+
+        Raises:
+            TopicMissingError: no owner of this plane publishes its address.
+        """
+        with self._lock:
+            end = self._log.end_offset(OWNERS, PARTITION)
+            if end < self._next_offset:  # the topic was recreated
+                self._next_offset = 0
+                self._urls.clear()
+            first = max(self._next_offset, self._log.first_offset(OWNERS, PARTITION))
+            for record in records_between(self._log, OWNERS, PARTITION, first, end):
+                self._urls[record.key] = _url_in(record.value)
+            self._next_offset = max(first, end)
+
+    def url(self, service: str, shard: int) -> str:
+        """Return where the owner of a shard answers, as far as it was read; empty if it is not known."""
+        with self._lock:
+            return self._urls.get(owner_key(service, shard), "")

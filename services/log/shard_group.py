@@ -1,0 +1,87 @@
+"""The group of the instances of a service: Kafka's group protocol says which shards each of them runs.
+
+The instances subscribe to the topic of their service's commands. A partition that an instance is assigned is a shard
+that it runs. Nothing is read here, and no position is kept. The group only says who should own a shard; who does is
+decided by the fence of the owner's sink, so two instances that both believe in an assignment do no harm.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from services.domain.errors import InvariantError
+from services.log.kafka_errors import log_error, translate
+
+SESSION_SECONDS = 6.0
+"""Silence after which an instance is given up: the shortest that brokers allow by default. A member that has a name
+keeps its shards if it returns within this time."""
+HEARTBEAT_SECONDS = 1.5
+
+_logger = logging.getLogger(__name__)
+
+Shards = Callable[[Collection[int]], None]
+
+
+class ShardGroup:
+    """The membership of one instance. For one thread, which calls ``poll`` all the time."""
+
+    def __init__(
+        self, settings: Mapping[str, Any], group: str, instance: str, topic: str, gained: Shards, lost: Shards
+    ) -> None:
+        """``gained`` and ``lost`` are called by ``poll``. When ``lost`` returns, others may run these shards."""
+        self._instance = instance
+        self._gained = gained
+        self._lost = lost
+        self._consumer = Consumer(
+            {
+                **settings,
+                "group.id": group,
+                "group.instance.id": instance,
+                "partition.assignment.strategy": "cooperative-sticky",
+                "session.timeout.ms": int(SESSION_SECONDS * 1000),
+                "heartbeat.interval.ms": int(HEARTBEAT_SECONDS * 1000),
+                "auto.offset.reset": "latest",
+                "error_cb": log_error,
+            },
+            logger=_logger,
+        )
+        self._consumer.subscribe([topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked)
+
+    def _assigned(self, consumer: Consumer, places: list[TopicPartition]) -> None:
+        consumer.incremental_assign(places)
+        consumer.pause(places)
+        self._gained([place.partition for place in places])
+
+    def _revoked(self, consumer: Consumer, places: list[TopicPartition]) -> None:  # noqa: ARG002
+        self._lost([place.partition for place in places])
+
+    def poll(self, seconds: float) -> None:
+        """Take part in the group for a while.
+
+        Raises:
+            InvariantError: another process has joined under this instance's name, or the broker refuses it.
+        """
+        try:
+            message = self._consumer.poll(seconds)
+        except KafkaException as error:
+            raise self._refused(error.args[0]) from error.with_traceback(None)
+        failure = None if message is None else message.error()
+        if failure is not None and failure.fatal():
+            raise self._refused(failure)
+
+    def _refused(self, error: KafkaError) -> InvariantError:
+        if error.code() in (KafkaError.FENCED_INSTANCE_ID, KafkaError._FENCED):
+            return InvariantError(
+                f"another process has the instance name {self._instance}: give each process a name of its own "
+                f"(DEEPCLEAN_INSTANCE)"
+            )
+        found = translate(error, f"taking part in the group as {self._instance}")
+        return found if isinstance(found, InvariantError) else InvariantError(str(found))
+
+    def close(self) -> None:
+        """Stop taking part. A member with a name keeps its shards until the session is over."""
+        self._consumer.close()

@@ -1,0 +1,150 @@
+"""Two hosts share the shards of a plane: what one of them runs goes on on the other one when it is gone."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from schemas.records import (
+    BucketLayout,
+    CreateBucket,
+    CreateSnapshot,
+    CreateVolume,
+    DeleteKey,
+    DeleteSnapshot,
+    PutKey,
+    Settle,
+)
+from services.client.kafka_plane import KafkaPlane
+from services.log.kafka import KafkaLog
+from services.log.owner_topic import OwnerTopic
+from services.plane.machine.processes import ChildProcess
+from services.plane.stack.description import read_description
+from services.plane.stack.process_names import SERVICES
+from services.plane.stack.stack import Stack
+from tests.broker_cluster import BrokerCluster
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
+SHARDS = 4
+PATIENCE_SECONDS = 60.0
+
+
+def host(directory: Path, servers: str, name: str, processes: tuple[str, ...]) -> Stack:
+    """A host that shares the shards, as its file says."""
+    named = ", ".join(f'"{one}"' for one in processes)
+    file = directory / f"{name}.toml"
+    file.write_text(
+        f'shards = {SHARDS}\n[kafka]\nbootstrap_servers = "{servers}"\n'
+        f'[host]\ninstance = "{name}"\nprocesses = [{named}]\n[settings.all]\nlog_level = "info"\n'
+        f"[settings.key_deletion]\nundo_window_ms = 0\n[settings.directory_deletion]\nundo_window_ms = 0\n"
+    )
+    described = read_description(file)
+    return Stack(directory / name, described.shards, described=described)
+
+
+@pytest.fixture
+def hosts(tmp_path: Path) -> Iterator[tuple[Stack, Stack]]:
+    """Two hosts with all services, of which the first one runs the Spark job, too."""
+    cluster = BrokerCluster(tmp_path / "brokers", 3).start()
+    try:
+        servers = cluster.bootstrap_servers
+        with (
+            host(tmp_path, servers, "one", (*SERVICES, "streaming")) as one,
+            host(tmp_path, servers, "two", SERVICES) as two,
+        ):
+            yield one, two
+    finally:
+        cluster.stop()
+
+
+class Owners:
+    """Which host owns which shard, as clients see it."""
+
+    def __init__(self, stack: Stack) -> None:
+        self._topic = OwnerTopic(KafkaLog(stack.address.bootstrap_servers, "test"))
+
+    def of(self, service: str) -> list[str]:
+        self._topic.read()
+        return [self._topic.url(service, shard) for shard in range(SHARDS)]
+
+    def await_shared(self, hosts: tuple[Stack, Stack]) -> None:
+        """Wait until each host owns shards of each service."""
+        for service in SERVICES:
+            urls = {one.url(service) for one in hosts}
+            await_that(lambda service=service, urls=urls: set(self.of(service)) == urls, f"{service} is not shared")  # type: ignore[misc]
+
+
+def await_that(is_so: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not is_so():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.05)
+
+
+def test_the_shards_of_a_host_that_is_gone_go_on_on_the_other(hosts: tuple[Stack, Stack]) -> None:
+    one, two = hosts
+    owners = Owners(one)
+    owners.await_shared(hosts)
+    with one.client() as plane:
+        for shard in range(SHARDS):
+            _write(plane, shard, "before")
+    _kill(one.children[name] for name in SERVICES)
+    with two.client() as plane:
+        for shard in range(SHARDS):
+            _write(plane, shard, "after")
+            _delete_and_settle(plane, shard)
+    for service in SERVICES:
+        assert set(owners.of(service)) == {two.url(service)}
+
+
+def test_an_owner_that_wakes_up_publishes_nothing(hosts: tuple[Stack, Stack]) -> None:
+    one, two = hosts
+    owners = Owners(one)
+    owners.await_shared(hosts)
+    shard = owners.of("metadata").index(one.url("metadata"))
+    with one.client() as plane:
+        _write(plane, shard, "before")
+    paused = one.children["metadata"]
+    assert paused.identity is not None
+    os.killpg(paused.identity.pid, signal.SIGSTOP)
+    try:
+        with two.client() as plane:
+            _write(plane, shard, "after")
+    finally:
+        os.killpg(paused.identity.pid, signal.SIGCONT)
+    await_that(lambda: not paused.is_running, "the former owner goes on")
+    assert "another process publishes for deepclean.metadata" in paused.log_file.read_text()
+    with two.client() as plane:
+        _write(plane, shard, "later")
+        names = {entry.path for entry in plane.metadata(shard).entries(f"volume-{shard}", "bucket")}
+    assert names == {"before", "after", "later"}
+
+
+def _kill(children: Iterator[ChildProcess]) -> None:
+    for child in children:
+        assert child.identity is not None
+        os.killpg(child.identity.pid, signal.SIGKILL)
+
+
+def _write(plane: KafkaPlane, shard: int, key: str) -> None:
+    """Put a key, and read it back where its shard is by now."""
+    volume = f"volume-{shard}"
+    if key == "before":
+        for command in (CreateVolume(volume), CreateBucket(volume, "bucket", BucketLayout.OBJECT_STORE)):
+            assert plane.answer(shard, plane.submit(shard, command)).error == ""
+    assert plane.answer(shard, plane.submit(shard, PutKey(volume, "bucket", key, 1_000))).error == ""
+    assert key in {entry.path for entry in plane.metadata(shard).entries(volume, "bucket")}
+
+
+def _delete_and_settle(plane: KafkaPlane, shard: int) -> None:
+    volume = f"volume-{shard}"
+    assert plane.request(shard, CreateSnapshot(volume, "bucket", "kept")).error == ""
+    assert plane.answer(shard, plane.submit(shard, DeleteKey(volume, "bucket", "before"))).error == ""
+    assert plane.request(shard, DeleteSnapshot(volume, "bucket", "kept")).error == ""
+    assert plane.request(shard, Settle(volume)).error == ""
+    assert plane.metadata(shard).space(volume, "bucket").freed_bytes == 1_000
