@@ -55,5 +55,5 @@ def test_what_cannot_be_read_is_one_sentence(tmp_path: Path) -> None:
     report = tmp_path / "report"
     shown = CliRunner().invoke(app, ["lens", "git", str(tmp_path), "space", "--report", str(report)])
     assert shown.exit_code == 1
-    assert shown.stderr.splitlines()[-1] == f"{tmp_path} has no commit: name the root of a clone"
+    assert shown.stderr.splitlines()[-1] == f"{tmp_path} is no git repository: name the root of a clone."
     assert not any(tmp_path.iterdir())
