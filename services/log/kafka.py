@@ -225,7 +225,7 @@ class KafkaSource:
         self._polls = 0
         self._is_busy = False
         self._bootstrap_servers = settings["bootstrap.servers"]
-        # Only this tells how far a partition goes behind its last message: marks of transactions have offsets, too.
+        # Only this tells how far a partition goes behind its last message: control records have offsets, too.
         self._consumer = Consumer(
             {**settings, "enable.partition.eof": True, "error_cb": self._on_error}, logger=_logger
         )
@@ -331,7 +331,7 @@ class KafkaSource:
             _logger.debug("positions for lag tools not committed: %s", error)
 
     def positions(self) -> dict[str, int]:
-        """As ``Source.positions``: marks at the end of a partition are passed over."""
+        """As ``Source.positions``: control records at the end of a partition are passed over."""
         return dict(self._next_offsets)
 
     def lag(self) -> dict[str, int]:

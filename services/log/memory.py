@@ -12,13 +12,13 @@ from services.domain.errors import FencedError, PositionError
 from services.log.clock import Clock
 from services.log.port import LogRecord
 
-MARK = (("mark", None),)
-"""The headers by which marks are known."""
+CONTROL = (("control", None),)
+"""The headers by which control records are known."""
 
 
 def messages_of(entries: Sequence[LogRecord]) -> list[LogRecord]:
     """Return the messages among the entries of a log."""
-    return [entry for entry in entries if entry.headers is not MARK]
+    return [entry for entry in entries if entry.headers is not CONTROL]
 
 
 @dataclass(slots=True)
@@ -29,10 +29,10 @@ class MemoryLog:
     partitions: dict[tuple[str, int], list[LogRecord]] = field(default_factory=dict)
     trimmed: dict[tuple[str, int], int] = field(default_factory=dict)
     """Per partition the offset below which messages are trimmed."""
-    has_marks: bool = False
-    """Whether a flush of an owner's sink leaves a mark in each partition, as a broker's transaction does."""
+    has_control_records: bool = False
+    """Whether a flush of an owner's sink leaves a control record in each partition, as a broker's transaction does."""
     messages: dict[tuple[str, int], list[LogRecord]] = field(default_factory=dict)
-    """Those of ``partitions`` without the marks, if it has any."""
+    """Those of ``partitions`` without the control records, if it has any."""
     is_fencing: bool = True
     """Whether the earlier sinks of an owner are refused; off, to see what holds without it."""
     epochs: dict[str, int] = field(default_factory=dict)
@@ -52,20 +52,20 @@ class MemoryLog:
         now_ms = self.clock.now_ms()
         record = LogRecord(topic, partition, len(records), now_ms, value, key, headers)
         records.append(record)
-        if self.has_marks and headers is not MARK:
+        if self.has_control_records and headers is not CONTROL:
             self.messages.setdefault((topic, partition), []).append(record)
         return record.offset
 
-    def mark(self, topic: str, partition: int) -> None:
-        """Append a mark, which takes an offset and is no message."""
-        self.append(topic, partition, b"", headers=MARK)
+    def append_control_record(self, topic: str, partition: int) -> None:
+        """Append a control record, which takes an offset and is no message."""
+        self.append(topic, partition, b"", headers=CONTROL)
 
     def records(self, topic: str, partition: int) -> list[LogRecord]:
         """Return all messages of a partition."""
-        return (self.messages if self.has_marks else self.partitions).get((topic, partition), [])
+        return (self.messages if self.has_control_records else self.partitions).get((topic, partition), [])
 
     def entries(self, topic: str, partition: int) -> list[LogRecord]:
-        """Return all messages and marks of a partition, each at the place of its offset."""
+        """Return all messages and control records of a partition, each at the place of its offset."""
         return self.partitions.get((topic, partition), [])
 
     def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
@@ -122,7 +122,7 @@ class MemorySource:
             if offset < (first := self._log.first_offset(topic, self._partition)):
                 raise PositionError(f"{topic}: position {offset} is before the beginning {first}")
             found = records[offset : offset + max_records - len(polled)]
-            polled += messages_of(found) if self._log.has_marks else found
+            polled += messages_of(found) if self._log.has_control_records else found
             self._next_offsets[topic] = offset + len(found)
             if len(polled) == max_records:
                 self._order = self._order[place:] + self._order[:place]
@@ -163,12 +163,12 @@ class MemorySink:
         """Do nothing: sent messages are in the log at once."""
 
     def flush(self) -> None:
-        """Leave the marks: sent messages are in the log at once."""
+        """Leave the control records: sent messages are in the log at once."""
         if self._sent:
             self._require_owner()
-        if self._owner and self._log.has_marks:
+        if self._owner and self._log.has_control_records:
             for place in sorted(self._sent):
-                self._log.mark(*place)
+                self._log.append_control_record(*place)
         self._sent.clear()
 
     def _require_owner(self) -> None:

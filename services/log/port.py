@@ -46,7 +46,7 @@ class Source(Protocol):
     def positions(self) -> dict[str, int]:
         """Return the offset per topic before which nothing is left to return.
 
-        It may be beyond the last message that was returned: the log's own marks, such as the end of a transaction,
+        It may be beyond the last message that was returned: control records, which end transactions,
         have offsets, too. Compare an end offset with this, not with the offset of a message.
         """
 

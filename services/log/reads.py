@@ -9,7 +9,7 @@ from services.log.port import Log, LogRecord
 
 POLL_SECONDS = 10.0
 RECORDS_PER_POLL = 2_000
-MARKS_FACTOR = 16
+FURTHER_BACK = 16
 """How much further back each attempt looks for the last record."""
 
 
@@ -44,7 +44,7 @@ def all_records(log: Log, topic: str, partition: int) -> Iterator[LogRecord]:
 def last_record(log: Log, topic: str, partition: int) -> LogRecord | None:
     """Return the last record of a partition; None if none is left. Raise as ``records_between`` does.
 
-    Behind it there may be marks of the log, one for each transaction.
+    Behind it there may be control records, one for each transaction.
     """
     first, end = log.first_offset(topic, partition), log.end_offset(topic, partition)
     back = 1
@@ -55,7 +55,7 @@ def last_record(log: Log, topic: str, partition: int) -> LogRecord | None:
             pass
         if found is not None or begin == first:
             return found
-        back *= MARKS_FACTOR
+        back *= FURTHER_BACK
     return None
 
 

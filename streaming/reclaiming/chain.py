@@ -82,7 +82,7 @@ class ChainReader:
                 "enable.auto.commit": False,
                 "auto.offset.reset": "error",
                 "fetch.wait.max.ms": 100,
-                "enable.partition.eof": True,  # marks of transactions at the end have offsets, too, and no message
+                "enable.partition.eof": True,  # control records at the end have offsets, too
                 "topic.metadata.refresh.interval.ms": METADATA_MS,
             }
         )

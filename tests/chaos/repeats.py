@@ -49,7 +49,7 @@ def _repeat(bootstrap_servers: str, partition: int, fault: Fault) -> int:
 
 
 def _read(consumer: Consumer, count: int) -> list[Message]:
-    """Messages up to the end of the partition; behind the last one are the marks of transactions."""
+    """Messages up to the end of the partition; behind the last one are the control records of transactions."""
     messages: list[Message] = []
     while len(messages) < count:
         polled = consumer.poll(ANSWER_SECONDS)

@@ -30,7 +30,7 @@ PATIENCE_SECONDS = 20.0
 @pytest.fixture(params=["memory", pytest.param("kafka", marks=pytest.mark.broker)])
 def log(request: pytest.FixtureRequest) -> Log:
     if request.param == "memory":
-        return MemoryLog(SystemClock(), has_marks=True)
+        return MemoryLog(SystemClock(), has_control_records=True)
     return KafkaLog(request.getfixturevalue("bootstrap_servers"), "contract-test")
 
 
@@ -419,7 +419,7 @@ def test_owners_of_other_names_do_not_fence_each_other(log: Log, topics: list[st
         sink.close()
 
 
-def test_the_last_record_is_found_before_the_marks_behind_it(log: Log, topics: list[str]) -> None:
+def test_the_last_record_is_found_before_the_control_records_behind_it(log: Log, topics: list[str]) -> None:
     assert last_record(log, topics[0], 0) is None
     assert end_of_records(log, topics[0], 0) == 0
     _publish_as(log, f"owner-of-{topics[0]}", topics[0], b"a", b"b")
@@ -434,7 +434,7 @@ def test_the_last_record_is_found_before_the_marks_behind_it(log: Log, topics: l
 
 
 def take_until_end(source: Source, topic: str, end: int) -> list[LogRecord]:
-    """Poll until the position is at an offset, behind a mark."""
+    """Poll until the position is at an offset, behind a control record."""
     found: list[LogRecord] = []
     deadline = time.monotonic() + PATIENCE_SECONDS
     while source.positions()[topic] < end:

@@ -1,4 +1,4 @@
-"""Defects of owners: former ones that go on, and starts that take the marks of transactions for messages."""
+"""Defects of owners: former ones that go on, and starts that take the control records of transactions for messages."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def kafka_is_not_told_who_publishes(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(KafkaLog, "open_sink", open_sink)
 
 
-def a_start_waits_for_the_marks(patch: pytest.MonkeyPatch) -> None:
-    """A service never said that it had read all that was there at its start, since a mark is no message."""
+def a_start_waits_for_the_control_records(patch: pytest.MonkeyPatch) -> None:
+    """A service never said that it had read all that was there at its start, since a control record is no message."""
 
     def add(self: Runner, records: Sequence[LogRecord]) -> None:
         self._polled.extend(records)
@@ -59,8 +59,8 @@ FAULTS = (
         message="DID NOT RAISE",
     ),
     Fault(
-        a_start_waits_for_the_marks,
-        caught_by="tests/unit/test_loop.py::test_a_start_has_caught_up_before_the_marks_at_the_end",
+        a_start_waits_for_the_control_records,
+        caught_by="tests/unit/test_loop.py::test_a_start_has_caught_up_before_the_control_records_at_the_end",
         message="assert",
     ),
     Fault(

@@ -73,7 +73,7 @@ def messages(stack: Stack, topic: str) -> Iterator[Any]:
             (message,) = consumer.consume(1, timeout=30)
             error = message.error()
             if error is not None and error.code() == KafkaError._PARTITION_EOF:
-                return  # behind the last message there are the marks of transactions
+                return  # behind the last message there are the control records of transactions
             assert error is None
             yield message
     finally:

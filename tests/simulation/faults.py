@@ -350,9 +350,9 @@ class FaultySink:
             self._arrive(topic, len(waiting) if is_known else self._faults.random.randint(0, len(waiting)))
         left = self.left()
         self._on_the_way.clear()
-        if self._log.has_marks:
+        if self._log.has_control_records:
             for place in sorted(self._sent):
-                self._log.mark(*place)
+                self._log.append_control_record(*place)
         self._sent.clear()
         if not is_known:
             self._faults.gave_up(self._address, left)

@@ -18,7 +18,7 @@ from schemas.topics import METADATA_COMMANDS
 from services.domain.reclaimability import Txn
 from services.domain.row_columns import row_names
 from services.domain.table_keys import object_txn
-from services.log.memory import MARK
+from services.log.memory import CONTROL
 from services.log.port import LogRecord
 from services.workloads import workload
 from services.workloads.judge.model_bucket import Bucket as _Bucket
@@ -280,7 +280,7 @@ class ShardModel:
         while self.position < until:
             record = log[self.position]
             self.position += 1
-            if record.headers is MARK:
+            if record.headers is CONTROL:
                 continue
             self._held = None
             try:

@@ -142,7 +142,7 @@ class SimulatedPlane(InMemoryPlane):
         )
 
     def _new_log(self) -> MemoryLog:
-        return MemoryLog(self.clock, has_marks=True)
+        return MemoryLog(self.clock, has_control_records=True)
 
     def clock_of(self, name: str, shard: int) -> Clock:
         """The clock that one service goes by."""

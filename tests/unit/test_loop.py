@@ -352,16 +352,16 @@ def test_no_message_waits_for_a_codec_to_be_made(log: FailingLog, monkeypatch: p
 
 
 @pytest.mark.parametrize("at_once", [1, 3, 2_000])
-@pytest.mark.parametrize("marks", [1, 2, 40])
-def test_a_start_has_caught_up_before_the_marks_at_the_end(at_once: int, marks: int) -> None:
+@pytest.mark.parametrize("control_records", [1, 2, 40])
+def test_a_start_has_caught_up_before_the_control_records_at_the_end(at_once: int, control_records: int) -> None:
     """The end of a transaction has an offset, and no message reaches it."""
-    log, service, encoder = MemoryLog(VirtualClock(), has_marks=True), Recorder(), codec(MetadataProgress)
+    log, service, encoder = MemoryLog(VirtualClock(), has_control_records=True), Recorder(), codec(MetadataProgress)
     for txn in range(1, 5):
         body = Barrier("", txn, 0, "")
         log.append(METADATA_PROGRESS.name, 0, encoder.encode_message(MetadataProgress(txn, body)))
-        log.mark(METADATA_PROGRESS.name, 0)
-    for _ in range(marks):
-        log.mark(METADATA_PROGRESS.name, 0)
+        log.append_control_record(METADATA_PROGRESS.name, 0)
+    for _ in range(control_records):
+        log.append_control_record(METADATA_PROGRESS.name, 0)
     runner = Runner(service, 0, MemoryStore(), log, VirtualClock(), max_batch_messages=at_once)
     noted: list[tuple[int, bool]] = []
     for _ in range(60):

@@ -275,7 +275,7 @@ class Runner:
         for topic, end in list(self._awaited_ends.items()):
             if positions[topic] < end:
                 continue
-            if topic in waiting:  # behind its last message there may be marks of the log
+            if topic in waiting:  # behind its last message there may be control records
                 self._awaited_ends[topic] = min(end, waiting[topic] + 1)
             else:
                 del self._awaited_ends[topic]
