@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from services.client.wire import http_reads
+from services.client.wire.owners import FollowedOwner
 from services.log.kafka import KafkaLog, producer_configuration
 from services.log.kafka_sinks import KafkaSink
 from services.log.memory import MemorySink
@@ -49,7 +51,18 @@ def a_beginning_is_not_awaited(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Changelog, "_await_readable", lambda *_: None)
 
 
+def clients_stay_with_the_owner_that_they_know(patch: pytest.MonkeyPatch) -> None:
+    """Reads of a shard that had moved failed until the client was started again."""
+    patch.setattr(FollowedOwner, "look_again", lambda _: None)
+
+
+def a_shard_elsewhere_is_the_end_of_a_read(patch: pytest.MonkeyPatch) -> None:
+    """A host that had given a shard away told the client that it was wrong, and the client believed it."""
+    patch.setattr(http_reads, "WRONG_SHARD", "none")
+
+
 _TWO = "tests/property/test_two_processes_of_one_shard.py::test_a_fenced_process_leaves_its_place_to_the_other"
+_FOLLOWED = "tests/unit/test_followed_owners.py::test_a_read_follows_a_shard_that_moves"
 FAULTS = (
     Fault(an_owner_is_not_fenced, caught_by=_TWO, message="has expired or was deleted"),
     Fault(services_publish_without_a_name, caught_by=_TWO, message="has expired or was deleted"),
@@ -63,6 +76,10 @@ FAULTS = (
         caught_by="tests/unit/test_loop.py::test_a_start_has_caught_up_before_the_control_records_at_the_end",
         message="assert",
     ),
+    Fault(
+        clients_stay_with_the_owner_that_they_know, caught_by=_FOLLOWED, message="cannot be reached|is not served here"
+    ),
+    Fault(a_shard_elsewhere_is_the_end_of_a_read, caught_by=_FOLLOWED, message="is not served here"),
     Fault(
         a_beginning_is_not_awaited,
         caught_by="tests/unit/test_changelog.py::test_a_beginning_that_readers_see_later_is_awaited",
