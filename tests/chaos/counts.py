@@ -30,8 +30,6 @@ class Counts:
     """By process and kind."""
     twins: Counter[str] = field(default_factory=Counter)
     """Second processes of a service."""
-    fenced: Counter[str] = field(default_factory=Counter)
-    """Processes that ended because a second one had become the owner of their shards."""
     restarts: int = 0
     broker_restarts: int = 0
     pauses: int = 0
@@ -52,7 +50,6 @@ class Counts:
             "pauses": self.pauses,
             "cuts": self.cuts.total(),
             "twins": self.twins.total(),
-            "fenced": self.fenced.total(),
             "clock jumps": self.clock_jumps,
             "full disks": self.full_disks,
             "databases lost": self.lost_databases,

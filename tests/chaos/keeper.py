@@ -20,7 +20,6 @@ from services.plane.stack.process_names import BROKER, HTTP_PROCESSES, STREAMING
 from services.plane.stack.stack import Stack
 from services.plane.upkeep.shard_databases import database_directory
 from services.runtime.process.settings import PREFIX
-from services.runtime.process.statuses import FENCED_STATUS
 from streaming.__main__ import TRY_AGAIN_STATUS
 from tests.broker_cluster import BrokerCluster
 from tests.chaos.counts import Counts
@@ -49,8 +48,6 @@ class Keeper:
         self._armed: dict[str, str] = {}
         """Processes that are to die at a point, and have not yet."""
         self._without_disk: set[str] = set()
-        self._doubled: set[str] = set()
-        """Services of which a second process runs: the first one ends when it publishes, and is not started again."""
         self._thread = threading.Thread(target=self._watch, name="keeper")
 
     def __enter__(self) -> Keeper:
@@ -198,19 +195,17 @@ class Keeper:
             self._stop.wait(fault.seconds)
 
     def _run_twin(self, fault: Fault) -> None:
-        """Let a second process of a service run for a while: it fences the first one."""
+        """Let a second process of a service run for a while; metadata's refuses to if it sees the other."""
         if not isinstance(self.stack, LinkedStack):
             return
         self.counts.twins[fault.target] += 1
         directory = self.stack.home / "twins" / str(self.counts.twins.total())
         twin = self.stack.start_twin(fault.target, directory)
-        self._doubled.add(fault.target)
         try:
             self._stop.wait(fault.seconds)
         finally:
             status = twin.exit_status
             twin.kill()
-            self._doubled.discard(fault.target)
             shutil.rmtree(directory, ignore_errors=True)
         if status not in (None, REFUSED_STATUS):
             raise twin.why_it_ended()
@@ -248,11 +243,7 @@ class Keeper:
 
     def _start_again(self, name: str, child: ChildProcess) -> None:
         status = child.exit_status
-        if status == FENCED_STATUS:
-            if name in self._doubled:
-                return
-            self.counts.fenced[name] += 1
-        elif status == -signal.SIGKILL:
+        if status == -signal.SIGKILL:
             if name in self._armed and name not in self._next_settings:  # else killed to be armed: it still has to die
                 self.counts.points[f"{name} {self._armed.pop(name)}"] += 1
         elif name in self._without_disk or (name == STREAMING and status == TRY_AGAIN_STATUS):

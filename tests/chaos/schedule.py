@@ -19,8 +19,7 @@ KEY_DELETION = "key_deletion"
 LOSABLE = ("snapshots", KEY_DELETION, "directory_deletion")
 """Services that may start on nothing while the others go on: metadata is rebuilt, and the block store is its own."""
 REPEATED_TOPICS = tuple(topic.name for topic in TOPICS if topic is not DEAD_LETTERS)
-TWINNED = SERVICES
-"""Services of which a second process may run, which fences the first one."""
+TWINNED = (METADATA, KEY_DELETION, "directory_deletion")
 """Services of which two may run; snapshots stops at its next start when another one has begun since."""
 LONGEST_DELAY_SECONDS = 0.6
 DAY_SECONDS = 86_400

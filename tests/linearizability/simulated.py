@@ -107,7 +107,7 @@ class SimulatedClient:
         command = wrapped(shard, self._id, number, step)
         of = codec(type(command))
         replies = SNAPSHOTS_REPLIES if is_request else METADATA_REPLIES
-        self._read_to = self._run.plane.log.end_offset(replies.name, shard)
+        self._read_to = len(self._run.plane.log.records(replies.name, shard))
         self._sent = (topic, of.encode_message(command), self._run.plane.clock.now_ms())
         self._run.plane.log.append(topic.name, shard, self._sent[1])
         if is_request:

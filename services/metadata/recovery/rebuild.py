@@ -115,6 +115,7 @@ class Rebuild:
             max_batch_messages=max_batch_messages,
             after_write=partial(service.remove_unneeded, store),
             must_defer=lambda: True,
+            is_fencing=False,
         )
         try:
             self._check_beginning()

@@ -146,8 +146,12 @@ class Runner:
         metrics: LoopMetrics | None = None,
         after_write: Callable[[], None] | None = None,
         must_defer: Callable[[], bool] | None = None,
+        is_fencing: bool = True,
     ) -> None:
-        """``must_defer``: while it returns True, output stays in the database. It is not called again after a False."""
+        """``must_defer``: while it returns True, output stays in the database. It is not called again after a False.
+
+        ``is_fencing``: the log refuses what earlier runners of this shard publish from now on.
+        """
         self.service = service
         self.shard = shard
         self.store = store
@@ -164,7 +168,7 @@ class Runner:
         self._cache = RowCache()
         self._topic_ids = log.topic_ids([topic.name for topic in service.inputs])
         self._inputs = {topic.name: (topic, codec(topic.record)) for topic in service.inputs}
-        self._sink = log.open_sink(owner_name(service.name, shard))
+        self._sink = log.open_sink(owner_name(service.name, shard) if is_fencing else "")
         self._outbox = Outbox(shard, self._sink, probe, is_deferring=must_defer is not None)
         self._must_defer = must_defer or (lambda: False)
         self._changelog = changelog_of(service.name, shard, log)

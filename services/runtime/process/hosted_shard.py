@@ -217,9 +217,11 @@ class HostedShard:
             metrics=self._metrics,
             after_write=None if after_write is None else lambda: after_write(self.service, store),
             must_defer=start.must_defer,
+            is_fencing=bool(self._settings.instance),
         )
         self._metrics.positions_known(self._runner.positions())
-        self._announce(self._runner)
+        if self._settings.instance:
+            self._announce(self._runner)
         self._on_ready(self)
 
     def _announce(self, runner: Runner) -> None:
