@@ -184,7 +184,7 @@ class OwnedKafkaSink:
         if cause.code() in _FENCED:
             raise FencedError(
                 f"{doing}: another process publishes for {self._owner} since this one has started ({cause.str()}): "
-                f"this one ends; see that each shard runs in one process"
+                f"this one ends, and asks the group when it is started again"
             ) from error.with_traceback(None)
         if cause.fatal() or not may_abort:
             raise StartAgainError(f"{doing}: {cause.str()}") from error.with_traceback(None)

@@ -32,13 +32,6 @@ def test_a_process_that_ran_for_long_begins_with_the_shortest_pause_again() -> N
     assert pauses(restarts, 2, restarts.started_seconds + CALM_SECONDS) == [1, 2]
 
 
-def test_a_process_whose_shard_has_another_owner_is_left_alone() -> None:
-    restarts = Restarts(0.0)
-    restarts.ended("another process publishes", 1.0, is_final=True)
-    assert not restarts.is_due(1e9)
-    assert restarts.reason == "another process publishes"
-
-
 def test_a_start_that_fails_counts_as_an_end() -> None:
     restarts = Restarts(0.0)
     restarts.ended("it was killed", 0.0)

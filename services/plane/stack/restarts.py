@@ -1,13 +1,11 @@
 """When a process of a plane that has ended is started again: after a second, then after pauses that double.
 
-The rule is that of systemd and Kubernetes: a process that ends is started again, and leaves the others alone. What an
-operator has to mend is said again by each start. Only a process that ended because another one has become the owner of
-its shard is left alone: the two would end each other for ever.
+The rule is that of systemd and Kubernetes: a process that ends is started again, whatever its status was, and leaves
+the others alone. What an operator has to mend is said again by each start.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 60.0
@@ -28,11 +26,8 @@ class Restarts:
     _due_seconds: float = 0.0
     _pause_seconds: float = FIRST_PAUSE_SECONDS
 
-    def ended(self, reason: str, now_seconds: float, *, is_final: bool = False) -> None:
-        """The process has ended, or could not be started. With ``is_final`` it is not started again."""
-        if is_final:
-            self.reason, self._due_seconds = reason, math.inf
-            return
+    def ended(self, reason: str, now_seconds: float) -> None:
+        """The process has ended, or could not be started."""
         if now_seconds - self.started_seconds >= CALM_SECONDS:
             self._pause_seconds = FIRST_PAUSE_SECONDS
         self.reason = reason

@@ -55,7 +55,6 @@ from services.plane.stack.settings import (
     datanode_names,
     default_replication,
 )
-from services.runtime.process.statuses import FENCED_STATUS
 
 WATCH_SECONDS = 0.5
 
@@ -174,8 +173,7 @@ class Stack:
         if not restarts.reason:
             if process.is_running:
                 return False
-            is_final = isinstance(process, ChildProcess) and process.exit_status == FENCED_STATUS
-            restarts.ended(str(process.why_it_ended()), now_seconds, is_final=is_final)
+            restarts.ended(str(process.why_it_ended()), now_seconds)
             logger.warning("a process has ended", process=name, reason=restarts.reason)
             return True
         if not restarts.is_due(now_seconds):

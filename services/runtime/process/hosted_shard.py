@@ -13,7 +13,7 @@ import structlog
 from starlette.routing import BaseRoute
 
 from schemas.topics import CHANGELOGS, OWNERS, TOPICS
-from services.domain.errors import FencedError, InvariantError, RetryableError, StartAgainError, TopicMissingError
+from services.domain.errors import InvariantError, RetryableError, StartAgainError, TopicMissingError
 from services.log.clock import Clock
 from services.log.kept_topics import first_loss
 from services.log.port import Log
@@ -102,8 +102,6 @@ class HostedShard:
         self.url = ""
         """Where clients reach this process."""
         self.failure = ""
-        self.is_fenced = False
-        """Whether another process is the shard's owner since."""
         self.store: RocksStore | None = None
         self._parts = parts
         self._settings = settings
@@ -170,7 +168,6 @@ class HostedShard:
                 self._try(self._step if self._runner else self._open_runner)
                 self.copies.make_next(self._opened_store())
         except (InvariantError, OSError) as error:
-            self.is_fenced = isinstance(error, FencedError)
             self._fail(str(error))
         except Exception as error:
             logger.exception("unexpected error", shard=self.shard)

@@ -1,6 +1,7 @@
 """Runs a service as a process: its shards, its HTTP server, its log; from the command line until SIGTERM.
 
-Exit codes: 0 after SIGTERM or SIGINT, else those of ``statuses``.
+Exit codes: 0 after SIGTERM or SIGINT, 1 when a shard had to stop (the last line of the log says why and what to do),
+2 when a setting is wrong.
 """
 
 from __future__ import annotations
@@ -41,7 +42,6 @@ from services.runtime.process.hosted_shard import HostedShard, ServiceParts
 from services.runtime.process.memory import calm_garbage_collector, share_arenas
 from services.runtime.process.metrics import RuntimeMetrics
 from services.runtime.process.settings import InvalidSettingsError, ServiceSettings, read_settings
-from services.runtime.process.statuses import FENCED_STATUS, STOPPED_STATUS
 
 CLEAN_UP_SECONDS = 5.0
 DEFRAGMENT_SECONDS = 30.0
@@ -110,7 +110,7 @@ class ServiceProcess:
         self._stop.set()
 
     def run(self, signals: SimpleQueue[int] | None = None) -> int:
-        """Run until ``stop`` is called or a signal arrives (return 0), or a shard has to stop (return its status)."""
+        """Run until ``stop`` is called or a signal arrives (return 0), or a shard has to stop (return 1)."""
         self._server.start()
         for shard in self._shards:
             shard.url = self._settings.advertised_url or self._server.url
@@ -129,9 +129,7 @@ class ServiceProcess:
         failures = [*self._failures, *(shard.failure for shard in self._shards if shard.failure)]
         for failure in failures:
             logger.critical("stopped", service=self._name, reason=failure)
-        if any(shard.is_fenced for shard in self._shards):
-            return FENCED_STATUS if self._join is None else STOPPED_STATUS  # a new start asks the group again
-        return STOPPED_STATUS if failures else 0
+        return 1 if failures else 0  # one that is fenced asks the group again when it is started again
 
     def _await_end(self, signals: SimpleQueue[int]) -> None:
         while not self._stop.is_set():

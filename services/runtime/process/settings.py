@@ -54,7 +54,9 @@ class ServiceSettings(BaseSettings):
         description="File of mode 0600 with the secret that signs this service's commands; empty on an open plane.",
     )
     shards: Annotated[tuple[int, ...], NoDecode] = Field(
-        (0,), description="Shards that may run here, separated by commas. The newest process of a shard owns it."
+        (0,),
+        description="Shards that may run here, separated by commas. At most one process may run a shard, but for those "
+        "with an instance name.",
     )
     instance: str = Field(
         "",
