@@ -21,6 +21,19 @@ def messages_of(entries: Sequence[LogRecord]) -> list[LogRecord]:
     return [entry for entry in entries if entry.headers is not CONTROL]
 
 
+def messages_from(entries: Sequence[LogRecord], offset: int, end: int, most: int) -> tuple[list[LogRecord], int]:
+    """Return at most so many messages among the entries from an offset to an end, and the offset behind them."""
+    found: list[LogRecord] = []
+    while offset < end:
+        entry = entries[offset]
+        if entry.headers is not CONTROL:
+            if len(found) >= most:
+                break
+            found.append(entry)
+        offset += 1
+    return found, offset
+
+
 @dataclass(slots=True)
 class MemoryLog:
     """All partitions of all topics. Appends are acknowledged at once."""
@@ -121,9 +134,9 @@ class MemorySource:
                 raise PositionError(f"{topic}: position {offset} is beyond the end {len(records)}")
             if offset < (first := self._log.first_offset(topic, self._partition)):
                 raise PositionError(f"{topic}: position {offset} is before the beginning {first}")
-            found = records[offset : offset + max_records - len(polled)]
-            polled += messages_of(found) if self._log.has_control_records else found
-            self._next_offsets[topic] = offset + len(found)
+            found, following = messages_from(records, offset, len(records), max_records - len(polled))
+            polled += found
+            self._next_offsets[topic] = following
             if len(polled) == max_records:
                 self._order = self._order[place:] + self._order[:place]
                 break

@@ -22,7 +22,7 @@ from schemas.topics import (
     SWEEP_RESULTS,
 )
 from services.domain.errors import PositionError, RetryableError
-from services.log.memory import MemoryLog, messages_of
+from services.log.memory import MemoryLog, messages_from
 from services.log.port import LogAround, LogRecord
 from services.runtime.loop.probe import Point
 
@@ -283,11 +283,10 @@ class FaultySource:
         if offset < (first := self._log.first_offset(topic, self._partition)):
             raise PositionError(f"{topic}: position {offset} is before the beginning {first}")
         end = self._faults.visible_until((name, shard, topic), len(records))
-        taken = records[offset : min(end, offset + max(limit, 0))]
-        self._next_offsets[topic] = offset + len(taken)
+        taken, following = messages_from(records, offset, end, max(limit, 0))
+        self._next_offsets[topic] = following
         place = (name, shard, topic)
-        self._faults.seen[place] = max(self._faults.seen.get(place, 0), offset + len(taken))
-        taken = messages_of(taken)
+        self._faults.seen[place] = max(self._faults.seen.get(place, 0), following)
         if not self._faults.holes:
             return taken
         return [record for record in taken if (name, shard, topic, record.value) not in self._faults.holes]
