@@ -9,13 +9,15 @@ PATIENCE_SECONDS = 60.0
 _LOOKS_EVERY_SECONDS = 0.02
 
 
-def eventually(is_so: Callable[[], bool], patience_seconds: float = PATIENCE_SECONDS) -> None:
-    """Return as soon as something is so.
+def eventually(
+    is_so: Callable[[], bool], patience_seconds: float = PATIENCE_SECONDS, otherwise: str = "it never came to be"
+) -> None:
+    """Return as soon as something is so; ``otherwise`` is what the failure says.
 
     Raises:
         AssertionError: it was not so for as long as there is patience.
     """
     deadline = time.monotonic() + patience_seconds
     while not is_so():
-        assert time.monotonic() < deadline, "it never came to be"
+        assert time.monotonic() < deadline, otherwise
         time.sleep(_LOOKS_EVERY_SECONDS)

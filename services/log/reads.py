@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 
 from services.domain.errors import RetryableError
@@ -50,11 +51,10 @@ def last_record(log: Log, topic: str, partition: int) -> LogRecord | None:
     back = 1
     while first < end:
         begin = max(first, end - back)
-        found = None
-        for found in records_between(log, topic, partition, begin, end):  # noqa: B007  the last one
-            pass
-        if found is not None or begin == first:
-            return found
+        if found := deque(records_between(log, topic, partition, begin, end), maxlen=1):
+            return found[0]
+        if begin == first:
+            return None
         back *= FURTHER_BACK
     return None
 

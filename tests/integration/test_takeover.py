@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -29,10 +29,10 @@ from services.plane.stack.description import read_description
 from services.plane.stack.process_names import SERVICES
 from services.plane.stack.stack import Stack
 from tests.broker_cluster import BrokerCluster
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
 SHARDS = 4
-PATIENCE_SECONDS = 60.0
 
 
 def host(directory: Path, servers: str, name: str, processes: tuple[str, ...]) -> Stack:
@@ -77,14 +77,10 @@ class Owners:
         """Wait until each host owns shards of each service."""
         for service in SERVICES:
             urls = {one.url(service) for one in hosts}
-            await_that(lambda service=service, urls=urls: set(self.of(service)) == urls, f"{service} is not shared")  # type: ignore[misc]
+            eventually(partial(self._is_shared, service, urls), otherwise=f"{service} is not shared")
 
-
-def await_that(is_so: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not is_so():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
+    def _is_shared(self, service: str, urls: set[str]) -> bool:
+        return set(self.of(service)) == urls
 
 
 def test_the_shards_of_a_host_that_is_gone_go_on_on_the_other(hosts: tuple[Stack, Stack]) -> None:
@@ -118,7 +114,7 @@ def test_an_owner_that_wakes_up_publishes_nothing(hosts: tuple[Stack, Stack]) ->
             _write(plane, shard, "after")
     finally:
         os.killpg(paused.identity.pid, signal.SIGCONT)
-    await_that(lambda: not paused.is_running or _has_given_up(paused, shard), "the former owner goes on")
+    eventually(lambda: not paused.is_running or _has_given_up(paused, shard), otherwise="the former owner goes on")
     with two.client() as plane:
         _write(plane, shard, "later")
         names = {entry.path for entry in plane.metadata(shard).entries(f"volume-{shard}", "bucket")}
