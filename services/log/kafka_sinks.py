@@ -21,6 +21,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from services.domain.errors import FencedError, RetryableError, StartAgainError
 from services.log.kafka_errors import log_error, translate
+from services.log.port import Headers
 
 FLUSH_SECONDS = 15.0
 TRANSACTION_SECONDS = 60.0
@@ -40,20 +41,20 @@ class KafkaSink:
         self._failures: list[KafkaError] = []
         self._producer = Producer(self._configuration, logger=_logger)
 
-    def send(self, topic: str, partition: int, value: bytes, key: bytes = b"") -> None:
+    def send(self, topic: str, partition: int, value: bytes, key: bytes = b"", headers: Headers = ()) -> None:
         """Send a message; the log may not have it yet when this returns."""
         try:
-            self._produce(topic, partition, value, key or None)
+            self._produce(topic, partition, value, key or None, headers)
         except KafkaException as error:
             self._start_again()
             raise translate(error.args[0], f"sending to {topic}, partition {partition}") from error
 
-    def _produce(self, topic: str, partition: int, value: bytes, key: bytes | None) -> None:
+    def _produce(self, topic: str, partition: int, value: bytes, key: bytes | None, headers: Headers) -> None:
         try:
-            self._producer.produce(topic, value, key, partition, self._on_delivery)
+            self._producer.produce(topic, value, key, partition, self._on_delivery, headers=list(headers) or None)
         except BufferError:
             self.flush()  # the queue is full: send all of it first
-            self._producer.produce(topic, value, key, partition, self._on_delivery)
+            self._producer.produce(topic, value, key, partition, self._on_delivery, headers=list(headers) or None)
 
     def _on_delivery(self, error: KafkaError | None, _: Message) -> None:
         if error is not None:
@@ -120,7 +121,7 @@ class OwnedKafkaSink:
             self.close()
             raise translate(error.args[0], f"becoming the owner {owner}") from error.with_traceback(None)
 
-    def send(self, topic: str, partition: int, value: bytes, key: bytes = b"") -> None:
+    def send(self, topic: str, partition: int, value: bytes, key: bytes = b"", headers: Headers = ()) -> None:
         """As ``Sink.send``; wait for the end of the last transaction first."""
         self._await_end()
         doing = f"sending to {topic}, partition {partition}"
@@ -128,14 +129,17 @@ class OwnedKafkaSink:
             if not self._is_open:
                 self._producer.begin_transaction()
                 self._is_open = True
-            self._produce(topic, partition, value, key or None, time.monotonic() + self._flush_seconds)
+            until = time.monotonic() + self._flush_seconds
+            self._produce(topic, partition, value, key or None, headers, until)
         except KafkaException as error:
             self._give_up(error, doing, may_abort=True)
 
-    def _produce(self, topic: str, partition: int, value: bytes, key: bytes | None, until: float) -> None:
+    def _produce(
+        self, topic: str, partition: int, value: bytes, key: bytes | None, headers: Headers, until: float
+    ) -> None:
         while True:
             try:
-                self._producer.produce(topic, value, key, partition)
+                self._producer.produce(topic, value, key, partition, headers=list(headers) or None)
             except BufferError:  # the queue is full
                 if time.monotonic() > until:
                     self._abort()

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from services.domain.errors import FencedError, PositionError
 from services.log.clock import Clock
-from services.log.port import LogRecord
+from services.log.port import Headers, LogRecord
 
 CONTROL = (("control", None),)
 """The headers by which control records are known."""
@@ -57,7 +57,7 @@ class MemoryLog:
         partition: int,
         value: bytes,
         key: bytes = b"",
-        headers: Sequence[tuple[str, bytes | None]] = (),
+        headers: Headers = (),
     ) -> int:
         """Append a message and return its offset."""
         records = self.partitions.setdefault((topic, partition), [])
@@ -166,10 +166,10 @@ class MemorySink:
         self._sent: set[tuple[str, int]] = set()
         """The partitions of the messages that are not flushed."""
 
-    def send(self, topic: str, partition: int, value: bytes, key: bytes = b"") -> None:
+    def send(self, topic: str, partition: int, value: bytes, key: bytes = b"", headers: Headers = ()) -> None:
         """Append a message."""
         self._require_owner()
-        self._log.append(topic, partition, value, key)
+        self._log.append(topic, partition, value, key, headers)
         self._sent.add((topic, partition))
 
     def start_flush(self) -> None:

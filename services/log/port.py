@@ -17,6 +17,9 @@ MAX_CHANGE_MESSAGE_BYTES = 10 * 1024 * 1024
 """Largest changelog message: a changed row may contain a dead letter."""
 
 
+Headers = Sequence[tuple[str, bytes | None]]
+
+
 class LogRecord(NamedTuple):
     """One message as the log holds it."""
 
@@ -27,8 +30,8 @@ class LogRecord(NamedTuple):
     """Log append time."""
     value: bytes
     key: bytes = b""
-    headers: Sequence[tuple[str, bytes | None]] = ()
-    """All headers as received: read only when the message is dead-lettered."""
+    headers: Headers = ()
+    """All headers as received."""
 
 
 class Source(Protocol):
@@ -67,7 +70,7 @@ class Sink(Protocol):
     ``send`` and ``flush`` raise FencedError if that has happened, and StartAgainError if only a new sink can go on.
     """
 
-    def send(self, topic: str, partition: int, value: bytes, key: bytes = b"") -> None:
+    def send(self, topic: str, partition: int, value: bytes, key: bytes = b"", headers: Headers = ()) -> None:
         """Send a message; the log may not have it yet when this returns."""
 
     def start_flush(self) -> None:

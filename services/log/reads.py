@@ -42,12 +42,13 @@ def all_records(log: Log, topic: str, partition: int) -> Iterator[LogRecord]:
     return records_between(log, topic, partition, log.first_offset(topic, partition), log.end_offset(topic, partition))
 
 
-def last_record(log: Log, topic: str, partition: int) -> LogRecord | None:
-    """Return the last record of a partition; None if none is left. Raise as ``records_between`` does.
+def last_record(log: Log, topic: str, partition: int, end: int | None = None) -> LogRecord | None:
+    """Return the last record of a partition, or before an offset; None if none is left. Raise as ``records_between``.
 
     Behind it there may be control records, one for each transaction.
     """
-    first, end = log.first_offset(topic, partition), log.end_offset(topic, partition)
+    first = log.first_offset(topic, partition)
+    end = log.end_offset(topic, partition) if end is None else end
     back = 1
     while first < end:
         begin = max(first, end - back)

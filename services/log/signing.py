@@ -15,7 +15,7 @@ from schemas.credentials import CredentialsError, read_secret
 from schemas.records import AnnounceSchema, MetadataCommand, SnapshotCommand
 from schemas.signatures import SHORTEST_SECRET, sign
 from schemas.topics import METADATA_COMMANDS, SNAPSHOTS_COMMANDS, Topic
-from services.log.port import Log, LogAround, Sink
+from services.log.port import Headers, Log, LogAround, Sink
 
 Command = TypeVar("Command", MetadataCommand, SnapshotCommand)
 SIGNED_TOPICS = frozenset({METADATA_COMMANDS.name, SNAPSHOTS_COMMANDS.name})
@@ -90,8 +90,8 @@ class SigningSink:
         self._secret = secret
         self.start_flush, self.flush, self.close = sink.start_flush, sink.flush, sink.close
 
-    def send(self, topic: str, partition: int, value: bytes, key: bytes = b"") -> None:
+    def send(self, topic: str, partition: int, value: bytes, key: bytes = b"", headers: Headers = ()) -> None:
         """Send a message; the log may not have it yet when this returns."""
         if topic in SIGNED_TOPICS:
             value = sign(self._secret, topic, value)
-        self._sink.send(topic, partition, value, key)
+        self._sink.send(topic, partition, value, key, headers)

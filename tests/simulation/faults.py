@@ -23,11 +23,11 @@ from schemas.topics import (
 )
 from services.domain.errors import PositionError, RetryableError
 from services.log.memory import MemoryLog, messages_from
-from services.log.port import LogAround, LogRecord
+from services.log.port import Headers, LogAround, LogRecord
 from services.runtime.loop.probe import Point
 
 Address = tuple[str, int]
-Sent = tuple[str, int, bytes, bytes]
+Sent = tuple[str, int, bytes, bytes, Headers]
 """Topic, partition, value and key."""
 Place = tuple[str, int, str]
 """A service, a shard, and a topic that it reads."""
@@ -312,16 +312,16 @@ class FaultySink:
         self._log = log
         self._faults = faults
         self._address = address
-        self._on_the_way: dict[str, deque[tuple[int, bytes, bytes]]] = {}
+        self._on_the_way: dict[str, deque[tuple[int, bytes, bytes, Headers]]] = {}
         self._sent: set[tuple[str, int]] = set()
 
-    def send(self, topic: str, partition: int, value: bytes, key: bytes = b"") -> None:
+    def send(self, topic: str, partition: int, value: bytes, key: bytes = b"", headers: Headers = ()) -> None:
         """Send a message off; it, and others, may arrive now or later."""
         self._sent.add((topic, partition))
         if not self._faults.are_on:
-            self._log.append(topic, partition, value, key)
+            self._log.append(topic, partition, value, key, headers)
             return
-        self._on_the_way.setdefault(topic, deque()).append((partition, value, key))
+        self._on_the_way.setdefault(topic, deque()).append((partition, value, key, headers))
         random = self._faults.random
         if random.random() < 0.5:
             some = random.choice(list(self._on_the_way))

@@ -192,7 +192,7 @@ def outbox_cleared_before_acknowledgement(patch: Patch) -> None:
     original = Outbox.send
 
     def send(self: Outbox) -> None:
-        self._acknowledged += [key for key, _ in self._waiting]
+        self._acknowledged += [one.key for one in self._waiting]
         try:
             original(self)
         finally:

@@ -94,7 +94,7 @@ def a_full_batch_counts_as_acknowledged(patch: Patch) -> None:
         messages = original(self, timeout_seconds)
         if self._outbox._sent:  # it was not waited for
             outbox = self._outbox
-            outbox._acknowledged += [key for key, _ in outbox._sent]
+            outbox._acknowledged += [one.key for one in outbox._sent]
             outbox._sent.clear()
         return messages
 

@@ -38,7 +38,7 @@ from schemas.topics import SNAPSHOTS_CHANGELOG, SNAPSHOTS_COMMANDS, SNAPSHOTS_RE
 from services.domain.errors import PositionError, RetryableError
 from services.log.clock import VirtualClock
 from services.log.memory import MemoryLog
-from services.log.port import LogAround
+from services.log.port import Headers, LogAround
 from services.plane.in_memory.client import InMemoryClient
 from services.plane.in_memory.plane import InMemoryPlane
 from services.plane.upkeep.backups import Backup, InputPosition, ServiceCopy
@@ -175,10 +175,10 @@ def test_what_the_newest_unit_said_is_said_by_whoever_goes_on_from_it() -> None:
     sink = process.runner._sink
     sent = sink.send
 
-    def send_changes_alone(topic: str, partition: int, value: bytes, key: bytes = b"") -> None:
+    def send_changes_alone(topic: str, partition: int, value: bytes, key: bytes = b"", headers: Headers = ()) -> None:
         if topic != TOPIC:
             raise StoreError("the machine is lost here")
-        sent(topic, partition, value, key)
+        sent(topic, partition, value, key, headers)
 
     sink.send = send_changes_alone  # type: ignore[method-assign]
     with pytest.raises(StoreError, match="lost here"):
@@ -196,9 +196,9 @@ def test_changes_are_acknowledged_before_anything_else_is_sent() -> None:
     sink, events = plane.plane.processes["snapshots", 0].runner._sink, list[str]()
     send, flush = sink.send, sink.flush
 
-    def noted_send(topic: str, partition: int, value: bytes, key: bytes = b"") -> None:
+    def noted_send(topic: str, partition: int, value: bytes, key: bytes = b"", headers: Headers = ()) -> None:
         events.append(topic)
-        send(topic, partition, value, key)
+        send(topic, partition, value, key, headers)
 
     def noted_flush() -> None:
         events.append("flush")

@@ -17,7 +17,7 @@ from schemas.topics import BY_NAME, METADATA_COMMANDS, METADATA_PROGRESS, Topic
 from services.domain.errors import RetryableError
 from services.log.clock import VirtualClock
 from services.log.memory import MemoryLog
-from services.log.port import Sink, Source
+from services.log.port import Headers, Sink, Source
 from services.runtime.loop.runner import RUNTIME_TABLES, BatchSummary, LoopMetrics, Runner
 from services.runtime.loop.service import Message, Work
 from services.storage.memory import MemoryStore
@@ -71,8 +71,8 @@ class FailingSink:
     def __init__(self, sink: Sink, log: FailingLog) -> None:
         self._sink, self._log = sink, log
 
-    def send(self, topic: str, partition: int, value: bytes, key: bytes = b"") -> None:
-        self._sink.send(topic, partition, value, key)
+    def send(self, topic: str, partition: int, value: bytes, key: bytes = b"", headers: Headers = ()) -> None:
+        self._sink.send(topic, partition, value, key, headers)
 
     def start_flush(self) -> None:
         self._sink.start_flush()

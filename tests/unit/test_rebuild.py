@@ -10,24 +10,23 @@ from schemas.codec import codec
 from schemas.records import (
     BucketLayout,
     CaptureSnapshot,
-    Committed,
     CreateBucket,
     CreateVolume,
     DropSnapshot,
     MetadataCommand,
-    MetadataReply,
     PutKey,
 )
-from schemas.topics import METADATA_COMMANDS, METADATA_REPLIES, SNAPSHOT_CHAIN
+from schemas.topics import METADATA_COMMANDS, METADATA_PROGRESS, METADATA_REPLIES, SNAPSHOT_CHAIN
 from services.domain.errors import InvariantError, PositionError
 from services.log.clock import VirtualClock
 from services.log.memory import MemoryLog
+from services.log.port import LogRecord
+from services.log.published import published_below_header
 from services.metadata.recovery.digest import digest_shard
-from services.metadata.recovery.rebuild import Rebuild, surely_sent_txn
+from services.metadata.recovery.rebuild import Rebuild
 from services.metadata.service import MetadataService
 from services.metadata.state.tables import CHECKPOINTED
 from services.runtime.loop.runner import RUNTIME_TABLES, Runner
-from services.runtime.process.settings import MOST_BATCH_MESSAGES
 from services.storage.memory import MemoryStore
 from services.storage.rocks import RocksStore
 from services.storage.rocks_backups import RocksCopy
@@ -70,36 +69,28 @@ def shard() -> Shard:
     return Shard()
 
 
-def test_what_was_surely_sent_is_not_sent_again(shard: Shard) -> None:
-    txn = digest_shard(shard.store).txn
-    for sent_txn in (0, txn // 2, txn):
+def test_what_was_published_is_not_sent_again(shard: Shard) -> None:
+    end = shard.log.end_offset(METADATA_COMMANDS.name, 0)
+    for below in (0, end // 2, end):
         log = same_commands(shard.log)
-        rebuild = Rebuild(0, MemoryStore(CHECKPOINTED), log, sent_txn=sent_txn, max_batch_messages=1)
+        rebuild = Rebuild(0, MemoryStore(CHECKPOINTED), log, published_below=below, max_batch_messages=1)
         rebuild.run_to(rebuild.end)
         assert not any(name != METADATA_COMMANDS.name for name, _ in log.partitions), "nothing before it is compared"
         rebuild.send()
-        replies = [
-            codec(MetadataReply).decode_message(record.value).txn for record in log.records(METADATA_REPLIES.name, 0)
-        ]
-        before = [
-            codec(MetadataReply).decode_message(record.value).txn
-            for record in shard.log.records(METADATA_REPLIES.name, 0)
-        ]
-        assert replies == [one for one in before if one > sent_txn]
-        whole = [record.value for record in shard.log.records(SNAPSHOT_CHAIN.name, 0)]
-        assert [record.value for record in log.records(SNAPSHOT_CHAIN.name, 0)] == whole[
-            len(whole) - len(log.records(SNAPSHOT_CHAIN.name, 0)) :
-        ]
+        for topic in (METADATA_REPLIES.name, METADATA_PROGRESS.name, SNAPSHOT_CHAIN.name):
+            assert values(log, topic) == [
+                record.value for record in shard.log.records(topic, 0) if offset_that_caused(shard, record) >= below
+            ]
 
 
-def test_nothing_is_taken_for_sent_but_what_lies_a_whole_batch_back(shard: Shard) -> None:
-    assert surely_sent_txn(shard.log, 0) == 0
-    encoder = codec(MetadataReply)
-    newest = MetadataReply("me", 1, MOST_BATCH_MESSAGES + 77, committed=Committed(1))
-    shard.log.append(METADATA_REPLIES.name, 0, encoder.encode_message(newest))
-    assert surely_sent_txn(shard.log, 0) == 77
-    shard.log.append(METADATA_REPLIES.name, 0, b"no record at all")
-    assert surely_sent_txn(shard.log, 0) == 0
+def offset_that_caused(shard: Shard, record: LogRecord) -> int:
+    """The offset of the command of a message: each command is a unit of work here, which says where it begins."""
+    (header,) = record.headers or published_below_header(0)
+    return int(header[1] or b"0")
+
+
+def values(log: MemoryLog, topic: str) -> list[bytes]:
+    return [record.value for record in log.records(topic, 0)]
 
 
 def test_a_rebuild_can_stop_at_an_offset_and_go_on(shard: Shard) -> None:

@@ -29,12 +29,13 @@ from services.log.memory import MemoryLog
 from services.metadata.recovery.digest import digest_shard
 from services.metadata.recovery.rebuild import Rebuild
 from services.metadata.recovery.sent_numbers import Highest, sent_numbers
-from services.metadata.recovery.start_check import StartCheckedLog
+from services.metadata.recovery.start import start as start_metadata
 from services.metadata.service import MetadataService
 from services.metadata.state.tables import CHECKPOINTED, TRANSACTION_INFO_KEY, TRANSACTION_INFO_TABLE
 from services.plane.machine.errors import StackError
 from services.plane.upkeep.rebuilds import Expected, RebuildRun
 from services.runtime.loop.runner import Runner
+from services.runtime.process.hosted_shard import Start
 from services.storage.memory import MemoryStore
 from services.storage.tables import TablesReader
 
@@ -55,15 +56,19 @@ def put(log: MemoryLog, *names: str) -> None:
 
 def start(log: MemoryLog, store: MemoryStore) -> Runner:
     """Metadata as its process starts it."""
-    checked = StartCheckedLog(log, 0, store)
+    return opened(start_metadata(log, 0, store), log, store)
+
+
+def opened(begun: Start, log: MemoryLog, store: MemoryStore) -> Runner:
     return Runner(
         MetadataService(),
         0,
         store,
-        checked,
+        begun.log,
         log.clock,
         max_batch_messages=3,
-        must_defer=checked.must_defer,
+        must_defer=begun.must_defer,
+        published_below=begun.published_below,
     )
 
 
@@ -109,6 +114,15 @@ class Past:
 @pytest.fixture
 def past() -> Past:
     return Past()
+
+
+def test_a_former_owner_may_go_on_until_the_new_one_starts(past: Past) -> None:
+    begun = start_metadata(past.log, 0, past.copy)
+    put(past.log, "i", "k")
+    state = run(past.log, past.store)
+    step_to_the_end(opened(begun, past.log, past.copy))
+    assert digest_shard(past.copy) == digest_shard(past.store)
+    assert state.txn > past.state.txn
 
 
 @pytest.mark.parametrize("which", ["restored", "empty"])
@@ -221,7 +235,7 @@ def test_a_database_that_was_named_and_cannot_be_compared_is_an_error(past: Past
         for is_required in (True, False):
             store = MemoryStore(CHECKPOINTED)
             rebuild = Rebuild(0, store, past.log)
-            run = RebuildRun(rebuild, store, [Expected("lost", 10, digest, is_required)], sent_txn=0)
+            run = RebuildRun(rebuild, store, [Expected("lost", 10, digest, is_required)], published_below=0)
             with pytest.raises((StackError, InvariantError), match=r"lost .*(its tail|the newest commands)"):
                 run.apply_and_compare(lambda _: None, lambda: nullcontext(lambda *_: None))
             rebuild.close()

@@ -136,7 +136,7 @@ def rebuild(
     ):
         _print_digest(run.apply_and_compare(say, _progress))
         sent = run.send()
-    say(f"Messages up to txn {run.sent_txn:,} were sent before; {sent:,} later ones were sent again.")
+    say(f"The log has what commands below offset {run.published_below:,} caused; {sent:,} messages were sent again.")
 
 
 @contextmanager

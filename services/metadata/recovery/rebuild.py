@@ -1,10 +1,8 @@
 """Rebuilds one shard's metadata from its command log: on an empty database, or from the position of a restored one.
 
 Which messages it sends. Messages are idempotent, so sending all of them again would do no harm. But nearly all were
-acknowledged long ago, and judging a shard's whole history again costs hours. The loop waits for the acknowledgement of
-a unit of work's messages before it writes the next unit. So only the last unit of the lost database can be incomplete,
-and a unit has a limited number of commands. The rebuild takes the newest txn at the ends of the topics that metadata
-writes, subtracts this limit, and sends only messages of later txns.
+acknowledged long ago, and judging a shard's whole history again costs hours. So it leaves out what the log is known to
+hold (``services.log.published``): all but the last unit of work of the lost database.
 
 When it sends them. At the end, after the database was compared, so that no result of a wrong log is published.
 """
@@ -15,40 +13,20 @@ import threading
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from schemas.codec import DecodeError, codec
-from schemas.topics import METADATA_COMMANDS, METADATA_PROGRESS, METADATA_REPLIES, SPACE, Topic
+from schemas.topics import METADATA_COMMANDS
 from services.domain.errors import PositionError, RetryableError
 from services.log.clock import SystemClock
 from services.log.port import Log, LogAround, LogRecord, Source
-from services.log.reads import end_of_records, last_record
+from services.log.reads import end_of_records
 from services.metadata.checkpoints.capture_drop import remove_unused_checkpoints
 from services.metadata.recovery.start_check import SourceAround, StartCheckedLog
 from services.metadata.service import MetadataService
-from services.metadata.state.tables import TRANSACTION_INFO_KEY, TRANSACTION_INFO_TABLE
 from services.runtime.loop.runner import Runner
-from services.runtime.loop.service import Work
 from services.runtime.process.settings import MOST_BATCH_MESSAGES
 from services.storage.store import Store
 
 POLL_SECONDS = 1.0
 MOST_IDLE_STEPS = 60
-SAYS_TXN: tuple[Topic, ...] = (METADATA_PROGRESS, METADATA_REPLIES, SPACE)
-"""Topics whose records have the txn at which they were sent."""
-
-
-class _ReplayedMetadata(MetadataService):
-    """The metadata service without the messages that the lost database is known to have sent."""
-
-    def __init__(self, sent_txn: int) -> None:
-        super().__init__()
-        self._sent_txn = sent_txn
-
-    def end_batch(self, work: Work) -> None:
-        """Finish a unit of work, and discard its messages if they are known to have been sent."""
-        super().end_batch(work)
-        state = work.table(TRANSACTION_INFO_TABLE).get(TRANSACTION_INFO_KEY)
-        if state is None or state.txn <= self._sent_txn:
-            work.messages.clear()
 
 
 class _BoundedLog(LogAround):
@@ -88,11 +66,11 @@ class Rebuild:
         store: Store,
         log: Log,
         *,
-        sent_txn: int = 0,
+        published_below: int = 0,
         max_batch_messages: int = 2_000,
         is_checked: bool = True,
     ) -> None:
-        """``sent_txn``: messages up to this txn are left out, see ``surely_sent_txn``. ``is_checked``: see ``check``.
+        """``published_below``: what commands below this offset cause is left out. ``is_checked``: see ``check``.
 
         Raises:
             PositionError: the log begins after the position of this database.
@@ -105,7 +83,7 @@ class Rebuild:
         self._trouble = ""
         self._idle_steps = 0
         remove_unused_checkpoints(store)
-        service = _ReplayedMetadata(sent_txn)
+        service = MetadataService()
         self._runner = Runner(
             service,
             shard,
@@ -116,6 +94,7 @@ class Rebuild:
             after_write=partial(service.remove_unneeded, store),
             must_defer=lambda: True,
             is_fencing=False,
+            published_below=published_below,
         )
         try:
             self._check_beginning()
@@ -200,18 +179,3 @@ class Rebuild:
     def close(self) -> None:
         """Close the log. The caller closes the store."""
         self._runner.close()
-
-
-def surely_sent_txn(log: Log, shard: int) -> int:
-    """Return the txn up to which every message of the lost database was acknowledged; 0 if it is unknown."""
-    newest = max((_txn_of_last(log, topic, shard) for topic in SAYS_TXN), default=0)
-    return max(0, newest - MOST_BATCH_MESSAGES)
-
-
-def _txn_of_last(log: Log, topic: Topic, shard: int) -> int:
-    """Return the txn in the last record of a topic; 0 if there is none, or if it cannot be read."""
-    last = last_record(log, topic.name, shard)
-    try:
-        return 0 if last is None else int(codec(topic.record).decode_message(last.value).txn)
-    except DecodeError:
-        return 0

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from schemas.topics import METADATA_COMMANDS
 from services.domain.errors import InvariantError
 from services.log.port import Log, LogAround, LogRecord, Source
+from services.log.published import CLOCK_SLACK_MS
 from services.log.reads import end_of_records, records_between
 from services.metadata.reads.queries import shard_state
 from services.metadata.recovery.sent_numbers import Highest, highest_of, sent_numbers
@@ -28,8 +29,6 @@ from services.storage.tables import TablesReader
 
 LOOKED_AT_RECORDS = 2_000
 """Records of each topic to read at a start: the messages of one unit of work. Larger units require a setting."""
-CLOCK_SLACK_MS = 1_000
-"""Maximum difference between the clocks of a cluster's brokers. A broker that lost its tail needs longer to restart."""
 _FOREVER_MS = 1 << 62
 
 
@@ -68,7 +67,6 @@ class StartCheckedLog(LogAround):
         self._shard = shard
         self._store = store
         self._looked_at_records = looked_at_records
-        self._end = end_of_records(log, METADATA_COMMANDS.name, shard)
         self._demands: deque[_Demand] | None = None
         self._sent = Highest()
 
@@ -101,9 +99,11 @@ class StartCheckedLog(LogAround):
         if self._demands is None:
             sent = sent_numbers(self._log, self._shard, self._looked_at_records)
             self._sent = sent.highest
+            # Asked for behind the numbers: a former owner may have gone on until this one had started.
+            end = end_of_records(self._log, METADATA_COMMANDS.name, self._shard)
             demands = [
-                _Demand(sent.txn_ms + CLOCK_SLACK_MS, Highest(txn=sent.highest.txn), self._end),
-                _Demand(sent.chain_version_ms + CLOCK_SLACK_MS, replace(sent.highest, txn=0), self._end),
+                _Demand(sent.txn_ms + CLOCK_SLACK_MS, Highest(txn=sent.highest.txn), end),
+                _Demand(sent.chain_version_ms + CLOCK_SLACK_MS, replace(sent.highest, txn=0), end),
             ]
             self._demands = deque(sorted(demands, key=lambda demand: demand.log_time_ms))
         return self._demands

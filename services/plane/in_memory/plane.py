@@ -24,7 +24,7 @@ from services.log.memory import MemoryLog
 from services.log.port import Log
 from services.log.signing import SigningLog
 from services.metadata.checkpoints.capture_drop import remove_unused_checkpoints
-from services.metadata.recovery.start_check import StartCheckedLog
+from services.metadata.recovery.start import start as start_metadata
 from services.metadata.service import MetadataService
 from services.metadata.state.tables import CHECKPOINTED
 from services.mock_scm.service import MockScmService
@@ -32,6 +32,7 @@ from services.plane.in_memory.judge import PureJudge
 from services.runtime.loop.probe import Probe, no_probe
 from services.runtime.loop.runner import UNIT_BYTES, UNIT_ROWS, Runner
 from services.runtime.loop.service import Service
+from services.runtime.process.hosted_shard import Start
 from services.snapshots.service import SnapshotsService
 from services.snapshots.settings import SnapshotsSettings
 from services.storage.memory import MemoryStore
@@ -96,29 +97,32 @@ class InMemoryPlane:
         if store is None:
             store = before.store if before else MemoryStore(CHECKPOINTED if name == "metadata" else None)
         service = self._make_service(name, shard)
-        log, after_write, must_defer = self._log_of(name, shard), None, None
+        log = self._log_of(name, shard)
         if name in self.secrets:
             log = SigningLog(log, self.secrets[name])
+        runner = _opened(partial(self._open_runner, service, shard, store, log))
+        self.processes[name, shard] = Process(store, service, runner)
+
+    def _open_runner(self, service: Service, shard: int, store: MemoryStore, log: Log) -> Runner:
+        begun, after_write = Start(log), None
         if isinstance(service, MetadataService):
             remove_unused_checkpoints(store)
             after_write = partial(service.remove_unneeded, store)
-            log = StartCheckedLog(log, shard, store)
-            must_defer = log.must_defer
-        open_runner = partial(
-            Runner,
+            begun = start_metadata(log, shard, store)
+        return Runner(
             service,
             shard,
             store,
-            log,
-            self.clock_of(name, shard),
+            begun.log,
+            self.clock_of(service.name, shard),
             max_batch_messages=self.max_batch_messages,
             unit_bytes=self.unit_bytes,
             unit_rows=self.unit_rows,
-            probe=self.probes.get((name, shard), no_probe),
+            probe=self.probes.get((service.name, shard), no_probe),
             after_write=after_write,
-            must_defer=must_defer,
+            must_defer=begun.must_defer,
+            published_below=begun.published_below,
         )
-        self.processes[name, shard] = Process(store, service, _opened(open_runner))
 
     def clock_of(self, name: str, shard: int) -> Clock:  # noqa: ARG002 subclasses give services different clocks
         """Return the clock of one service."""

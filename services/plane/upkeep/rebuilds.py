@@ -12,7 +12,8 @@ from typing import Any
 from schemas.topics import METADATA_COMMANDS
 from services.log.kafka import KafkaLog
 from services.metadata.recovery.digest import ShardDigest, digest_shard
-from services.metadata.recovery.rebuild import Rebuild, surely_sent_txn
+from services.metadata.recovery.rebuild import Rebuild
+from services.metadata.recovery.start import FOLLOWED
 from services.plane.machine.errors import StackError
 from services.plane.stack.plane_file import read_plane_file, running_plane
 from services.plane.stack.process_names import METADATA
@@ -80,8 +81,8 @@ class RebuildRun:
     rebuild: Rebuild
     store: Any
     expected: list[Expected]
-    sent_txn: int
-    """Messages up to this txn were certainly sent by the lost database."""
+    published_below: int
+    """The log has all that commands below this offset have caused."""
 
     def apply_and_compare(self, report: Report, progress: Progress) -> PlacedDigest:
         """Apply the whole log, compare at each expected offset, and return the digest of the new database.
@@ -157,12 +158,12 @@ def rebuilding(
             f"{target} holds a database: move it away and name it with --compare-with, or --go-on with it."
         )
     expected = _expected(log, lost, backups, shard)
-    sent_txn = 0 if sends_all else surely_sent_txn(log, shard)
+    published = 0 if sends_all else FOLLOWED.published_below(log, shard)
     with (
         closing(new_database(target, METADATA)) as store,
-        closing(Rebuild(shard, store, log, sent_txn=sent_txn, max_batch_messages=max_batch_messages)) as run,
+        closing(Rebuild(shard, store, log, published_below=published, max_batch_messages=max_batch_messages)) as run,
     ):
-        yield RebuildRun(run, store, expected, sent_txn)
+        yield RebuildRun(run, store, expected, published)
 
 
 def _expected(log: KafkaLog, lost: Path | None, backups: Path, shard: int) -> list[Expected]:

@@ -17,7 +17,8 @@ from operator import itemgetter
 
 from schemas.records import OutboxRow, OutboxRun
 from schemas.topics import CHANGELOGS, SNAPSHOT_CHAIN
-from services.log.port import Sink
+from services.log.port import Headers, Sink
+from services.log.published import published_below_header
 from services.runtime.loop.probe import Point, Probe
 from services.runtime.loop.service import OutgoingMessage
 from services.storage.tables import TableDefinition, TablesReader, UnitOfWork
@@ -32,6 +33,31 @@ _CHANGELOGS = frozenset(topic.name for topic in CHANGELOGS.values())
 def row_key(number: int) -> bytes:
     """Return the key of the row with a number."""
     return number.to_bytes(8, "big")
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A row to be sent."""
+
+    key: bytes
+    row: OutboxRow
+    first: int | None = None
+    """Where the unit of work begins in the service's input. All that was caused before is acknowledged: a unit is
+    written after that. None when that is not known: for rows of an earlier run, and for those that were deferred."""
+
+    def headers(self) -> Headers:
+        """Return the headers of the last message of each run."""
+        return () if self.first is None else published_below_header(self.first)
+
+
+@dataclass(frozen=True, slots=True)
+class _Deferred:
+    """A row that stays in the database for now."""
+
+    key: bytes
+    behind: int
+    """Offset behind the inputs of its unit of work."""
+    messages: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,31 +77,45 @@ class Outbox:
         self._shard = shard
         self._sink = sink
         self._probe = probe
-        self._waiting: deque[tuple[bytes, OutboxRow]] = deque()
-        self._sent: list[tuple[bytes, OutboxRow]] = []
+        self._waiting: deque[_Waiting] = deque()
+        self._sent: list[_Waiting] = []
         self._acknowledged: list[bytes] = []
+        self._deferred: deque[_Deferred] = deque()
         self._deferred_messages = 0
         self._next_number = 1
 
-    def restore(self, tables: TablesReader) -> None:
-        """Load the rows that the last run wrote and may not have sent."""
+    def restore(self, tables: TablesReader, position: int = 0) -> None:
+        """Load the rows that the last run wrote and may not have sent: of inputs below ``position``."""
         self._waiting.clear()
         self._sent = []
         self._acknowledged = []
+        self._deferred.clear()
         self._deferred_messages = 0
         for key, row in tables.table(OUTBOX).scan():
             self._next_number = int.from_bytes(key, "big") + 1
             if self.is_deferring:  # they may cover the shard's whole history: too many for memory
-                self._deferred_messages += _count(row)
+                self._defer(_Deferred(key, position, _count(row)))
             else:
-                self._waiting.append((key, row))
+                self._waiting.append(_Waiting(key, row))
 
     def read_deferred(self, tables: TablesReader) -> bool:
         """Queue the oldest deferred rows for sending; return whether there are any."""
-        self._waiting = deque(islice(tables.table(OUTBOX).scan(), DEFERRED_ROWS_AT_ONCE))
-        read = sum(_count(row) for _, row in self._waiting)
-        self._deferred_messages = max(0, self._deferred_messages - read) if read else 0
+        rows = islice(tables.table(OUTBOX).scan(), DEFERRED_ROWS_AT_ONCE)
+        self._waiting = deque(_Waiting(key, row) for key, row in rows)
+        for _ in range(min(len(self._waiting), len(self._deferred))):
+            self._take_deferred()
         return bool(self._waiting)
+
+    def drop_published(self, below: int) -> bool:
+        """Have the next unit of work remove the deferred rows of inputs below an offset; return whether any is.
+
+        Another process has published them.
+        """
+        dropped = False
+        while self._deferred and self._deferred[0].behind <= below:
+            self._acknowledged.append(self._take_deferred())
+            dropped = True
+        return dropped
 
     def add(self, messages: Sequence[OutgoingMessage], work: UnitOfWork) -> Added:
         """Add the messages to a unit of work, and remove the acknowledged rows in it."""
@@ -89,19 +129,32 @@ class Outbox:
         table.put(row_key(self._next_number), row)
         return Added(row, removed)
 
-    def written(self, added: Added) -> None:
-        """Queue the messages of a unit of work. Call it once the unit is durable."""
+    def written(self, added: Added, first: int | None = None, behind: int = 0) -> None:
+        """Queue the messages of a unit of work. Call it once the unit is durable.
+
+        The unit has applied the inputs from offset ``first`` up to ``behind``; None for a service with several inputs.
+        """
         del self._acknowledged[: len(added.removed)]
         if added.row is not None:
+            key = row_key(self._next_number)
             if self.is_deferring:
-                self._deferred_messages += _count(added.row)
+                self._defer(_Deferred(key, behind, _count(added.row)))
             else:
-                self._waiting.append((row_key(self._next_number), added.row))
+                self._waiting.append(_Waiting(key, added.row, first))
             self._next_number += 1
+
+    def _defer(self, deferred: _Deferred) -> None:
+        self._deferred.append(deferred)
+        self._deferred_messages += deferred.messages
+
+    def _take_deferred(self) -> bytes:
+        oldest = self._deferred.popleft()
+        self._deferred_messages -= oldest.messages
+        return oldest.key
 
     def waiting(self) -> int:
         """Return the number of messages that are written and not yet acknowledged."""
-        return self._deferred_messages + sum(_count(row) for _, row in (*self._waiting, *self._sent))
+        return self._deferred_messages + sum(_count(one.row) for one in (*self._waiting, *self._sent))
 
     def send(self) -> None:
         """Hand all waiting messages to the log, which may not have acknowledged them when this returns.
@@ -110,20 +163,20 @@ class Outbox:
             RetryableError: no row is removed; the next call sends all of them again.
         """
         while self._waiting:
-            key, row = self._waiting[0]
             try:
-                self._send(row)
+                self._send(self._waiting[0])
             except Exception:
                 self._send_again()
                 raise
-            self._sent.append((key, row))
-            self._waiting.popleft()
+            self._sent.append(self._waiting.popleft())
         self._sink.start_flush()
 
-    def _send(self, row: OutboxRow) -> None:
-        for run in row.runs:
-            for value, key in zip(run.values, run.keys or repeat(b""), strict=bool(run.keys)):
-                self._sink.send(run.topic, self._shard, value, key)
+    def _send(self, waiting: _Waiting) -> None:
+        headers = waiting.headers()
+        for run in waiting.row.runs:
+            last = len(run.values) - 1
+            for place, (value, key) in enumerate(zip(run.values, run.keys or repeat(b""), strict=bool(run.keys))):
+                self._sink.send(run.topic, self._shard, value, key, headers if place == last else ())
                 self._probe(Point.MID_PUBLISH)
                 if run.topic == SNAPSHOT_CHAIN.name:
                     self._sink.flush()
@@ -140,8 +193,8 @@ class Outbox:
             self._send_again()
             raise
         self._probe(Point.AFTER_PUBLISH)
-        messages = sum(_count(row) for _, row in self._sent)
-        self._acknowledged += [key for key, _ in self._sent]
+        messages = sum(_count(one.row) for one in self._sent)
+        self._acknowledged += [one.key for one in self._sent]
         self._sent.clear()
         return messages
 

@@ -36,7 +36,7 @@ from schemas.topics import BY_NAME, DEAD_LETTERS, OWNERS, SCM_REPLIES, SNAPSHOT_
 from services.domain.errors import ChainBrokenError, InvariantError, PositionError, RetryableError
 from services.log.clock import Clock
 from services.log.owner_topic import PARTITION, owner_key, owner_value
-from services.log.port import Log, LogRecord, Source
+from services.log.port import Log, LogRecord, Sink, Source
 from services.runtime.loop.changelog import changelog_of
 from services.runtime.loop.changelog_table import CHANGELOG, CHANGELOG_KEY
 from services.runtime.loop.dead_letters import dead_letter
@@ -147,10 +147,14 @@ class Runner:
         after_write: Callable[[], None] | None = None,
         must_defer: Callable[[], bool] | None = None,
         is_fencing: bool = True,
+        published_below: int = 0,
+        sink: Sink | None = None,
     ) -> None:
         """``must_defer``: while it returns True, output stays in the database. It is not called again after a False.
 
         ``is_fencing``: the log refuses what earlier runners of this shard publish from now on.
+        ``published_below``: what inputs below this offset cause is in the log already, and is left out; for a service
+        with one input. ``sink``: where to publish in place of the log.
         """
         self.service = service
         self.shard = shard
@@ -168,13 +172,16 @@ class Runner:
         self._cache = RowCache()
         self._topic_ids = log.topic_ids([topic.name for topic in service.inputs])
         self._inputs = {topic.name: (topic, codec(topic.record)) for topic in service.inputs}
-        self._sink = log.open_sink(owner_name(service.name, shard) if is_fencing else "")
+        self._published_below = published_below
+        self._sink = sink or log.open_sink(owner_name(service.name, shard) if is_fencing else "")
         self._outbox = Outbox(shard, self._sink, probe, is_deferring=must_defer is not None)
         self._must_defer = must_defer or (lambda: False)
         self._changelog = changelog_of(service.name, shard, log)
         if self._changelog is not None:
             self._changelog.catch_up(store, self._sink)
-        self._outbox.restore(TablesReader(store))
+        self._only_input = service.inputs[0].name if len(service.inputs) == 1 else ""
+        self._position = self.positions().get(self._only_input, 0)
+        self._outbox.restore(TablesReader(store), self._position)
         self.service.restore(TablesReader(store))
         self._awaited_ends: dict[str, int] = {}
         self._polled: deque[LogRecord] = deque()
@@ -354,9 +361,20 @@ class Runner:
         batch.dead_letters.update(dead_letters)
         work.is_caught_up = not self._awaited_behind(batch)
         work.begin_message()
-        self.service.tick(self._clock.now_ms(), work)
-        self.service.end_batch(work)
+        if self._is_published(batch):
+            self.service.end_batch(work)
+            work.messages.clear()
+        else:
+            self.service.tick(self._clock.now_ms(), work)
+            self.service.end_batch(work)
         return applied, batch
+
+    def _is_published(self, batch: BatchSummary) -> bool:
+        """Return whether the log has all that the inputs of a unit of work cause.
+
+        A unit that only does what is due has no inputs.
+        """
+        return 0 < batch.next_offsets.get(self._only_input, 0) <= self._published_below
 
     def _awaited_behind(self, batch: BatchSummary) -> dict[str, int]:
         """Return, per topic, the end of the log at the start where a batch does not reach it."""
@@ -417,7 +435,8 @@ class Runner:
     def _written(self, added: Added, batch: BatchSummary) -> None:
         """Queue and send the messages of a unit of work that is durable."""
         self._awaited_ends = self._awaited_behind(batch)
-        self._outbox.written(added)
+        first, self._position = self._position, batch.next_offsets.get(self._only_input, self._position)
+        self._outbox.written(added, first if self._only_input else None, self._position)
         self._metrics.batch_written(batch, self._outbox.waiting())
         self._probe(Point.AFTER_WRITE)
         if SCM_REPLIES.name in batch.messages:
@@ -448,6 +467,15 @@ class Runner:
             work.write()
             self._outbox.written(removed)
         return sent
+
+    def leave_out_published(self, below: int) -> None:
+        """Leave out, from now on, what inputs below an offset cause; remove what is deferred of it."""
+        self._published_below = below
+        if self._outbox.drop_published(below):
+            work = Work(self.shard, self.store, self._cache)
+            removed = self._outbox.add((), work)
+            work.write()
+            self._outbox.written(removed)
 
     def announce(self, url: str) -> None:
         """Tell clients where this owner answers. Raise as ``Sink.flush`` does."""

@@ -1,10 +1,11 @@
-"""One shard of a service within a process: opens its database, then runs its loop until the process stops."""
+"""One shard of a service within a process: opens its database, then runs its loop, or follows one who does."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,7 +14,7 @@ import structlog
 from starlette.routing import BaseRoute
 
 from schemas.topics import CHANGELOGS, OWNERS, TOPICS
-from services.domain.errors import InvariantError, RetryableError, StartAgainError, TopicMissingError
+from services.domain.errors import DeepcleanError, InvariantError, RetryableError, StartAgainError, TopicMissingError
 from services.log.clock import Clock
 from services.log.kept_topics import first_loss
 from services.log.port import Log
@@ -26,6 +27,7 @@ from services.runtime.loop.runner import RUNTIME_TABLES, UNIT_SECONDS, Runner
 from services.runtime.loop.service import Service
 from services.runtime.process.metrics import RunnerMetrics, RuntimeMetrics
 from services.runtime.process.settings import ServiceSettings
+from services.runtime.process.standby import Followed, Standby
 from services.storage.defragmentation import Ranges
 from services.storage.rocks import RocksStore
 from services.storage.store import Store
@@ -44,6 +46,8 @@ class Start:
 
     log: Log
     must_defer: Callable[[], bool] | None = None
+    published_below: int = 0
+    """What inputs below this offset cause is published already (``Runner``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +76,10 @@ class ServiceParts:
     """Called once a database is open, before a message is applied."""
     start: Callable[[Log, int, Store], Start] = lambda log, *_: Start(log)
     """Returns how a shard with this database starts."""
-    after_write: Callable[[Service, Store], None] | None = None
-    """Called after each unit of work is written."""
+    after_write: Callable[[Service, Store, bool], None] | None = None
+    """Called after each unit of work is written, with whether this process is the owner, and no standby."""
+    followed: Followed | None = None
+    """How a standby knows what is published; None for a service that has no standbys."""
     why_unready: Callable[[Service], Sequence[str]] = lambda _: ()
     """Returns the reasons why the service is not ready; none if it is."""
     defragmentation: Defragmentation | None = None
@@ -83,7 +89,7 @@ class ServiceParts:
 class HostedShard:
     """Runs one shard in a thread, from ``start`` to ``stop``, any number of times; its state for other threads.
 
-    The database stays open between a stop and the next start, since reads may be in progress.
+    In between it may follow the shard, from ``follow`` on. The database stays open, since reads may be in progress.
     """
 
     def __init__(
@@ -112,6 +118,7 @@ class HostedShard:
         self._probe = crash_probe(settings.crash_at)
         self._on_ready = on_ready
         topics = [topic.name for topic in self.service.inputs]
+        self._runtime_metrics = metrics
         self._new_metrics = partial(RunnerMetrics, metrics, shard, topics, clock)
         self._metrics = self._new_metrics()
         self._runner: Runner | None = None
@@ -124,6 +131,7 @@ class HostedShard:
         self.copies = AskedCopies(KeptCopies(beside / COPIES, settings.copy_seconds), settings.max_copies)
         self._all_copies = (self.copies.kept, KeptCopies(beside / AUDITS, DAY_SECONDS))
         self._thread: threading.Thread | None = None
+        self._is_owner = False
 
     @property
     def directory(self) -> Path:
@@ -132,16 +140,27 @@ class HostedShard:
 
     @property
     def is_running(self) -> bool:
-        """Return whether this process runs the shard, or has failed to."""
-        return self._thread is not None or bool(self.failure)
+        """Return whether this process runs the shard, or has failed to; not whether it follows it."""
+        return (self._is_owner and self._thread is not None) or bool(self.failure)
 
     def start(self) -> None:
-        """Run the shard in a thread of its own."""
-        self._stop.clear()
+        """Run the shard in a thread of its own; a standby ends before."""
+        self.stop()
+        self._is_owner = True
         self._trouble, self._is_caught_up, self._behind = "it is starting", False, 0
         self._stepped = self._lag_asked = time.monotonic()
         self._metrics = self._new_metrics()
-        self._thread = threading.Thread(target=self._run, name=f"shard-{self.shard}")
+        self._begin(self._run)
+
+    def follow(self) -> None:
+        """Follow the shard in a thread of its own, if the service has standbys."""
+        self.stop()
+        if self._settings.standby and self._parts.followed is not None:
+            self._begin(partial(self._follow, self._parts.followed))
+
+    def _begin(self, target: Callable[[], None]) -> None:
+        self._stop.clear()
+        self._thread = threading.Thread(target=target, name=f"shard-{self.shard}")
         self._thread.start()
 
     def ask_to_stop(self) -> None:
@@ -154,7 +173,8 @@ class HostedShard:
         if self._thread is not None:
             self._thread.join()
             self._thread = None
-            self._metrics.forget()
+        self._is_owner = False
+        self._metrics.forget()
 
     def close(self) -> None:
         """Close the database. Call it once no thread reads it."""
@@ -177,6 +197,42 @@ class HostedShard:
                 self._runner.close()
                 self._runner = None
 
+    def _follow(self, followed: Followed) -> None:
+        """Follow the shard until ``stop``. If that fails, it has no consequences for what this process runs."""
+        try:
+            self._open_store()
+            with closing(self._open_standby(followed)) as standby:
+                self._runner = standby.runner
+                while not self._stop.is_set():
+                    self._try_to_follow(standby)
+                standby.leave_out_published()
+        except (DeepcleanError, OSError) as error:
+            logger.error("not followed any more", shard=self.shard, reason=str(error))
+        except Exception:
+            logger.exception("not followed any more: this is a defect: report it", shard=self.shard)
+        finally:
+            self._runner = None
+            self._runtime_metrics.followed(self.shard, None)
+
+    def _open_standby(self, followed: Followed) -> Standby:
+        return Standby(
+            *(followed, self.service, self.shard, self._opened_store(), self._log, self._clock),
+            self._settings.max_batch_messages,
+            after_write=self._after_write(is_owner=False),
+        )
+
+    def _try_to_follow(self, standby: Standby) -> None:
+        try:
+            standby.step(self._settings.poll_seconds)
+            self._runtime_metrics.followed(self.shard, sum(standby.runner.lag().values()))
+        except RetryableError as error:
+            logger.warning("tried again", shard=self.shard, reason=str(error), wait_seconds=LONGEST_RETRY_SECONDS)
+            self._stop.wait(LONGEST_RETRY_SECONDS)
+
+    def _after_write(self, *, is_owner: bool) -> Callable[[], None] | None:
+        after_write, store = self._parts.after_write, self._opened_store()
+        return None if after_write is None else lambda: after_write(self.service, store, is_owner)
+
     def _fail(self, sentence: str) -> None:
         self.failure = self._trouble = sentence
         self._stop.set()
@@ -198,7 +254,6 @@ class HostedShard:
 
     def _open_runner(self) -> None:
         store = self._opened_store()
-        after_write = self._parts.after_write
         self._require_kept_topics()
         SchemaTopic(self._log).require(topic for topic in TOPICS if self.service.name in topic.producers)
         start = self._parts.start(self._log, self.shard, store)
@@ -212,8 +267,9 @@ class HostedShard:
             unit_seconds=UNIT_SECONDS,
             probe=self._probe,
             metrics=self._metrics,
-            after_write=None if after_write is None else lambda: after_write(self.service, store),
+            after_write=self._after_write(is_owner=True),
             must_defer=start.must_defer,
+            published_below=start.published_below,
             is_fencing=bool(self._settings.instance),
         )
         self._metrics.positions_known(self._runner.positions())

@@ -70,6 +70,11 @@ class RuntimeMetrics:
             "Age of the last applied message while others wait; 0 when none waits.",
             _TOPIC,
         )
+        self.standby_lag = gauge(
+            "deepclean_standby_lag_messages",
+            "Messages that this standby of the shard has not applied.",
+            _SHARD,
+        )
         self.last_step = gauge("deepclean_last_step_timestamp_seconds", "Time of the last step of the loop.", _SHARD)
         self.database_bytes = gauge("deepclean_database_bytes", "Size of the database on disk.", _SHARD)
         self.checkpoints = gauge("deepclean_checkpoints", "Number of snapshot checkpoints kept.", _SHARD)
@@ -80,6 +85,14 @@ class RuntimeMetrics:
         self.checkpoint_bytes = gauge(
             "deepclean_checkpoint_bytes", "Bytes on disk that only checkpoints reference.", _SHARD
         )
+
+    def followed(self, shard: int, behind_messages: int | None) -> None:
+        """Record how far a standby is behind; None once it has ended."""
+        if behind_messages is not None:
+            self.standby_lag.labels(self.service, str(shard)).set(behind_messages)
+            return
+        with contextlib.suppress(KeyError):
+            self.standby_lag.remove(self.service, str(shard))
 
 
 class RunnerMetrics(LoopMetrics):

@@ -116,6 +116,8 @@ class ServiceProcess:
             shard.url = self._settings.advertised_url or self._server.url
             if self._join is None:
                 shard.start()
+            else:
+                shard.follow()
         for thread in self._beside:
             thread.start()
         if self._join is not None:
@@ -179,11 +181,13 @@ class ServiceProcess:
             group.close()
 
     def _gained(self, shards: Collection[int]) -> None:
-        for shard in self._shards:
-            if shard.shard in shards:
-                logger.info("gained", shard=shard.shard)
-                self._stores.shards.add(shard.shard)
-                shard.start()
+        gained = [shard for shard in self._shards if shard.shard in shards]
+        for shard in gained:
+            shard.ask_to_stop()  # all standbys at once
+        for shard in gained:
+            logger.info("gained", shard=shard.shard)
+            self._stores.shards.add(shard.shard)
+            shard.start()
 
     def _lost(self, shards: Collection[int]) -> None:
         lost = [shard for shard in self._shards if shard.shard in shards]
@@ -195,6 +199,8 @@ class ServiceProcess:
             shard.stop()
             self._stores.pop(shard.shard, None)  # it may have become ready meanwhile
             logger.info("lost", shard=shard.shard)
+            if not self._stop.is_set():
+                shard.follow()
 
     def _repeat(self, what: str, seconds: float, act: Callable[[HostedShard], None]) -> None:
         """Do something for each shard from time to time, until the process stops."""

@@ -64,6 +64,11 @@ class ServiceSettings(BaseSettings):
         description="Name of this process among those of its service, which then divide the shards among themselves by "
         "Kafka's group protocol and take over those of one that is gone. Empty: it runs all of its shards.",
     )
+    standby: bool = Field(
+        True,
+        description="Whether a process with an instance name also follows the shards that others run, so that it can "
+        "take them over within seconds. It needs the disk space and processor time of running them. For metadata.",
+    )
     advertised_url: str = Field(
         "", description="URL at which clients reach this process; by default its host and port."
     )
