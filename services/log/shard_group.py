@@ -19,7 +19,8 @@ from services.log.kafka_errors import log_error, translate
 SESSION_SECONDS = 6.0
 """Silence after which an instance is given up: the shortest that brokers allow by default. A member that has a name
 keeps its shards if it returns within this time."""
-HEARTBEAT_SECONDS = 1.5
+HEARTBEAT_SECONDS = 0.5
+"""As short as this, so that the end of a session and a new assignment are noticed at once."""
 
 _logger = logging.getLogger(__name__)
 
