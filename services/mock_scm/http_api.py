@@ -48,7 +48,7 @@ Services = Mapping[int, MockScmService]
 
 def routes(stores: Stores, switches: MockScmSwitches, services: Services | None = None) -> list[Route]:
     """Return the routes of the reads, of the datanodes, of the switches that all shards share, and of audit copies."""
-    served = services or {}
+    served = {} if services is None else services
 
     def get_switches(_: Request) -> Response:
         return Response(_SWITCHES.dump_json(switches), media_type="application/json")
