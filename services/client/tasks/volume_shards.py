@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from zlib import crc32
 
 from services.client.errors import PlaneError, UnreachableError
 from services.client.plane import Plane
-from services.domain.volume_placement import by_name, least_loaded
+from services.domain.volume_placement import least_loaded
 
 
 class VolumeShards:
@@ -58,12 +59,14 @@ class VolumeShards:
         return shard
 
     def _least_loaded(self, volume: str, shards: int) -> int:
+        """Return the shard with the least load; among equal ones the name decides, so new planes are filled evenly."""
+        by_name = crc32(volume.encode()) % shards
         if shards == 1:
-            return 0
+            return by_name
         try:
-            return least_loaded([self._plane.load(shard) for shard in range(shards)], volume)
+            return least_loaded([self._plane.load(shard) for shard in range(shards)], by_name)
         except UnreachableError:  # a metadata of an older program does not say what it keeps
-            return by_name(volume, shards)
+            return by_name
 
     def _find(self, volume: str, shards: Iterable[int]) -> int | None:
         for shard in shards:

@@ -64,8 +64,10 @@ def wanted_topics(shards: int) -> dict[str, WantedTopic]:
 
 _COMMANDS = (SNAPSHOTS_COMMANDS.name, METADATA_COMMANDS.name)
 GROWTH_ORDER = (*(topic.name for topic in reversed(TOPICS) if topic.name not in _COMMANDS), *_COMMANDS)
-"""The topics with a partition for each shard, in the order in which partitions are added: who reads a message finds the
-partitions of all that it may cause. Everything begins with a command, so the topics of commands are the last."""
+"""The topics with a partition for each shard, in the order in which partitions are added: against the way of a
+deletion, so that who reads a message finds the partitions of what it causes. Everything begins with a command, so the
+topics of commands are the last. Spark reads a partition of gc.deleted-entries as soon as it is there; everybody else
+waits for the published number."""
 COMPACTED = (SCHEMAS, OWNERS)
 SINGLE = (*COMPACTED, PLANE, VOLUMES)
 """The topics of one partition."""
