@@ -12,6 +12,7 @@ from services.log.port import Log
 
 LOOK_SECONDS = 1.0
 """Interval of the question. Its answer comes from the broker's memory."""
+STOP_SECONDS = 1.0
 
 _logger = logging.getLogger(__name__)
 
@@ -33,8 +34,10 @@ class AddedShards:
         self._thread.start()
 
     def stop(self) -> None:
-        """Let the thread end after the question in progress. It does not wait: the broker may not answer."""
+        """End the thread after the question in progress; give up the wait soon, since the broker may not answer."""
         self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join(STOP_SECONDS)
 
     def look(self) -> None:
         """Ask once."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import pytest
@@ -9,17 +10,18 @@ import pytest
 from services.log.plane_topic import PlaneTopic
 from services.log.volume_topic import VolumeTopic
 from services.plane.in_memory.client import InMemoryClient
+from services.plane.broker.topics import create_partitions, publish_shards
 from services.plane.upkeep import growth
+from services.runtime.process.process import ServiceProcess
 from tests.faults.fault import Fault
 
 
 def the_number_is_published_before_the_partitions_are_there(patch: pytest.MonkeyPatch) -> None:
     """Clients sent commands for shards that no process could serve, and services stopped at missing partitions."""
-    create = growth.create_partitions
 
     def published_first(servers: str, shards: int, credentials: Any, *others: Any, **named: Any) -> None:
-        growth.publish_shards(servers, shards, credentials)
-        create(servers, shards, credentials, *others, **named)
+        publish_shards(servers, shards, credentials)
+        create_partitions(servers, shards, credentials, *others, **named)
 
     patch.setattr(growth, "create_partitions", published_first)
 
@@ -56,7 +58,24 @@ def clients_keep_the_number_that_they_began_with(patch: pytest.MonkeyPatch) -> N
     patch.setattr(InMemoryClient, "learn_shards", lambda client: client.shards)
 
 
+def a_partition_that_comes_before_its_number_is_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """The group gave a shard to an instance that did not know it yet, and nobody ever ran it."""
+    gained = ServiceProcess._gained
+
+    def forgotten(process: ServiceProcess, shards: Collection[int]) -> None:
+        gained(process, shards)
+        process._given &= {shard.shard for shard in process._shards}
+
+    patch.setattr(ServiceProcess, "_gained", forgotten)
+
+
+def a_process_keeps_the_shards_that_it_began_with(patch: pytest.MonkeyPatch) -> None:
+    """Added shards were served only after all processes had been started again."""
+    patch.setattr(ServiceProcess, "_add", lambda *_: None)
+
+
 _TOPICS = "tests/unit/test_plane_topics.py"
+_PROCESS = "tests/integration/test_process.py"
 _VOLUMES = "tests/unit/test_volume_shards.py"
 FAULTS = (
     Fault(
@@ -83,5 +102,15 @@ FAULTS = (
         clients_keep_the_number_that_they_began_with,
         caught_by=f"{_VOLUMES}::test_a_client_that_was_there_before_uses_added_shards",
         message="assert|VOLUME_NOT_FOUND|there is no volume",
+    ),
+    Fault(
+        a_partition_that_comes_before_its_number_is_forgotten,
+        caught_by=f"{_PROCESS}::test_an_instance_runs_a_shard_that_the_group_has_given_to_it_before_it_was_there",
+        message="it never came to be",
+    ),
+    Fault(
+        a_process_keeps_the_shards_that_it_began_with,
+        caught_by=f"{_PROCESS}::test_a_process_runs_shards_that_are_added_to_the_plane",
+        message="it never came to be",
     ),
 )
