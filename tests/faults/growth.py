@@ -9,8 +9,8 @@ import pytest
 
 from services.log.plane_topic import PlaneTopic
 from services.log.volume_topic import VolumeTopic
-from services.plane.in_memory.client import InMemoryClient
 from services.plane.broker.topics import create_partitions, publish_shards
+from services.plane.in_memory.client import InMemoryClient
 from services.plane.upkeep import growth
 from services.runtime.process.process import ServiceProcess
 from tests.faults.fault import Fault
