@@ -2,14 +2,15 @@
 
 An identity is a name in ``Topic.producers`` or ``Topic.consumers``: a service, the Spark job, or ``clients``. An
 identity that a topic does not name can neither read nor write the topic, nor see that it exists. All identities read
-the topic of schemas. Only the administrator writes it, because services decode newer messages by its content.
+the topics of schemas and of the plane. Only the administrator writes them, because services decode newer messages by
+the one, and run the shards that the other one names.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from schemas.topics import CLIENTS, NUMBERED, OWNERS, SCHEMAS, TOPICS
+from schemas.topics import CLIENTS, NUMBERED, OWNERS, PLANE, SCHEMAS, TOPICS, VOLUMES
 
 ADMINISTRATOR = "admin"
 """The only identity that needs no rights: it creates topics, identities and rights, and repairs logs."""
@@ -38,9 +39,10 @@ def rights() -> frozenset[Right]:
     writers = {Right(name, WRITE, topic.name) for topic in TOPICS for name in topic.producers}
     # metadata reads its own output at startup, to check that the log is not behind the numbers that it published.
     looks_back = {Right("metadata", READ, topic.name) for topic in NUMBERED}
-    schemas = {Right(name, READ, SCHEMAS) for name in identities()}
+    of_all = {Right(name, READ, topic) for name in identities() for topic in (SCHEMAS, PLANE)}
     owners = {Right(name, WRITE, OWNERS) for name in identities() if name not in (CLIENTS, STREAMING)}
-    return frozenset(readers | writers | looks_back | schemas | owners | {Right(CLIENTS, READ, OWNERS)})
+    of_clients = {Right(CLIENTS, READ, OWNERS), Right(CLIENTS, READ, VOLUMES), Right(CLIENTS, WRITE, VOLUMES)}
+    return frozenset(readers | writers | looks_back | of_all | owners | of_clients)
 
 
 def owner_prefix(identity: str) -> str:

@@ -341,6 +341,14 @@ class ShardBacklog:
 
 
 @dataclass(frozen=True, slots=True)
+class ShardKept:
+    """What a shard keeps."""
+
+    database_bytes: int
+    """Bytes of metadata's database on disk, without checkpoints."""
+
+
+@dataclass(frozen=True, slots=True)
 class ScmTotals:
     """The inventory of one shard."""
 

@@ -115,6 +115,9 @@ class NodeOrders:
     remove: tuple[RemoveOrder, ...] = ()
     delete: tuple[DeletionOrder, ...] = ()
     repair: tuple[RepairOrder, ...] = ()
+    shards: int = 0
+    """Number of shards of the block store: a datanode reports to all of them. 0: an older program, which does not say.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,10 @@
 """Every topic of messages, in the order in which a deletion travels: what it carries, who writes and who reads it.
 
-The number of partitions is the number of shards: everything about a volume is in the partition of its shard, which a
-producer sets explicitly. Nothing is removed by age. Everything can be made again from ``metadata.commands``, but for
-what ``snapshots`` has decided, which is in its changelog. ``gc.snapshot-chain`` is made again by the command
-PublishFullChain, upon which metadata sends the live snapshots of every bucket.
+Each shard has a partition of every topic: everything about a volume is in the partition of its shard, which a producer
+sets explicitly. ``PLANE`` says how many shards there are; a topic may have more partitions while shards are added.
+Nothing is removed by age. Everything can be made again from ``metadata.commands``, but for what ``snapshots`` has
+decided, which is in its changelog. ``gc.snapshot-chain`` is made again by the command PublishFullChain, upon which
+metadata sends the live snapshots of every bucket.
 """
 
 from __future__ import annotations
@@ -19,6 +20,12 @@ SCHEMAS = "deepclean.schemas"
 
 OWNERS = "deepclean.owners"
 """Topic of the addresses of the shards' owners: compacted, of one partition, in JSON (``services.log.owner_topic``)."""
+
+PLANE = "deepclean.plane"
+"""Topic of the number of shards: of one partition, in JSON (``services.log.plane_topic``)."""
+
+VOLUMES = "deepclean.volumes"
+"""Topic of the shards to which names of volumes belong: of one partition, in JSON (``services.log.volume_topic``)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,21 +5,27 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 
 from schemas.access import group_prefix
 from schemas.credentials import KafkaCredentials
 from schemas.records import MessageHeader, MetadataReply, SnapshotReply
-from schemas.topics import CLIENTS
+from schemas.topics import CLIENTS, METADATA_COMMANDS
+from services.client.errors import UnreachableError
 from services.client.plane import NamespaceCommand, SnapshotRequest
 from services.client.wire.block_store import HttpBlockStore
 from services.client.wire.http_reads import HttpMetadataReads, HttpScmReads, HttpShard, HttpSnapshotReads, http_client
 from services.client.wire.http_space_reads import HttpSpaceReads
 from services.client.wire.kafka_commands import KafkaCommands
 from services.client.wire.owners import FollowedOwner
+from services.domain.errors import DeepcleanError, TopicMissingError
+from services.domain.volume_placement import DONE_MS, ShardLoad
+from services.log.clock import SystemClock
 from services.log.kafka import KafkaLog
 from services.log.owner_topic import OwnerTopic
+from services.log.plane_topic import PlaneTopic
 from services.log.signing import Signer
+from services.log.volume_topic import VolumeTopic
 
 ANSWER_SECONDS = 60.0
 
@@ -57,14 +63,13 @@ class KafkaPlane:
         """``check`` is called during waits; an exception that it raises ends the wait."""
         self.address = address
         self.shards = address.shards
+        """Their number, as far as this client knows; it grows when shards are added."""
         self._http = http_client(address.http_token)
         self._connecting = threading.Lock()
         self._connected: KafkaCommands | None = None
-        self._owner_topic: OwnerTopic | None = None
         self._connect = partial(
             KafkaCommands,
             address.bootstrap_servers,
-            address.shards,
             answer_seconds=answer_seconds,
             settle_seconds=settle_seconds,
             max_unanswered=max_unanswered,
@@ -76,11 +81,79 @@ class KafkaPlane:
     def _commands(self) -> KafkaCommands:
         with self._connecting:
             if self._connected is None:
-                self._connected = self._connect()
+                self._connected = self._connect(self.shards)
             return self._connected
+
+    def learn_shards(self) -> int:
+        """Ask the log how many shards the plane has now, and use all of them; return their number.
+
+        Raises:
+            UnreachableError: the broker does not answer.
+        """
+        try:
+            shards = self._plane_topic.shards()
+        except TopicMissingError:  # a plane of an older program, to which no shards are added while it runs
+            return self.shards
+        except DeepcleanError as error:
+            raise UnreachableError(
+                f"the number of shards cannot be read ({error}): see that the broker runs"
+            ) from error
+        with self._connecting:
+            if shards > self.shards:
+                if self._connected is not None:
+                    self._connected.cover(shards)
+                self.shards = shards
+            return self.shards
+
+    def load(self, shard: int) -> ShardLoad:
+        """Return what a shard keeps, as metadata says, and does, as its log says.
+
+        Raises:
+            UnreachableError: one of both does not answer.
+        """
+        kept = HttpMetadataReads(self._metadata_shard(shard)).kept().database_bytes
+        commands, log = METADATA_COMMANDS.name, self._log
+        try:
+            since = log.offset_since(commands, shard, SystemClock().now_ms() - DONE_MS)
+            return ShardLoad(kept, log.end_offset(commands, shard) - since)
+        except DeepcleanError as error:
+            raise UnreachableError(
+                f"what shard {shard} does is not known ({error}): see that the broker runs"
+            ) from error
+
+    def place_volume(self, volume: str, chosen: int) -> int:
+        """Have the name of a new volume belong to a shard for ever. Return ``chosen``, unless it belongs to another.
+
+        Raises:
+            UnreachableError: the broker does not answer; a repeat goes on from there.
+        """
+        try:
+            return self._volume_topic.place(volume, chosen)
+        except TopicMissingError:  # a plane of an older program
+            return chosen
+        except DeepcleanError as error:
+            raise UnreachableError(
+                f"the shard of {volume} cannot be read ({error}): see that the broker runs"
+            ) from error
+
+    def owner_url(self, service: str, shard: int) -> str:
+        """Return where the owner of a shard that may move answers; empty if nobody has said it yet.
+
+        Raises:
+            UnreachableError: the broker does not answer.
+        """
+        try:
+            self._owner_topic.read()
+        except DeepcleanError as error:
+            raise UnreachableError(
+                f"the owners of shards cannot be read ({error}): see that the broker runs"
+            ) from error
+        return self._owner_topic.url(service, shard)
 
     def submit(self, shard: int, command: NamespaceCommand) -> int:
         """Send a command; wait only if too many are unanswered. Return its number."""
+        if shard >= self.shards:
+            self.learn_shards()
         return self._commands().submit(shard, command)
 
     def answer(self, shard: int, number: int) -> MetadataReply:
@@ -89,6 +162,8 @@ class KafkaPlane:
 
     def request(self, shard: int, request: SnapshotRequest) -> SnapshotReply:
         """Send a request to the snapshots service, after all earlier commands; wait for its answer and return it."""
+        if shard >= self.shards:
+            self.learn_shards()
         return self._commands().request(shard, request)
 
     def send_again(
@@ -104,16 +179,26 @@ class KafkaPlane:
         return self._shard("metadata", self.address.metadata_url, shard, lambda: self._answered_txn(shard))
 
     def _shard(self, service: str, url: str, shard: int, answered_txn: Callable[[], int] = lambda: 0) -> HttpShard:
-        owner = None if url else FollowedOwner(self._owners, service, shard)
+        owner = None if url else FollowedOwner(lambda: self._owner_topic, service, shard)
         return HttpShard(self._http, service, url, shard, answered_txn, owner)
 
-    def _owners(self) -> OwnerTopic:
-        with self._connecting:
-            if self._owner_topic is None:
-                name = group_prefix(CLIENTS) + "owners"
-                log = KafkaLog(self.address.bootstrap_servers, name, credentials=self.address.credentials)
-                self._owner_topic = OwnerTopic(log)
-            return self._owner_topic
+    @cached_property
+    def _log(self) -> KafkaLog:
+        """The log: many clients only read over HTTP, and need no connection to it."""
+        name = group_prefix(CLIENTS) + "owners"
+        return KafkaLog(self.address.bootstrap_servers, name, credentials=self.address.credentials)
+
+    @cached_property
+    def _owner_topic(self) -> OwnerTopic:
+        return OwnerTopic(self._log)
+
+    @cached_property
+    def _plane_topic(self) -> PlaneTopic:
+        return PlaneTopic(self._log)
+
+    @cached_property
+    def _volume_topic(self) -> VolumeTopic:
+        return VolumeTopic(self._log)
 
     def metadata(self, shard: int) -> HttpMetadataReads:
         """Return reads that include the effects of all commands answered so far."""

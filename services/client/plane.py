@@ -98,6 +98,7 @@ from schemas.records import (
     SetS3Secret,
     SetSecret,
     Settle,
+    ShardState,
     SnapshotInfo,
     SnapshotReply,
     SyncKey,
@@ -118,6 +119,7 @@ from schemas.space_answers import (
 )
 from services.client.errors import PlaneError
 from services.domain.snapshot_diff import DiffEntry
+from services.domain.volume_placement import ShardLoad
 
 NamespaceCommand = (
     CreateVolume
@@ -195,6 +197,10 @@ class MetadataReads(Protocol):
 
     Refusals raise ``services.client.errors.PlaneError`` with Ozone's code.
     """
+
+    def state(self) -> ShardState:
+        """Return the shard's counters."""
+        ...
 
     def volumes(self, *, user: str = "", start_after: str = "", limit: int | None = None) -> list[VolumeRow]:
         """Return the volumes by name, or those that a user owns: at most ``limit``, or all."""
@@ -443,6 +449,19 @@ class Plane(Protocol):
     """A running plane."""
 
     shards: int
+    """Their number, as far as this client knows; it grows when shards are added."""
+
+    def learn_shards(self) -> int:
+        """Ask how many shards the plane has now, and use all of them; return their number."""
+        ...
+
+    def load(self, shard: int) -> ShardLoad:
+        """Return what a shard keeps and does."""
+        ...
+
+    def place_volume(self, volume: str, chosen: int) -> int:
+        """Have the name of a new volume belong to a shard for ever. Return ``chosen``, unless it belongs to another."""
+        ...
 
     def submit(self, shard: int, command: NamespaceCommand) -> int:
         """Send a command without waiting. Return its number, which rises within each shard."""

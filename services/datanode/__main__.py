@@ -66,7 +66,15 @@ class DatanodeProcess:
         app = http_app(registry, list, self._why_unready, routes(self._node, self._metrics), token=token)
         self._server = HttpServer(app, settings.http_host, settings.http_port)
         send = partial(self._peers.heartbeat, limits.scm_url)
-        self._heartbeats = Heartbeats(self._node, limits.name, self._server.url, settings.shards, send, self._metrics)
+        self._heartbeats = Heartbeats(
+            self._node,
+            limits.name,
+            self._server.url,
+            settings.shards,
+            send,
+            self._metrics,
+            has_added_shards=settings.has_added_shards,
+        )
         self._chores = Chores(self._node, self._peers, limits, self._metrics)
         self._threads = [
             threading.Thread(target=self._repeat, args=(self._beat, "heartbeats"), name="heartbeats"),

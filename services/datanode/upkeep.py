@@ -25,8 +25,18 @@ class Heartbeats:
     """Reports to each shard, one heartbeat at a time, and carries out what the answers say."""
 
     def __init__(
-        self, node: DataNode, name: str, url: str, shards: Sequence[int], send: HeartbeatTo, metrics: DatanodeMetrics
+        self,
+        node: DataNode,
+        name: str,
+        url: str,
+        shards: Sequence[int],
+        send: HeartbeatTo,
+        metrics: DatanodeMetrics,
+        *,
+        has_added_shards: bool = False,
     ) -> None:
+        """``has_added_shards`` says that this datanode reports to the shards that are added later, too."""
+        self._has_added_shards = has_added_shards
         self._node = node
         self._name = name
         self._url = url
@@ -40,8 +50,14 @@ class Heartbeats:
 
     def beat(self) -> bool:
         """Report once to each shard. Return whether one has given transactions, so that more may wait."""
-        answers = [self._beat_to(shard) for shard in self._numbers]
+        answers = [self._beat_to(shard) for shard in list(self._numbers)]
         return any(answers)
+
+    def _report_to_all(self, shards: int) -> None:
+        """Begin to report to shards that were added."""
+        for shard in range(shards):
+            self._numbers.setdefault(shard, 0)
+            self._acknowledged.setdefault(shard, [])
 
     def _beat_to(self, shard: int) -> bool:
         self._numbers[shard] += 1
@@ -63,6 +79,8 @@ class Heartbeats:
             return False
         self._metrics.heartbeats.labels("answered").inc()
         self.silent.pop(shard, None)
+        if self._has_added_shards:
+            self._report_to_all(orders.shards)
         self._acknowledged[shard] = []
         try:
             self._acknowledged[shard] = self._node.obey(shard, orders)

@@ -110,7 +110,7 @@ def flaws(topic: str, found: FoundTopic | None, wanted: WantedTopic, replicas: R
 def _partitions(found: int, wanted: int) -> str:
     if found < wanted:
         return f"{found} partitions instead of {wanted}"
-    return f"{found} partitions, but {wanted} shards: partitions cannot be removed, so set {found} shards"
+    return f"{found} partitions, but {wanted} shards: finish what was begun (deepclean shards add {found})"
 
 
 def _is_good(name: str, found: str, wanted: str) -> bool:

@@ -164,11 +164,18 @@ class KafkaLog:
         """Return the offset of the oldest message that is left."""
         return self._offset(topic, partition, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
 
-    def _offset(self, topic: str, partition: int, which: OffsetSpec) -> int:
+    def offset_since(self, topic: str, partition: int, time_ms: int) -> int:
+        """Return the offset of the first message appended at a time or later; the end offset when there is none."""
+        end = self.end_offset(topic, partition)
+        since = OffsetSpec.for_timestamp(time_ms)
+        found = self._offset(topic, partition, since, none=end)
+        return min(found, end)
+
+    def _offset(self, topic: str, partition: int, which: OffsetSpec, none: int | None = None) -> int:
         deadline = time.monotonic() + self._answer_seconds
         while True:
             try:
-                return self._listed_offset(topic, partition, which)
+                return self._listed_offset(topic, partition, which, none)
             except RetryableError as error:
                 # A client keeps the leaders' epochs for minutes; a restarted broker refuses old ones.
                 self._admin = self._new_admin()
@@ -176,7 +183,8 @@ class KafkaLog:
                     raise
             self._pause.wait(LEADER_SECONDS)
 
-    def _listed_offset(self, topic: str, partition: int, which: OffsetSpec) -> int:
+    def _listed_offset(self, topic: str, partition: int, which: OffsetSpec, none: int | None) -> int:
+        """Return an offset; ``none``, if it is given, when there is no message of that kind."""
         place, admin = TopicPartition(topic, partition), self._admin
         doing = f"asking for the ends of {topic}, partition {partition}"
         answers = _asked(
@@ -187,6 +195,8 @@ class KafkaLog:
         )
         offset = int(_asked(answers[place].result, doing).offset)
         if offset < 0:
+            if none is not None:
+                return none
             # librdkafka returns this, without an error, when the leader has disconnected before it answered.
             raise RetryableError(f"{doing}: the leader did not answer")
         return offset

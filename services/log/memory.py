@@ -97,6 +97,11 @@ class MemoryLog:
         """Return the offset of the oldest message that is left."""
         return self.trimmed.get((topic, partition), 0)
 
+    def offset_since(self, topic: str, partition: int, time_ms: int) -> int:
+        """Return the offset of the first message appended at a time or later; the end offset when there is none."""
+        first, entries = self.first_offset(topic, partition), self.entries(topic, partition)
+        return next((one.offset for one in entries[first:] if one.timestamp_ms >= time_ms), len(entries))
+
     def trim(self, topic: str, partition: int, before_offset: int) -> None:
         """Trim the messages before an offset: ``first_offset`` rises to it."""
         self.trimmed[topic, partition] = max(before_offset, self.first_offset(topic, partition))

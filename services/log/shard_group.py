@@ -21,6 +21,9 @@ SESSION_SECONDS = 6.0
 keeps its shards if it returns within this time."""
 HEARTBEAT_SECONDS = 0.5
 """As short as this, so that the end of a session and a new assignment are noticed at once."""
+LOOK_SECONDS = 30
+"""Time after which each instance asks which partitions there are, in case that nobody has told it."""
+ANSWER_SECONDS = 5.0
 
 _logger = logging.getLogger(__name__)
 
@@ -45,6 +48,7 @@ class ShardGroup:
                 "partition.assignment.strategy": "cooperative-sticky",
                 "session.timeout.ms": int(SESSION_SECONDS * 1000),
                 "heartbeat.interval.ms": int(HEARTBEAT_SECONDS * 1000),
+                "topic.metadata.refresh.interval.ms": LOOK_SECONDS * 1000,
                 "auto.offset.reset": "latest",
                 "error_cb": log_error,
             },
@@ -73,6 +77,16 @@ class ShardGroup:
         failure = None if message is None else message.error()
         if failure is not None and failure.fatal():
             raise self._refused(failure)
+
+    def look_for_shards(self) -> None:
+        """Ask the broker which partitions there are, so that the group divides new ones now and not minutes later.
+
+        The group takes notice of a question for all topics only.
+        """
+        try:
+            self._consumer.list_topics(timeout=ANSWER_SECONDS)
+        except KafkaException as error:
+            _logger.warning("new shards will be looked for later (%s)", error.args[0].str())
 
     def _refused(self, error: KafkaError) -> InvariantError:
         if error.code() in (KafkaError.FENCED_INSTANCE_ID, KafkaError._FENCED):

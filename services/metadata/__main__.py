@@ -32,8 +32,16 @@ def build(settings: ServiceSettings, registry: CollectorRegistry) -> ServicePart
     limits = read_limits(MetadataSettings, "metadata")
     diffs = DiffJobsOfShards(limits, SnapshotDiffMetrics(registry))
 
+    served: list[Stores] = []
+
+    def make_service(shard: int) -> MetadataService:
+        for stores in served:  # the shard is added later
+            metrics.watch(stores, [shard])
+        return MetadataService()
+
     def watched_routes(stores: Stores) -> list[Route]:
         metrics.watch(stores, settings.shards)
+        served.append(stores)
         return [*routes(stores, limits.undo_window_ms), *diff_routes(stores, diffs), *audit_routes(stores, make_copy)]
 
     def after_write(service: Service, store: Store, is_owner: bool) -> None:
@@ -43,7 +51,7 @@ def build(settings: ServiceSettings, registry: CollectorRegistry) -> ServicePart
                 metrics.freed(service.freed.pop(), limits)
 
     return ServiceParts(
-        make_service=lambda _: MetadataService(),
+        make_service=make_service,
         routes=watched_routes,
         checkpointed=CHECKPOINTED,
         prepare=remove_unused_checkpoints,

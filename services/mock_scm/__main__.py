@@ -15,15 +15,17 @@ from services.runtime.process.process import run_process
 from services.runtime.process.settings import ServiceSettings, read_limits
 
 
-def build(settings: ServiceSettings, registry: CollectorRegistry) -> ServiceParts:
+def build(settings: ServiceSettings, registry: CollectorRegistry) -> ServiceParts:  # noqa: ARG001 it needs none
     """Return the parts of this service. All shards share the switches."""
     limits, switches = read_limits(MockScmSettings, "mock_scm"), MockScmSwitches()
     metrics = MockScmMetrics(registry)
-    services = {shard: MockScmService(limits, switches, metrics) for shard in settings.shards}
-    return ServiceParts(
-        make_service=services.__getitem__,
-        routes=lambda stores: routes(stores, switches, services),
-    )
+    services: dict[int, MockScmService] = {}
+
+    def make_service(shard: int) -> MockScmService:
+        services[shard] = MockScmService(limits, switches, metrics)
+        return services[shard]
+
+    return ServiceParts(make_service=make_service, routes=lambda stores: routes(stores, switches, services))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from itertools import islice
 from pathlib import Path
 from typing import Annotated
@@ -48,7 +48,7 @@ Services = Mapping[int, MockScmService]
 
 def routes(stores: Stores, switches: MockScmSwitches, services: Services | None = None) -> list[Route]:
     """Return the routes of the reads, of the datanodes, of the switches that all shards share, and of audit copies."""
-    served = services or {}
+    served = {} if services is None else services
 
     def get_switches(_: Request) -> Response:
         return Response(_SWITCHES.dump_json(switches), media_type="application/json")
@@ -125,7 +125,7 @@ def _datanode_routes(stores: Stores, services: Services) -> list[Route]:
 
     def heartbeat(asked: Asked, body: Heartbeat) -> NodeOrders:
         """Report all that a datanode has of the shard; the answer is what it has to do."""
-        return services[asked.shard].registry.receive(body)
+        return replace(services[asked.shard].registry.receive(body), shards=1 + max(services))
 
     def retry(asked: Asked, body: Annotated[list[int], Field(max_length=MAX_LIMIT)]) -> int:
         """Send parked transactions to the datanodes again, all if the list is empty. The answer is their number."""

@@ -28,10 +28,12 @@ _INPUTS = (DELETED_ENTRIES.name, SNAPSHOT_CHAIN.name)
 def check_inputs(
     bootstrap_servers: str, shards: int, checkpoint: Path, credentials: KafkaCredentials | None = None
 ) -> None:
-    """Check that the input topics exist, have the checkpoint's topic ids and have one partition for each shard.
+    """Check that the input topics exist, have the checkpoint's topic ids and have a partition for each shard.
+
+    More partitions are those of shards that were added since: the job follows them by itself.
 
     Raises:
-        PositionError: a topic is missing, was recreated or has another number of partitions; an operator has to decide.
+        PositionError: a topic is missing, was recreated or has too few partitions; an operator has to decide.
         InvariantError: a topic would lose messages, a newer release or one before 0.2.0 has written the checkpoint, or
             the disk refuses.
         RetryableError: the broker did not answer.
@@ -80,9 +82,9 @@ def _topic_id(name: str, answer: Any, bootstrap_servers: str, shards: int) -> st
         if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
             raise PositionError(f"Topic {name} is missing on {bootstrap_servers}: make the plane's topics.") from error
         raise RetryableError(f"{bootstrap_servers} did not describe {name} ({error}): see if it runs.") from error
-    if len(described.partitions) != shards:
+    if len(described.partitions) < shards:
         raise PositionError(
-            f"Topic {name} has {len(described.partitions)} partitions, but --shards says {shards}: the two must be the "
-            f"same."
+            f"Topic {name} has {len(described.partitions)} partitions, but --shards says {shards}: make the plane's "
+            f"topics (deepclean topics ensure)."
         )
     return str(described.topic_id)

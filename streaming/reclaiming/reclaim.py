@@ -34,6 +34,7 @@ from schemas.access import STREAMING, group_prefix
 from schemas.credentials import KafkaCredentials
 from schemas.topics import DEAD_LETTERS, DELETED_ENTRIES, PURGE_DIRECTORIES, PURGE_KEYS, SWEEP_RESULTS
 from services.domain.errors import DeepcleanError, RetryableError
+from services.log.added_shards import AddedShards
 from services.log.kafka import KafkaLog
 from services.log.patience import patiently
 from services.log.schema_topic import follow_schemas
@@ -106,6 +107,8 @@ class ReclaimJob:
         self._barriers = BarrierSender(options.bootstrap_servers, options.credentials)
         log = KafkaLog(options.bootstrap_servers, group_prefix(STREAMING), credentials=options.credentials)
         self._schemas = follow_schemas(log)
+        self._plane_shards = options.shards
+        self._added_shards = AddedShards(log, self._shards_are_added)
         self._query: StreamingQuery | None = None
         self._new_partitions: set[str] = set()
         self._failure: DeepcleanError | None = None
@@ -129,7 +132,12 @@ class ReclaimJob:
         self._follow_chain()
         self._query = self._new_query()
         self._retries.start()
+        self._added_shards.start()
         self._metrics.behind_by(self._messages_behind)
+
+    def _shards_are_added(self, shards: int) -> None:
+        """Note the number of shards of the plane: before the next batch the chains of all of them are followed."""
+        self._plane_shards = max(shards, self._plane_shards)
 
     def _new_query(self) -> StreamingQuery:
         entries = self._session.readStream.format("kafka").options(**self._stream_options()).load()
@@ -223,6 +231,7 @@ class ReclaimJob:
 
     def close(self) -> None:
         """Close the broker clients; the caller owns the session."""
+        self._added_shards.stop()
         self._closing.set()
         if self._retries.is_alive():
             self._retries.join()
@@ -270,7 +279,8 @@ class ReclaimJob:
         """Judge waiting messages as soon as possible, also while no batch arrives."""
         use_here(self._session)
         while not self._closing.wait(RETRY_SECONDS):
-            if not self._waiting or self._is_stopping:
+            has_more_shards = self._plane_shards > len(self._chain.chains)
+            if not (self._waiting or has_more_shards) or self._is_stopping:
                 continue
             try:
                 with self._my_turn():
@@ -346,7 +356,7 @@ class ReclaimJob:
         return {shard: chain.view.version for shard, chain in enumerate(self._chain.chains) if not chain.trouble}
 
     def _follow_chain(self) -> None:
-        shards = 1 + max(self._waiting.passed_over, default=-1)
+        shards = max(self._plane_shards, 1 + max(self._waiting.passed_over, default=-1))
         if shards > len(self._chain.chains) and self._chain.cover(shards, OUTPUTS):
             self._barriers.connect_again()
         self._view.frame(self._chain.views, self._chain.advance())

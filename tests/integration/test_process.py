@@ -29,6 +29,8 @@ from services.domain.errors import InvariantError, RetryableError
 from services.log.clock import SystemClock
 from services.log.kafka import KafkaLog
 from services.log.memory import MemoryLog
+from services.log.plane_topic import PlaneTopic
+from services.log.shard_group import Shards
 from services.plane.broker.embedded import EmbeddedBroker
 from services.plane.broker.topics import create_plane_topics
 from services.runtime.loop.service import Message, Work
@@ -46,6 +48,8 @@ from tests import waiting
 pytestmark = pytest.mark.timeout(180)
 NOTES = TableDefinition("notes", Barrier)
 PATIENCE_SECONDS = 30.0
+MOST = 4
+"""Shards of a playground at most."""
 
 eventually = partial(waiting.eventually, patience_seconds=PATIENCE_SECONDS)
 
@@ -83,10 +87,10 @@ class Recorder:
 class Playground:
     """One process over a log in memory, in a thread of this one."""
 
-    def __init__(self, directory: Path, shards: tuple[int, ...] = (0,)) -> None:
+    def __init__(self, directory: Path, shards: tuple[int, ...] = (0,), *, has_added_shards: bool = False) -> None:
         self.log = MemoryLog(SystemClock())
-        self.services = {shard: Recorder() for shard in shards}
-        given = {"directory": directory, "shards": shards, "poll_seconds": 0.01}
+        self.services = {shard: Recorder() for shard in range(MOST)}
+        given = {"directory": directory, "shards": shards, "poll_seconds": 0.01, "has_added_shards": has_added_shards}
         self.settings = ServiceSettings.model_validate(given)
         self.status: int | None = None
         self.parts = ServiceParts(make_service=self.services.__getitem__)
@@ -108,9 +112,9 @@ class Playground:
         return [body.round for body in bodies if isinstance(body, Barrier)]
 
     @contextmanager
-    def running(self) -> Iterator[httpx.Client]:
+    def running(self, join: Any = None) -> Iterator[httpx.Client]:
         registry = CollectorRegistry()
-        process = ServiceProcess("recorder", self.parts, self.settings, registry, self.log)
+        process = ServiceProcess("recorder", self.parts, self.settings, registry, self.log, join=join)
         self.shards = process._shards
 
         def run() -> None:
@@ -125,6 +129,76 @@ class Playground:
             process.stop()
             thread.join(PATIENCE_SECONDS)
         assert not thread.is_alive()
+
+
+class Group:
+    """A group of one instance, which gives it shards when a test says so."""
+
+    def __init__(self, gives: list[int]) -> None:
+        self.gives = gives
+        self.looks = 0
+
+    def join(self, _: str, gained: Shards, lost: Shards) -> Group:
+        self.gained, self.lost = gained, lost
+        return self
+
+    def poll(self, seconds: float) -> None:
+        if self.gives:
+            self.gained([self.gives.pop(0)])
+        threading.Event().wait(seconds)
+
+    def look_for_shards(self) -> None:
+        self.looks += 1
+
+    def close(self) -> None:
+        """It has no connection."""
+
+
+def test_a_process_runs_shards_that_are_added_to_the_plane(tmp_path: Path) -> None:
+    playground = Playground(tmp_path, has_added_shards=True)
+    PlaneTopic(playground.log).publish(1)
+    with playground.running() as client:
+        eventually(lambda: is_up(client))
+        playground.send(1, shard=2)
+        assert not (tmp_path / "recorder" / "2").exists()
+        PlaneTopic(playground.log).publish(3)
+        eventually(lambda: playground.passed_on(2) == 1)
+        assert (tmp_path / "recorder" / "1" / "db").is_dir()
+        assert client.post("/v1/shards/1/copies/a-copy").is_success
+        eventually(lambda: is_up(client))
+        playground.send(2)
+        eventually(lambda: playground.passed_on() == 1)
+    assert playground.status == 0
+
+
+def test_a_process_with_a_list_of_its_shards_runs_no_others(tmp_path: Path) -> None:
+    playground = Playground(tmp_path)
+    PlaneTopic(playground.log).publish(2)
+    with playground.running() as client:
+        eventually(lambda: is_up(client))
+        playground.send(1, shard=1)
+        playground.send(1)
+        eventually(lambda: playground.passed_on() == 1)
+    assert not (tmp_path / "recorder" / "1").exists()
+
+
+def test_an_instance_runs_a_shard_that_the_group_has_given_to_it_before_it_was_there(tmp_path: Path) -> None:
+    """Kafka divides partitions as soon as they exist; the number of shards comes last."""
+    playground, group = Playground(tmp_path, has_added_shards=True), Group([0, 1])
+    PlaneTopic(playground.log).publish(1)
+    playground.send(1, shard=1)
+    playground.send(1, shard=2)
+    with playground.running(group.join) as client:
+        eventually(lambda: not group.gives)
+        eventually(lambda: is_up(client))
+        assert group.looks == 0
+        assert not (tmp_path / "recorder" / "1").exists()
+        PlaneTopic(playground.log).publish(3)
+        eventually(lambda: playground.passed_on(1) == 1)
+        assert group.looks == 1, "the other instances may have to hear of the shards, too"
+        assert not (tmp_path / "recorder" / "2").exists(), "the group has given it to another instance"
+        group.gives.append(2)
+        eventually(lambda: playground.passed_on(2) == 1)
 
 
 def is_up(client: httpx.Client) -> bool:

@@ -26,18 +26,24 @@ from schemas.records import (
     DeleteSnapshot,
     PutKey,
     SecretRole,
+    SetGroups,
     SetSecret,
     Settle,
 )
 from services.client.kafka_plane import KafkaPlane
 from services.domain.authorization import SERVICES
 from services.log.signing import Signer
+from services.metadata.state.tables import SECRET_TABLE
 from services.plane.broker.quiet_admin import quiet_admin
 from services.plane.broker.security import BrokerSecurity
 from services.plane.stack.enrolment import send_secrets
 from services.plane.stack.process_names import HTTP_PROCESSES
 from services.plane.stack.secrets import DIRECTORY_NAME
 from services.plane.stack.stack import Stack
+from services.plane.upkeep.growth import add_shards
+from services.plane.upkeep.shard_databases import database_directory
+from services.plane.upkeep.table_places import place_in_directory, reading_tables
+from services.storage.tables import TablesReader
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(300)]
 VOLUME, BUCKET = "sales", "reports"
@@ -140,3 +146,26 @@ def test_an_upgrade_is_prepared_with_the_rights_that_the_new_program_needs(stack
     child.kill()
     child.start()
     child.await_ready()
+
+
+def test_users_of_a_secured_plane_are_known_in_added_shards(stack: Stack) -> None:
+    """With their roles, groups and secrets, the previous ones included, while nobody else gets in."""
+    fresh, eve = Signer("ann", b"c" * 32), Signer("eve", b"e" * 32)
+    with stack.client() as root:
+        known = [SetSecret(ANN.user, SecretRole.USER, one.secret) for one in (ANN, fresh)]
+        send_secrets(root, [*known, SetSecret(eve.user, SecretRole.ADMINISTRATOR, eve.secret)])
+        assert not root.answer(0, root.submit(0, SetGroups("ann", ("readers",)))).error
+        add_shards(stack.home, 2, lambda _: None)
+        bucket = CreateBucket("hers", BUCKET, BucketLayout.OBJECT_STORE)
+        for command in (CreateVolume("hers", "ann"), bucket):
+            assert not root.answer(1, root.submit(1, command)).error
+    for number, signer in enumerate((ANN, fresh, eve, BOB, Signer("ann", b"x" * 32), None)):
+        may = "" if signer in (ANN, fresh, eve) else "PERMISSION_DENIED"
+        with KafkaPlane(replace(stack.address, signer=signer)) as plane:
+            assert plane.answer(1, plane.submit(1, PutKey("hers", BUCKET, "key", 1))).error == may
+            assert plane.request(1, CreateSnapshot("hers", BUCKET, f"of-{number}")).error == may
+    with KafkaPlane(replace(stack.address, signer=eve)) as plane:
+        assert not plane.request(1, Settle("hers")).error
+    with reading_tables(place_in_directory(database_directory(stack.home, "metadata", 1))) as tables:
+        rows = [row for _, row in TablesReader(tables.reader).table(SECRET_TABLE).scan()]
+    assert {row.name: row.groups for row in rows if row.groups} == {"ann": ("readers",)}

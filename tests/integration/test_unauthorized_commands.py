@@ -14,7 +14,17 @@ from confluent_kafka.admin import AdminClient
 
 from schemas.access import READ, WRITE, Right, group_prefix, identities, rights
 from schemas.credentials import KafkaCredentials
-from schemas.topics import CLIENTS, DELETED_ENTRIES, METADATA_COMMANDS, OWNERS, PURGE_KEYS, SCHEMAS, TOPICS
+from schemas.topics import (
+    CLIENTS,
+    DELETED_ENTRIES,
+    METADATA_COMMANDS,
+    OWNERS,
+    PLANE,
+    PURGE_KEYS,
+    SCHEMAS,
+    TOPICS,
+    VOLUMES,
+)
 from services.client.errors import PlaneError
 from services.client.wire.kafka_commands import KafkaCommands
 from services.domain.errors import InvariantError
@@ -91,7 +101,7 @@ def is_readable(consumer: Consumer, topic: str) -> bool:
 
 
 def test_every_identity_may_do_exactly_what_the_topics_say(guarded: Guarded) -> None:
-    allowed, topics = set(), [*(topic.name for topic in TOPICS), SCHEMAS, OWNERS]
+    allowed, topics = set(), [*(topic.name for topic in TOPICS), SCHEMAS, OWNERS, PLANE, VOLUMES]
     for identity in identities():
         producer = guarded.producer(identity)
         allowed |= {Right(identity, WRITE, topic) for topic in topics if written(producer, topic)}

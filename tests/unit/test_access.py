@@ -31,7 +31,18 @@ from schemas.credentials import (
     write_secret,
 )
 from schemas.http_token import bearer, check_address, is_authorized
-from schemas.topics import CLIENTS, METADATA_COMMANDS, NUMBERED, OWNERS, SCHEMAS, SCM_REPLIES, SNAPSHOT_CHAIN, TOPICS
+from schemas.topics import (
+    CLIENTS,
+    METADATA_COMMANDS,
+    NUMBERED,
+    OWNERS,
+    PLANE,
+    SCHEMAS,
+    SCM_REPLIES,
+    SNAPSHOT_CHAIN,
+    TOPICS,
+    VOLUMES,
+)
 from services.log.kafka import consumer_configuration, producer_configuration
 from services.plane.broker.security import BrokerSecurity, access_list
 from services.plane.stack.process_names import SERVICES
@@ -60,7 +71,12 @@ def test_the_rights_are_those_that_the_topics_name() -> None:
     named = sum(len(topic.producers) + len(topic.consumers) for topic in TOPICS)
     of_owners = {(right.identity, right.operation) for right in rights() if right.topic == OWNERS}
     assert of_owners == {(CLIENTS, READ), *((name, WRITE) for name in SERVICES)}
-    assert len(rights()) == named + len(NUMBERED) + len(of_schemas) + len(of_owners)
+    of_plane = {(right.identity, right.operation) for right in rights() if right.topic == PLANE}
+    assert of_plane == {(name, READ) for name in identities()}, "only the administrator adds shards"
+    of_volumes = {(right.identity, right.operation) for right in rights() if right.topic == VOLUMES}
+    assert of_volumes == {(CLIENTS, READ), (CLIENTS, WRITE)}
+    of_all = (of_schemas, of_owners, of_plane, of_volumes)
+    assert len(rights()) == named + len(NUMBERED) + sum(map(len, of_all))
     assert ADMINISTRATOR not in identities()
 
 

@@ -8,11 +8,13 @@ from shutil import rmtree
 from zlib import crc32
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from schemas.block_checksums import PIECE_BYTES, checksums_of, checksums_of_parts
 from schemas.block_store import (
     BlockContents,
     DeletionOrder,
+    Heartbeat,
     NodeOrders,
     RemoveOrder,
     RepairOrder,
@@ -20,9 +22,11 @@ from schemas.block_store import (
     ReplicaState,
 )
 from services.datanode.errors import BlockError, DiskError
+from services.datanode.metrics import DatanodeMetrics
 from services.datanode.peers import UnreachableError
 from services.datanode.repair import repair
 from services.datanode.tables import Counter, shard_and_container, storage_id
+from services.datanode.upkeep import Heartbeats
 from services.storage.memory import MemoryStore
 from tests.datanodes import Machine, Network, flip_a_bit
 
@@ -310,3 +314,23 @@ def test_of_two_copies_the_newer_one_counts(machine: Machine) -> None:
     machine.start()
     assert report(machine).state is ReplicaState.CLOSED
     assert machine.files() == {}, "the older copy is gone"
+
+
+@pytest.mark.parametrize("has_added_shards", [True, False])
+def test_a_datanode_reports_to_shards_that_were_added(machine: Machine, *, has_added_shards: bool) -> None:
+    """It cannot read the log: the block store says how many shards there are."""
+    heard: list[tuple[int, int]] = []
+    shards = 1
+
+    def send(shard: int, heartbeat: Heartbeat) -> NodeOrders:
+        heard.append((shard, heartbeat.number))
+        return NodeOrders(shards=shards)
+
+    metrics = DatanodeMetrics(CollectorRegistry())
+    heartbeats = Heartbeats(machine.node, "one", "", [0], send, metrics, has_added_shards=has_added_shards)
+    heartbeats.beat()
+    shards = 3
+    heartbeats.beat()
+    heartbeats.beat()
+    added = [(1, 1), (2, 1)] if has_added_shards else []
+    assert heard == [(0, 1), (0, 2), (0, 3), *added]

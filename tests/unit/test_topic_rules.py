@@ -24,7 +24,7 @@ def test_a_topic_as_it_should_be_has_no_flaw() -> None:
 def test_each_flaw_is_named() -> None:
     assert [one.sentence for one in flaws("t", None, TOPIC, REPLICAS)] == ["it is missing"]
     assert sentences(partitions=3) == ["3 partitions instead of 4"]
-    assert sentences(partitions=5) == ["5 partitions, but 4 shards: partitions cannot be removed, so set 5 shards"]
+    assert sentences(partitions=5) == ["5 partitions, but 4 shards: finish what was begun (deepclean shards add 5)"]
     assert sentences(factor=2) == ["2 replicas instead of 3: add some (kafka-reassign-partitions.sh)"]
     assert sentences(min_insync_replicas="1") == ["min.insync.replicas is 1 of 3 replicas instead of 2"]
     assert sentences(min_insync_replicas="4") == ["min.insync.replicas is 4 of 3 replicas instead of 2"]

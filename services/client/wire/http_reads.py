@@ -25,6 +25,7 @@ from schemas.answers import (
     ListedVersion,
     RetentionPreview,
     ScmTotals,
+    ShardKept,
     SnapshotConsumer,
     SnapshotTag,
     StatAnswer,
@@ -42,6 +43,7 @@ from schemas.records import (
     PartRow,
     RetentionPolicy,
     RetentionRow,
+    ShardState,
     SnapshotInfo,
     TenantRow,
     UploadRow,
@@ -191,6 +193,14 @@ class HttpMetadataReads:
 
     def __init__(self, shard: HttpShard) -> None:
         self._shard = shard
+
+    def state(self) -> ShardState:
+        """Return the shard's counters."""
+        return self._shard.get("/state", ShardState)
+
+    def kept(self) -> ShardKept:
+        """Return what the shard keeps."""
+        return self._shard.get("/kept", ShardKept)
 
     def volumes(self, *, user: str = "", start_after: str = "", limit: int | None = None) -> list[VolumeRow]:
         """Return the volumes by name, or those of a user."""

@@ -11,7 +11,8 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
 from uuid import uuid4
@@ -65,6 +66,23 @@ _REJECTED = frozenset(
 """Errors after which the message is certainly not in the log. After any other error, such as a timeout, it may be."""
 
 
+Place = tuple[str, int]
+"""A topic and a shard."""
+
+
+def _places(shards: Iterable[int]) -> list[Place]:
+    return [(topic.name, shard) for topic in (METADATA_REPLIES, SNAPSHOTS_REPLIES) for shard in shards]
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Reads the answers of some shards. Each addition of shards has one, so that it does not disturb the others."""
+
+    places: Sequence[Place]
+    consumer: Consumer
+    thread: threading.Thread = field(init=False)
+
+
 class KafkaCommands:
     """One client's commands and their answers. Safe to use from several threads.
 
@@ -97,9 +115,9 @@ class KafkaCommands:
         self._sending = threading.Lock()
         """Held while a number is assigned and its request is sent, so that numbers rise in sending order."""
         self._changed = threading.Condition()
-        self._answers: dict[tuple[str, int], Answers[Any]] = {
-            (topic.name, shard): Answers() for topic in (METADATA_REPLIES, SNAPSHOTS_REPLIES) for shard in range(shards)
-        }
+        self._answers: dict[Place, Answers[Any]] = {place: Answers() for place in _places(range(shards))}
+        self._readers: list[_Reader] = []
+        self._covering = threading.Lock()
         self._stop = threading.Event()
         self._producer = self._new_producer()
         self._retired: Producer | None = None
@@ -108,12 +126,39 @@ class KafkaCommands:
         try:
             with self._reading_schemas():
                 self._schemas.require(_COMMANDS)
-            self._consumer = self._assigned_consumer()
+            self._start_reader(_places(range(shards)))
         except DeepcleanError:
             self._producer.close()
             raise
-        self._reader = threading.Thread(target=self._read_replies, name="replies", daemon=True)
-        self._reader.start()
+
+    def cover(self, shards: int) -> None:
+        """Use shards that were added to the plane, too. What is under way in the others goes on.
+
+        Raises:
+            UnreachableError: the broker cannot be reached, or lacks the topics.
+        """
+        with self._covering:
+            added = _places(range(self._shards, shards))
+            if not added:
+                return
+            try:
+                for topic in _COMMANDS:  # a producer would learn of new partitions minutes later
+                    self._producer.list_topics(topic.name, timeout=CONNECT_SECONDS)
+            except KafkaException as error:
+                raise UnreachableError(
+                    f"the broker at {self._bootstrap_servers} does not say which shards it has "
+                    f"({error.args[0].str()}): see whether the plane runs (deepclean status)"
+                ) from error
+            self._start_reader(added)
+            with self._changed:
+                self._answers = {**self._answers, **{place: Answers() for place in added}}
+                self._shards = shards
+
+    def _start_reader(self, places: Sequence[Place]) -> None:
+        reader = _Reader(places, self._assigned_consumer(places))
+        reader.thread = threading.Thread(target=self._read_replies, args=(reader,), name="replies", daemon=True)
+        self._readers.append(reader)
+        reader.thread.start()
 
     def _learn_schemas(self) -> None:
         with self._reading_schemas():
@@ -142,8 +187,8 @@ class KafkaCommands:
         }
         return Producer(settings, logger=_quiet)
 
-    def _assigned_consumer(self) -> Consumer:
-        """Return a consumer of the reply topics that starts at their current end offsets.
+    def _assigned_consumer(self, places: Sequence[Place]) -> Consumer:
+        """Return a consumer of reply topics that starts at their current end offsets.
 
         No answer that is still awaited lies before these offsets.
 
@@ -155,13 +200,14 @@ class KafkaCommands:
         try:
             deadline = time.monotonic() + CONNECT_SECONDS
             consumer.assign(
-                [TopicPartition(topic, shard, _end(consumer, topic, shard, deadline)) for topic, shard in self._answers]
+                [TopicPartition(topic, shard, _end(consumer, topic, shard, deadline)) for topic, shard in places]
             )
         except KafkaException as error:
             consumer.close()
             raise UnreachableError(
-                f"the broker at {self._bootstrap_servers} cannot be reached, or has not the topics of "
-                f"{self._shards} shards ({error.args[0].str()}): see whether the plane runs (deepclean status)"
+                f"the broker at {self._bootstrap_servers} cannot be reached, or has no topics of "
+                f"shard {max(shard for _, shard in places)} ({error.args[0].str()}): see whether the plane runs "
+                f"(deepclean status)"
             ) from error
         return consumer
 
@@ -253,8 +299,9 @@ class KafkaCommands:
                 self._check()
         self._producer.purge()
         self._stop.set()
-        self._reader.join()
-        self._consumer.close()
+        for reader in self._readers:
+            reader.thread.join()
+            reader.consumer.close()
         self._producer.close()
         if self._retired is not None:
             self._retired.close()
@@ -329,38 +376,39 @@ class KafkaCommands:
             raise PlaneTimeoutError(f"{what}: the plane is down or far behind; deepclean status tells")
         self._changed.wait(min(left, POLL_SECONDS))
 
-    def _read_replies(self) -> None:
+    def _read_replies(self, reader: _Reader) -> None:
         """Store the messages of the reply topics as answers until the client is closed."""
         while not self._stop.is_set():
             try:
-                first = self._consumer.poll(POLL_SECONDS)
+                first = reader.consumer.poll(POLL_SECONDS)
                 if first is not None:
                     # consume alone would wait for a full batch: wait for one message, then take those already there.
-                    self._receive([first, *self._consumer.consume(MAX_BATCH_MESSAGES, 0)])
+                    self._receive([first, *reader.consumer.consume(MAX_BATCH_MESSAGES, 0)])
             except Exception as error:
-                self._read_again(f"the answers of the plane cannot be read ({error})")
+                self._read_again(reader, f"the answers of the plane cannot be read ({error})")
                 self._stop.wait(RENEW_SECONDS)
 
-    def _read_again(self, reason: str) -> None:
-        """Replace the consumer by one that starts at the current end offsets.
+    def _read_again(self, reader: _Reader, reason: str) -> None:
+        """Replace a consumer by one that starts at the current end offsets.
 
-        Awaited answers may lie before these offsets. So all unanswered requests fail, including those sent while the
-        offsets were fetched.
+        Awaited answers may lie before these offsets. So all unanswered requests to its shards fail, including those
+        sent while the offsets were fetched.
         """
         failure = partial(NotDeliveredError, f"{reason}, and {_UNKNOWN_OUTCOME}", may_be_applied=True)
-        self._fail_all(failure)
+        self._fail_all(reader, failure)
         try:
-            consumer = self._assigned_consumer()
+            consumer = self._assigned_consumer(reader.places)
         except UnreachableError:
             return
-        broken, self._consumer = self._consumer, consumer
+        broken, reader.consumer = reader.consumer, consumer
         broken.close()
-        self._fail_all(failure)
+        self._fail_all(reader, failure)
 
-    def _fail_all(self, why: Callable[[], DeepcleanError]) -> None:
+    def _fail_all(self, reader: _Reader, why: Callable[[], DeepcleanError]) -> None:
         with self._changed:
-            for answers in self._answers.values():
-                answers.fail_all(why)
+            for place in reader.places:
+                if place in self._answers:
+                    self._answers[place].fail_all(why)
             self._changed.notify_all()
 
     def _receive(self, messages: list[Message]) -> None:

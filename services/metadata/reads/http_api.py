@@ -20,6 +20,7 @@ from schemas.answers import (
     ListedToken,
     ListedVersion,
     ShardBacklog,
+    ShardKept,
     StatAnswer,
 )
 from schemas.error_codes import ErrorCode
@@ -54,6 +55,7 @@ from services.runtime.http.reads import (
     Stores,
     closing_reader,
 )
+from services.storage.rocks import RocksStore
 from services.storage.tables import TablesReader
 
 ObjectKind = Literal["VOLUME", "BUCKET", "PREFIX", "KEY"]
@@ -73,6 +75,7 @@ def routes(stores: Stores, undo_window_ms: int = 0) -> list[Route]:
     answers: dict[str, Callable[..., Any]] = {
         "/state": state,
         "/backlog": backlog,
+        "/kept": kept,
         "/volumes": volumes,
         "/buckets": buckets,
         "/acl": acl,
@@ -120,6 +123,11 @@ def backlog(asked: Asked) -> ShardBacklog:
     """What waits in the shard to be freed."""
     with asked.rows() as tables:
         return queries.shard_backlog(tables)
+
+
+def kept(asked: Asked) -> ShardKept:
+    """What the shard keeps: of what a new volume is created where there is least."""
+    return ShardKept(asked.store.size_bytes() if isinstance(asked.store, RocksStore) else 0)
 
 
 def volumes(asked: Asked, user: str = "", start_after: str = "", limit: Limit = DEFAULT_LIMIT) -> list[VolumeRow]:

@@ -39,6 +39,7 @@ from schemas.records import (
     PartRow,
     RetentionPolicy,
     RetentionRow,
+    ShardState,
     SnapshotCommand,
     SnapshotInfo,
     SnapshotReply,
@@ -51,7 +52,9 @@ from services.client.errors import PlaneError, PlaneTimeoutError
 from services.client.plane import SENDERS, NamespaceCommand, SnapshotRequest
 from services.client.wire.answers import Answers
 from services.domain.snapshot_diff import DiffEntry
+from services.domain.volume_placement import DONE_MS, ShardLoad
 from services.log.signing import Signer, signed_command
+from services.log.volume_topic import VolumeTopic
 from services.metadata.diffs.api import DiffJobsOfShards
 from services.metadata.diffs.jobs import DiffJobs
 from services.metadata.reads import queries as metadata_queries
@@ -82,6 +85,22 @@ class InMemoryClient:
         """Answers by topic of the replies and shard."""
         self._read_to: dict[tuple[str, int], int] = {}
         self._diffs = DiffJobsOfShards(MetadataSettings(diff_threads=0), clock=plane.clock)
+        self._volumes = VolumeTopic(plane.log)
+
+    def learn_shards(self) -> int:
+        """Use all shards that the plane has now; return their number."""
+        self.shards = self.plane.shards
+        return self.shards
+
+    def load(self, shard: int) -> ShardLoad:
+        """Return what a shard does. What it keeps is not counted."""
+        log, commands = self.plane.log, METADATA_COMMANDS.name
+        since = log.offset_since(commands, self._served(shard), self.plane.clock.now_ms() - DONE_MS)
+        return ShardLoad(0, log.end_offset(commands, shard) - since)
+
+    def place_volume(self, volume: str, chosen: int) -> int:
+        """Have the name of a new volume belong to a shard for ever. Return ``chosen``, unless it belongs to another."""
+        return self._volumes.place(volume, chosen)
 
     def submit(self, shard: int, command: NamespaceCommand) -> int:
         """Append a command to the log. Return its number."""
@@ -184,6 +203,10 @@ class InMemoryMetadataReads:
             return TablesReader(self._store.open_checkpoint(snapshot_id))
         except KeyError:
             raise metadata_queries.missing_snapshot(TablesReader(self._store), snapshot_id) from None
+
+    def state(self) -> ShardState:
+        """Return the shard's counters."""
+        return metadata_queries.shard_state(self._tables())
 
     def volumes(self, *, user: str = "", start_after: str = "", limit: int | None = None) -> list[VolumeRow]:
         """Return the volumes by name, or those of a user."""

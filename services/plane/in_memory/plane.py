@@ -80,12 +80,20 @@ class InMemoryPlane:
 
     def __post_init__(self) -> None:
         self.log = self._new_log()
-        for shard in range(self.shards):
+        self._start_shards(range(self.shards))
+
+    def _start_shards(self, shards: range) -> None:
+        for shard in shards:
             for message in first_commands(shard, None, self.clock.now_ms()):
                 self.log.append(METADATA_COMMANDS.name, shard, message)
         for name in SERVICES:
-            for shard in range(self.shards):
+            for shard in shards:
                 self.start(name, shard)
+
+    def add_shards(self, shards: int) -> None:
+        """Raise the number of shards; the others go on."""
+        self._start_shards(range(self.shards, shards))
+        self.shards = max(self.shards, shards)
 
     def _new_log(self) -> MemoryLog:
         """Return the log of all services."""

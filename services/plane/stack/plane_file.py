@@ -56,6 +56,8 @@ class PlaneFile:
     """By name, in the order of their start."""
     elsewhere: dict[str, str] = field(default_factory=dict)
     """By name the URLs of processes on other hosts."""
+    has_fixed_shards: bool = False
+    """Whether the description says which shards run here: then shards that are added do not."""
     has_moving_shards: bool = False
     """Whether the hosts share the shards, so that clients look for their owners."""
     credentials_file: str = ""

@@ -65,6 +65,7 @@ def child_environment(name: str, plane: PlaneSettings, port: int) -> dict[str, s
         **secrets,
         "DEEPCLEAN_BOOTSTRAP_SERVERS": plane.bootstrap_servers,
         "DEEPCLEAN_SHARDS": ",".join(map(str, shards)),
+        "DEEPCLEAN_HAS_ADDED_SHARDS": str(described.host.shards is None).lower(),
         "DEEPCLEAN_INSTANCE": described.host.instance,
         "DEEPCLEAN_DIRECTORY": str(plane.home / "data"),
         "DEEPCLEAN_HTTP_HOST": described.host.address,

@@ -23,6 +23,8 @@ import structlog
 from schemas.http_token import bearer
 from services.client.kafka_plane import ANSWER_SECONDS, KafkaPlane, PlaneAddress
 from services.domain.topic_rules import Replicas
+from services.log.added_shards import AddedShards
+from services.log.kafka import KafkaLog
 from services.plane.broker.cluster import KafkaCluster
 from services.plane.broker.embedded import EmbeddedBroker
 from services.plane.broker.quiet_admin import quiet_admin
@@ -85,6 +87,9 @@ class Stack:
         self.described = described or PlaneDescription()
         self._security = plane_security(self.home, is_wanted=is_secured)
         self.shards = shards or kept_shards(self.home)
+        """Their number; it grows when shards are added."""
+        self._added_shards: AddedShards | None = None
+        self._writing = threading.RLock()
         self.datanodes = datanode_names(max(datanodes or 0, kept_datanodes(self.home)))
         self.services = tuple([name for name in SERVICES if name in self.described.host.processes])
         rename = {"DEEPCLEAN_SNAPSHOTS_IS_RENAME_ALLOWED": "true"} if is_rename_allowed else {}
@@ -117,15 +122,39 @@ class Stack:
             self._start_broker()
             self._start_children()
             self._write(PlaneState.RUNNING)
+            self._follow_shards()
         except BaseException as error:
             self.stop(error)
             raise
         return self
 
+    def _follow_shards(self) -> None:
+        """From now on say in ``plane.json`` how many shards there are, and start processes again with all of them."""
+        administrator = self.described.kafka.credentials() or administrator_of(self._security)
+        log = KafkaLog(self._log_brokers.bootstrap_servers, "deepclean.supervisor", credentials=administrator)
+        self._added_shards = AddedShards(log, self._shards_are_added)
+        self._added_shards.start()
+
+    def _shards_are_added(self, shards: int) -> None:
+        with self._writing:
+            if self._added_shards is None or shards <= self.shards:
+                return
+            logger.info("shards were added", shards=shards)
+            self.shards = shards
+            for name, child in self.children.items():
+                port = int(self._urls[name].rpartition(":")[2])
+                child.command = child_command(name, self._plane_of(name), port)
+                child.environment = self._environment(name)
+            self._write(PlaneState.RUNNING)
+
     def stop(self, error: BaseException | None = None) -> None:
         """Stop Spark, the services and the broker, in this order. Do nothing if the plane is stopped."""
         if self._lock is None:
             return
+        if self._added_shards is not None:
+            self._added_shards.stop()
+        with self._writing:
+            self._added_shards = None
         with contextlib.suppress(StackError):  # a full disk must not keep the processes from being stopped
             self._write(PlaneState.STOPPING)
         for group in ([STREAMING], self.datanodes, self.services):
@@ -227,7 +256,8 @@ class Stack:
         address = self._broker.bootstrap_servers
         administrator = self.described.kafka.credentials() or administrator_of(self._security)
         first = default_replication(len(self.datanodes))
-        create_plane_topics(address, self.shards, administrator, person(self.home), first, self._replicas())
+        signer, replicas = person(self.home), self._replicas()
+        self.shards = create_plane_topics(address, self.shards, administrator, signer, first, replicas)
         if self._security is not None and not self.described.kafka.bootstrap_servers:
             with quiet_admin(address, administrator) as admin:
                 self._security.admit(admin)
@@ -283,8 +313,23 @@ class Stack:
                 enrol(client, self._security)
 
     def _child(self, name: str) -> ChildProcess:
+        plane, port = self._plane_of(name), int(self._urls[name].rpartition(":")[2])
+        return ChildProcess(
+            name,
+            child_command(name, plane, port),
+            self._environment(name),
+            self.home / "logs" / f"{name}.log",
+            f"{self._urls[name]}/readyz",
+            ready_headers=bearer(http_token(self.home)),
+        )
+
+    def _environment(self, name: str) -> dict[str, str]:
+        port = int(self._urls[name].rpartition(":")[2])
+        return {**os.environ, **child_environment(name, self._plane_of(name), port), **self._settings}
+
+    def _plane_of(self, name: str) -> PlaneSettings:
         assert self._java is not None  # noqa: S101  _start_broker has set it
-        plane = PlaneSettings(
+        return PlaneSettings(
             self.home,
             self._servers_of(name),
             self.shards,
@@ -293,15 +338,6 @@ class Stack:
             len(self.datanodes),
             {**self.described.urls_elsewhere, **self._urls}.get("mock_scm", ""),
             self.described,
-        )
-        port = int(self._urls[name].rpartition(":")[2])
-        return ChildProcess(
-            name,
-            child_command(name, plane, port),
-            {**os.environ, **child_environment(name, plane, port), **self._settings},
-            self.home / "logs" / f"{name}.log",
-            f"{self._urls[name]}/readyz",
-            ready_headers=bearer(http_token(self.home)),
         )
 
     def _write(self, state: PlaneState) -> None:
@@ -321,12 +357,14 @@ class Stack:
             bootstrap_servers=self._known_servers(processes),
             processes=processes,
             elsewhere=self.described.urls_elsewhere,
+            has_fixed_shards=self.described.host.shards is not None,
             has_moving_shards=bool(self.described.host.instance),
             credentials_file=str(self.described.kafka.credentials_file or ""),
             http_token_file=self.described.http_token_file,
             reason=self._reason,
         )
-        write_plane_file(self.home, plane)
+        with self._writing:
+            write_plane_file(self.home, plane)
 
     def _known_servers(self, processes: Mapping[str, PlaneProcess]) -> str:
         """Return the brokers' address; empty while the plane's own broker has no port."""

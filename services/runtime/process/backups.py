@@ -8,7 +8,7 @@ when it is too old. No request can name a path.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import TimeoutError as FutureTimeoutError
 
 from starlette.requests import Request
@@ -23,11 +23,11 @@ COPY_SECONDS = 60.0
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 
 
-def copy_route(shards: Sequence[HostedShard]) -> Route:
+def copy_route(shards: Callable[[], Sequence[HostedShard]]) -> Route:
     """Return the route that makes the writer of a shard copy its database, and removes the copy."""
-    by_number = {shard.shard: shard for shard in shards}
 
     def answer(request: Request) -> Response:
+        by_number = {shard.shard: shard for shard in shards()}
         shard, name = by_number.get(request.path_params["shard"]), request.path_params["name"]
         if shard is None:
             return refusal("WRONG_SHARD", f"the shards {sorted(by_number)} are served here: ask another process")

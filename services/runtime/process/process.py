@@ -28,6 +28,7 @@ from schemas.credentials import CredentialsError, read_credentials, read_secret
 from schemas.http_token import check_address
 from schemas.private_files import keep_files_private
 from services.domain.errors import DeepcleanError, InvariantError
+from services.log.added_shards import AddedShards
 from services.log.clock import Clock, SystemClock
 from services.log.kafka import KafkaLog, consumer_configuration
 from services.log.port import Log
@@ -80,15 +81,21 @@ class ServiceProcess:
         self._membership: threading.Thread | None = None
         clock = clock or SystemClock(settings.clock_offset_seconds * 1000)
         metrics = RuntimeMetrics(registry, name)
-        self._shards = [
-            HostedShard(shard, parts, settings, log, clock, metrics, self._shard_is_ready, self._stop.set)
-            for shard in settings.shards
-        ]
+
+        def new_shard(shard: int) -> HostedShard:
+            return HostedShard(shard, parts, settings, log, clock, metrics, self._shard_is_ready, self._stop.set)
+
+        self._new_shard = new_shard
+        self._shards = [self._new_shard(shard) for shard in settings.shards]
+        self._given: set[int] = set()
+        """The shards that the group has given to this process, those included that it does not know yet."""
+        self._plane_shards = 0
+        self._added_shards = AddedShards(log, self._shards_are_added) if settings.has_added_shards else None
         app = http_app(
             registry,
             lambda: [reason for shard in self._shards for reason in shard.why_unhealthy()],
             lambda: [reason for shard in self._shards for reason in shard.why_unready()],
-            [*parts.routes(self._stores), copy_route(self._shards), *registry_routes()],
+            [*parts.routes(self._stores), copy_route(lambda: self._shards), *registry_routes()],
             token=http_token(settings),
         )
         self._server = HttpServer(app, settings.http_host, settings.http_port)
@@ -120,6 +127,8 @@ class ServiceProcess:
                 shard.follow()
         for thread in self._beside:
             thread.start()
+        if self._added_shards is not None:
+            self._added_shards.start()
         if self._join is not None:
             self._membership = threading.Thread(target=self._take_part, args=(self._join,), name="group")
             self._membership.start()
@@ -142,7 +151,10 @@ class ServiceProcess:
 
     def _end(self) -> None:
         """Stop the writers, then the server, then close the databases that both use."""
-        self._stop.set()
+        with self._lock:  # no shard is added from now on
+            self._stop.set()
+        if self._added_shards is not None:
+            self._added_shards.stop()
         if self._membership is not None:
             self._membership.join()
         for shard in self._shards:
@@ -172,24 +184,57 @@ class ServiceProcess:
         """Run the shards that the group gives to this process, until it ends."""
         group = join(self._shards[0].service.inputs[0].name, self._gained, self._lost)
         try:
+            known = len(self._shards)
             while not self._stop.is_set():
                 group.poll(GROUP_SECONDS)
+                if self._plane_shards > known:
+                    known = self._plane_shards
+                    self._add(known)
+                    group.look_for_shards()
         except InvariantError as error:
             self._failures.append(str(error))
             self._stop.set()
         finally:
             group.close()
 
+    def _shards_are_added(self, plane_shards: int) -> None:
+        """Run the shards that were added to the plane; in a group, those of them that it gives to this process."""
+        self._plane_shards = plane_shards
+        if self._join is None:
+            self._add(plane_shards)
+
+    def _add(self, plane_shards: int) -> None:
+        """Make the shards that this process does not have yet; start those that it is to run."""
+        known = {shard.shard for shard in self._shards}
+        added = [self._new_shard(shard) for shard in range(plane_shards) if shard not in known]
+        with self._lock:
+            if self._stop.is_set():
+                return
+            self._shards = [*self._shards, *added]
+            for shard in added:
+                shard.url = self._settings.advertised_url or self._server.url
+                if self._join is None or shard.shard in self._given:
+                    logger.info("added", shard=shard.shard)
+                    self._run_shard(shard)
+                else:
+                    shard.follow()
+
+    def _run_shard(self, shard: HostedShard) -> None:
+        self._stores.shards.add(shard.shard)
+        shard.start()
+
     def _gained(self, shards: Collection[int]) -> None:
+        """Run these shards. One that is not known yet is run when the plane's topic says that all of it is there."""
+        self._given |= set(shards)
         gained = [shard for shard in self._shards if shard.shard in shards]
         for shard in gained:
             shard.ask_to_stop()  # all standbys at once
         for shard in gained:
             logger.info("gained", shard=shard.shard)
-            self._stores.shards.add(shard.shard)
-            shard.start()
+            self._run_shard(shard)
 
     def _lost(self, shards: Collection[int]) -> None:
+        self._given -= set(shards)
         lost = [shard for shard in self._shards if shard.shard in shards]
         for shard in lost:
             self._stores.shards.discard(shard.shard)

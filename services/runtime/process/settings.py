@@ -58,6 +58,10 @@ class ServiceSettings(BaseSettings):
         description="Shards that may run here, separated by commas. At most one process may run a shard, but for those "
         "with an instance name.",
     )
+    has_added_shards: bool = Field(
+        False,
+        description="Whether shards that are added to the plane may run here, too, as soon as they are there.",
+    )
     instance: str = Field(
         "",
         pattern=r"^[A-Za-z0-9._-]{0,200}$",

@@ -1,0 +1,78 @@
+"""The topic of volumes: to which shard each name of a volume belongs.
+
+A client that creates a volume chooses the shard with the least load, which is another one a moment later. So it first
+appends its choice here, and then creates the volume where the **first** message with this name says. All clients, and
+all repeats of one client, thus create a volume of one name in one shard, where metadata refuses the second create.
+
+A name belongs to its shard for ever, whether the volume exists or not: the message is there before the volume, and
+stays when the volume is deleted. The topic has one partition, and nothing is removed from it, since compaction would
+keep the last message of a name. Keys are the names, values JSON: ``{"shard": 3}``.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import Any
+
+from schemas.topics import VOLUMES
+from services.log.plane_topic import MOST_SHARDS
+from services.log.port import Log
+from services.log.reads import records_between
+
+PARTITION = 0
+
+
+class VolumeTopic:
+    """Reads and adds to the names that belong to a shard. Safe to share between threads."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._lock = threading.Lock()
+        self._next_offset = 0
+        self._shards: dict[bytes, int] = {}
+
+    def place(self, volume: str, chosen: int) -> int:
+        """Return the shard to which a name belongs: ``chosen``, unless it belonged to another one before.
+
+        Raises:
+            TopicMissingError: the plane has no such topic; an administrator makes it (``deepclean topics ensure``).
+            RetryableError: the log did not answer; the name may belong to ``chosen`` now.
+        """
+        name = volume.encode()
+        with self._lock:
+            self._read()
+            if name not in self._shards:
+                self._append(name, chosen)
+                self._read()
+            return self._shards[name]
+
+    def _append(self, name: bytes, shard: int) -> None:
+        sink = self._log.open_sink()
+        try:
+            sink.send(VOLUMES, PARTITION, json.dumps({"shard": shard}).encode(), name)
+            sink.flush()
+        finally:
+            sink.close()
+
+    def _read(self) -> None:
+        end = self._log.end_offset(VOLUMES, PARTITION)
+        if end < self._next_offset:  # the topic was recreated
+            self._next_offset = 0
+            self._shards.clear()
+        first = max(self._next_offset, self._log.first_offset(VOLUMES, PARTITION))
+        for record in records_between(self._log, VOLUMES, PARTITION, first, end):
+            shard = _shard_in(record.value)
+            if shard is not None:
+                self._shards.setdefault(record.key, shard)
+        self._next_offset = max(first, end)
+
+
+def _shard_in(value: bytes) -> int | None:
+    """Return the shard in a message; None for one that is not usable."""
+    try:
+        said: Any = json.loads(value)
+        shard = said["shard"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return shard if isinstance(shard, int) and 0 <= shard < MOST_SHARDS else None
