@@ -12,6 +12,7 @@ from services.log.volume_topic import VolumeTopic
 from services.plane.broker.topics import create_partitions, publish_shards
 from services.plane.in_memory.client import InMemoryClient
 from services.plane.upkeep import growth
+from services.runtime.process import hosted_shard
 from services.runtime.process.process import ServiceProcess
 from tests.faults.fault import Fault
 
@@ -74,6 +75,11 @@ def a_process_keeps_the_shards_that_it_began_with(patch: pytest.MonkeyPatch) -> 
     patch.setattr(ServiceProcess, "_add", lambda *_: None)
 
 
+def a_missing_partition_ends_a_process(patch: pytest.MonkeyPatch) -> None:
+    """All shards of a process ended when one of the brokers heard of the new partitions later than the others."""
+    patch.setattr(hosted_shard, "ADDED_SECONDS", -1.0)
+
+
 _TOPICS = "tests/unit/test_plane_topics.py"
 _PROCESS = "tests/integration/test_process.py"
 _VOLUMES = "tests/unit/test_volume_shards.py"
@@ -111,6 +117,11 @@ FAULTS = (
     Fault(
         a_process_keeps_the_shards_that_it_began_with,
         caught_by=f"{_PROCESS}::test_a_process_runs_shards_that_are_added_to_the_plane",
+        message="it never came to be",
+    ),
+    Fault(
+        a_missing_partition_ends_a_process,
+        caught_by=f"{_PROCESS}::test_a_broker_that_does_not_know_an_added_shard_yet_is_asked_again",
         message="it never came to be",
     ),
 )

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -25,10 +25,10 @@ from prometheus_client import CollectorRegistry
 from schemas.codec import codec
 from schemas.records import Barrier, MetadataCommand, MetadataProgress
 from schemas.topics import METADATA_COMMANDS, METADATA_PROGRESS, Topic
-from services.domain.errors import InvariantError, RetryableError
+from services.domain.errors import InvariantError, RetryableError, TopicMissingError
 from services.log.clock import SystemClock
 from services.log.kafka import KafkaLog
-from services.log.memory import MemoryLog
+from services.log.memory import MemoryLog, MemorySource
 from services.log.plane_topic import PlaneTopic
 from services.log.shard_group import Shards
 from services.plane.broker.embedded import EmbeddedBroker
@@ -169,6 +169,33 @@ def test_a_process_runs_shards_that_are_added_to_the_plane(tmp_path: Path) -> No
         playground.send(2)
         eventually(lambda: playground.passed_on() == 1)
     assert playground.status == 0
+
+
+def test_a_broker_that_does_not_know_an_added_shard_yet_is_asked_again(tmp_path: Path) -> None:
+    """The controller says so to one broker after the other; a shard that was there before is not missing by chance."""
+
+    class Behind(MemoryLog):
+        known = 1
+        refusals = 0
+
+        def open_source(self, topics: Sequence[str], partition: int, next_offsets: Mapping[str, int]) -> MemorySource:
+            if partition >= self.known:
+                self.refusals += 1
+                raise TopicMissingError(f"there is no partition {partition}")
+            return super().open_source(topics, partition, next_offsets)
+
+    playground = Playground(tmp_path, has_added_shards=True)
+    playground.log = log = Behind(SystemClock())
+    PlaneTopic(log).publish(2)
+    playground.send(1, shard=1)
+    with playground.running():
+        eventually(lambda: log.refusals > 1)
+        log.known = 2
+        eventually(lambda: playground.passed_on(1) == 1)
+    assert playground.status == 0
+    log.known = 0
+    with playground.running():
+        eventually(lambda: playground.status == 1)
 
 
 def test_a_process_with_a_list_of_its_shards_runs_no_others(tmp_path: Path) -> None:

@@ -13,9 +13,8 @@ log may then be there twice, which changes nothing.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 import httpx
@@ -47,6 +46,7 @@ from services.plane.broker.topics import (
     SINGLE_TOPICS,
     create_partitions,
     create_topics,
+    publish_schemas,
     publish_shards,
     published_shards,
     send_commands,
@@ -67,6 +67,8 @@ POLL_SECONDS = 0.1
 STEPPED = "deepclean_last_step_timestamp_seconds"
 FOLLOWED = "deepclean_streaming_chain_version"
 Say = Callable[[str], None]
+Part = tuple[str, int]
+"""A service and a shard."""
 
 
 @dataclass(slots=True)
@@ -96,6 +98,7 @@ class Growth:
         if not published:
             publish_shards(servers, self.before, self.credentials)
         if self.wanted > self.before:
+            publish_schemas(servers, self.before, self.credentials, person(Path(self.plane.home)))
             create_partitions(servers, self.wanted, self.credentials, replicas, may_have_more=True)
             self.say(f"partitions: each topic has {self.wanted}")
             self._begin_logs()
@@ -155,11 +158,10 @@ class Growth:
 
     def _await_served(self) -> None:
         """Wait until each process that is known here serves all shards, and ``plane.json`` names them."""
-        waiting = set(self._parts())
-        deadline = time.monotonic() + SERVE_SECONDS
+        parts = set(self._parts())
+        waiting, deadline = parts, time.monotonic() + SERVE_SECONDS
         with http_client(http_token(Path(self.plane.home)), seconds=ASK_SECONDS) as http:
-            is_served = partial(self._is_served, http)
-            while waiting := {part for part in waiting if not is_served(*part)}:
+            while waiting := waiting - self._served(http, waiting):
                 if time.monotonic() > deadline:
                     service, shard = min(waiting)
                     raise StackError(
@@ -167,34 +169,28 @@ class Growth:
                         f"deepclean shards add {self.wanted} again, which waits for it."
                     )
                 time.sleep(POLL_SECONDS)  # the state belongs to other processes, so it must be polled
-            while running_plane(Path(self.plane.home)).shards < self.wanted:
-                if time.monotonic() > deadline:
-                    raise StackError(
-                        "The supervisor of this host does not know the new shards yet: see its log in the home's logs, "
-                        f"then call deepclean shards add {self.wanted} again."
-                    )
-                time.sleep(POLL_SECONDS)
-        services = ", ".join(sorted({service for service, _ in self._parts()}))
+        while running_plane(Path(self.plane.home)).shards < self.wanted:
+            if time.monotonic() > deadline:
+                raise StackError(
+                    "The supervisor of this host does not know the new shards yet: see its log in the home's logs, "
+                    f"then call deepclean shards add {self.wanted} again."
+                )
+            time.sleep(POLL_SECONDS)
+        services = ", ".join(sorted({service for service, _ in parts}))
         self.say(f"served: all {self.wanted} shards, by {services}")
 
-    def _parts(self) -> Iterator[tuple[str, int]]:
+    def _parts(self) -> Iterator[Part]:
         """Yield the services and shards whose owners can be found from here."""
         here = {**self.plane.elsewhere, **{name: process.url for name, process in self.plane.processes.items()}}
         for service in (*SERVICES, STREAMING):
             if here.get(service) or (self.plane.has_moving_shards and service != STREAMING):
                 yield from ((service, shard) for shard in range(self.wanted))
 
-    def _is_served(self, http: httpx.Client, service: str, shard: int) -> bool:
-        url = self._url(service, shard)
-        if not url:
-            return False
-        try:
-            found = samples(http, url)
-        except httpx.HTTPError:
-            return False
-        if service == STREAMING:
-            return any(one.name == FOLLOWED and one.labels["shard"] == str(shard) for one in found)
-        return any(one.name == STEPPED and one.labels["shard"] == str(shard) and one.value > 0 for one in found)
+    def _served(self, http: httpx.Client, parts: Iterable[Part]) -> set[Part]:
+        """Return what the processes say that they serve of these parts."""
+        urls = {part: self._url(*part) for part in parts}
+        said = {url: _served_at(http, url) for url in set(urls.values()) if url}
+        return {part for part, url in urls.items() if part in said.get(url, ())}
 
     def _url(self, service: str, shard: int) -> str:
         if self.plane.has_moving_shards and service != STREAMING:
@@ -202,6 +198,16 @@ class Growth:
         if service in self.plane.processes:
             return self.plane.processes[service].url
         return self.plane.elsewhere.get(service, "")
+
+
+def _served_at(http: httpx.Client, url: str) -> set[Part]:
+    try:
+        found = samples(http, url)
+    except httpx.HTTPError:
+        return set()
+    followed = {(STREAMING, int(one.labels["shard"])) for one in found if one.name == FOLLOWED}
+    stepped = [one for one in found if one.name == STEPPED and one.value > 0]
+    return followed | {(one.labels["service"], int(one.labels["shard"])) for one in stepped}
 
 
 def _secrets(home: Path, signer: Signer) -> list[SecretRow]:

@@ -35,6 +35,8 @@ from services.storage.store import Store
 FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS = 0.1, 5.0
 LAG_SECONDS = 1.0
 STUCK_SECONDS = 120.0
+ADDED_SECONDS = 60.0
+"""Time in which a missing partition of an added shard is no error: each broker hears of it from the controller."""
 TRIMMED_AT_ONCE = 5
 
 logger = structlog.get_logger(__name__)
@@ -102,7 +104,11 @@ class HostedShard:
         metrics: RuntimeMetrics,
         on_ready: Callable[[HostedShard], None],
         on_failure: Callable[[], None],
+        *,
+        is_added: bool = False,
     ) -> None:
+        """``is_added`` says that the shard has just been added to the plane: some brokers may not know it yet."""
+        self._patient_until = time.monotonic() + ADDED_SECONDS if is_added else 0.0
         self.shard = shard
         self.service = parts.make_service(shard)
         self.url = ""
@@ -302,8 +308,11 @@ class HostedShard:
         """Call ``attempt``; after a RetryableError wait, up to ``LONGEST_RETRY_SECONDS``, twice as long each time."""
         try:
             attempt()
-        except RetryableError as error:
-            if isinstance(error, StartAgainError) and self._runner is not None:
+        except (RetryableError, TopicMissingError) as error:
+            is_missing = isinstance(error, TopicMissingError)
+            if is_missing and time.monotonic() > self._patient_until:
+                raise
+            if (is_missing or isinstance(error, StartAgainError)) and self._runner is not None:
                 self._runner.close()
                 self._runner = None
             self._trouble = str(error)

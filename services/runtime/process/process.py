@@ -82,11 +82,12 @@ class ServiceProcess:
         clock = clock or SystemClock(settings.clock_offset_seconds * 1000)
         metrics = RuntimeMetrics(registry, name)
 
-        def new_shard(shard: int) -> HostedShard:
-            return HostedShard(shard, parts, settings, log, clock, metrics, self._shard_is_ready, self._stop.set)
+        def new_shard(shard: int, *, is_added: bool) -> HostedShard:
+            hooks = self._shard_is_ready, self._stop.set
+            return HostedShard(shard, parts, settings, log, clock, metrics, *hooks, is_added=is_added)
 
-        self._new_shard = new_shard
-        self._shards = [self._new_shard(shard) for shard in settings.shards]
+        self._new_added_shard = partial(new_shard, is_added=True)
+        self._shards = [new_shard(shard, is_added=False) for shard in settings.shards]
         self._given: set[int] = set()
         """The shards that the group has given to this process, those included that it does not know yet."""
         self._plane_shards = 0
@@ -206,7 +207,7 @@ class ServiceProcess:
     def _add(self, plane_shards: int) -> None:
         """Make the shards that this process does not have yet; start those that it is to run."""
         known = {shard.shard for shard in self._shards}
-        added = [self._new_shard(shard) for shard in range(plane_shards) if shard not in known]
+        added = [self._new_added_shard(shard) for shard in range(plane_shards) if shard not in known]
         with self._lock:
             if self._stop.is_set():
                 return
