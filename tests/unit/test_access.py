@@ -75,8 +75,8 @@ def test_the_rights_are_those_that_the_topics_name() -> None:
     assert of_plane == {(name, READ) for name in identities()}, "only the administrator adds shards"
     of_volumes = {(right.identity, right.operation) for right in rights() if right.topic == VOLUMES}
     assert of_volumes == {(CLIENTS, READ), (CLIENTS, WRITE)}
-    of_all = (of_schemas, of_owners, of_plane, of_volumes)
-    assert len(rights()) == named + len(NUMBERED) + sum(map(len, of_all))
+    of_all = len(of_schemas) + len(of_owners) + len(of_plane) + len(of_volumes)
+    assert len(rights()) == named + len(NUMBERED) + of_all
     assert ADMINISTRATOR not in identities()
 
 
