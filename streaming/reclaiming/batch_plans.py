@@ -12,6 +12,7 @@ from schemas.records import DeletedEntries
 from streaming.reclaiming.batch import BatchPlan
 from streaming.reclaiming.outcome import BatchOutcome, batch_outcome
 from streaming.reclaiming.prepared_plan import PreparedPlan, partition_count, without_rows, worked_out_once
+from streaming.reclaiming.view_table import JoinedView
 from streaming.spark.written_messages import WrittenMessages
 
 PARTITIONS_OF_ONE_TASK = 2
@@ -39,7 +40,7 @@ class BatchPlans:
     def __init__(self) -> None:
         self._messages = WrittenMessages(DeletedEntries)
         self._columns = BatchPlan(self._messages)
-        self._view: DataFrame | None = None
+        self._view: JoinedView | None = None
         self._plans: dict[tuple[str, bool, bool], PreparedPlan] = {}
         self._endings: tuple[PreparedPlan, PreparedPlan] | None = None
 
@@ -50,7 +51,7 @@ class BatchPlans:
 
     @contextmanager
     def over(
-        self, batch: DataFrame, view: DataFrame, versions: str, *, is_patient: bool = True
+        self, batch: DataFrame, view: JoinedView, versions: str, *, is_patient: bool = True
     ) -> Iterator[JudgedFrames]:
         """Judge a batch once for both frames, inside the context; the arguments are those of ``BatchPlan.judged``."""
         plan = self._plan(batch, view, versions, is_patient=is_patient)
@@ -61,7 +62,7 @@ class BatchPlans:
                 self._endings = PreparedPlan(to_send), PreparedPlan(results)
             yield JudgedFrames(*(plan.over(judged) for plan in self._endings))
 
-    def _plan(self, batch: DataFrame, view: DataFrame, versions: str, *, is_patient: bool) -> PreparedPlan:
+    def _plan(self, batch: DataFrame, view: JoinedView, versions: str, *, is_patient: bool) -> PreparedPlan:
         if view is not self._view or len(self._plans) >= MOST_PLANS:
             self._view, self._plans = view, {}
         is_small = partition_count(batch) <= PARTITIONS_OF_ONE_TASK

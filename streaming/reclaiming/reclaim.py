@@ -313,7 +313,7 @@ class ReclaimJob:
         """Judge a batch, publish the messages, return the outcome; shards without a version are passed over."""
         text = versions_text(versions.get(shard) for shard in range(len(self._chain.chains)))
         is_patient = is_patient and not self._waiting.is_full
-        view = self._view.frame(self._chain.views, set())
+        view = self._view.joined(self._chain.views, set())
         with self._plans.over(batch, view, text, is_patient=is_patient) as judged:
             judged.to_send.write.format("kafka").mode("append").options(**self._sink_options()).save()
             return judged.outcome()
@@ -349,7 +349,7 @@ class ReclaimJob:
         shards = 1 + max(self._waiting.passed_over, default=-1)
         if shards > len(self._chain.chains) and self._chain.cover(shards, OUTPUTS):
             self._barriers.connect_again()
-        self._view.frame(self._chain.views, self._chain.advance())
+        self._view.joined(self._chain.views, self._chain.advance())
         troubles = {shard: chain.trouble for shard, chain in enumerate(self._chain.chains) if chain.trouble}
         for shard, trouble in troubles.items():
             if shard not in self._troubles:

@@ -58,7 +58,7 @@ class Bench:
         self.plans = BatchPlans()
         view = ChainView()
         view.follow(SnapshotChainRecord(1, 0, ChainCapture(BUCKET_ID, "s1", 1, 100)))
-        self.view = ViewTable(session).frame([view, view], {(0, BUCKET_ID), (1, BUCKET_ID)})
+        self.view = ViewTable(session).joined([view, view], {(0, BUCKET_ID), (1, BUCKET_ID)})
 
     def frame(self, messages: Sequence[tuple[int, bytes | None]], partitions: int = 1) -> DataFrame:
         rows: list[tuple[Any, ...]] = [

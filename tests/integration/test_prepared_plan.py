@@ -118,7 +118,7 @@ def stored(session: SparkSession) -> int:
 
 def test_little_is_read_by_one_task_and_much_by_many(session: SparkSession) -> None:
     plans = BatchPlans()
-    view = ViewTable(session).frame([ChainView()], set())
+    view = ViewTable(session).joined([ChainView()], set())
     for partitions, tasks in ((1, 1), (PARTITIONS_OF_ONE_TASK, 1), (PARTITIONS_OF_ONE_TASK + 1, 2)):
         messages = session.createDataFrame(session.sparkContext.parallelize([], partitions), MESSAGE_TYPE)
         assert partition_count(messages) == partitions

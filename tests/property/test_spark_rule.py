@@ -31,11 +31,11 @@ def session() -> Iterator[SparkSession]:
 
 def spark_verdicts(session: SparkSession, view: ChainView, rows: list[Row]) -> list[str | None]:
     """What Spark says of each row, by way of the table that the job broadcasts."""
-    table = ViewTable(session).frame([view], {(0, bucket_id) for bucket_id in view.bucket_ids()})
+    table = ViewTable(session).joined([view], {(0, bucket_id) for bucket_id in view.bucket_ids()})
     numbered = [(place, *row) for place, row in enumerate(rows)]
     entries = session.createDataFrame(numbered, f"place int, {ENTRY_TYPE}")
-    joined = entries.join(functions.broadcast(table), "bucket_id", "left")
-    judged = with_neighbours(joined).select("place", verdict().alias("verdict"))
+    joined = entries.join(functions.broadcast(table.rows), "bucket_id", "left")
+    judged = with_neighbours(joined, table.search_steps).select("place", verdict().alias("verdict"))
     return [row["verdict"] for row in sorted(judged.collect(), key=lambda row: row["place"])]
 
 
