@@ -21,6 +21,7 @@ from pyspark.sql.functions import col, lit
 from bench.followed_view import measure_following
 from bench.rule_cost import BUCKET_ID, TXNS_PER_SNAPSHOT, chain_of
 from services.domain.chain_view import ChainView
+from streaming.reclaiming.checkpoint import LocalCheckpoint
 from streaming.reclaiming.metrics import ReclaimMetrics
 from streaming.reclaiming.outcome import BatchOutcome
 from streaming.reclaiming.reclaim import ReclaimJob, ReclaimOptions
@@ -68,7 +69,7 @@ def _judged_rate(session: SparkSession, options: dict[str, Any], checkpoint: Pat
     per_batch: int = options["messages_per_batch"]
     job = ReclaimJob(
         session,
-        ReclaimOptions(options["bootstrap_servers"], 1, checkpoint, max_messages_per_batch=per_batch),
+        ReclaimOptions(options["bootstrap_servers"], 1, LocalCheckpoint(checkpoint), max_messages_per_batch=per_batch),
         times,
     )
     job.start()

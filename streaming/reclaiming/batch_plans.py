@@ -11,7 +11,13 @@ from pyspark.sql import DataFrame
 from schemas.records import DeletedEntries
 from streaming.reclaiming.batch import BatchPlan
 from streaming.reclaiming.outcome import BatchOutcome, batch_outcome
-from streaming.reclaiming.prepared_plan import PreparedPlan, partition_count, without_rows, worked_out_once
+from streaming.reclaiming.prepared_plan import (
+    PreparedPlan,
+    cluster_width,
+    partition_count,
+    without_rows,
+    worked_out_once,
+)
 from streaming.reclaiming.view_table import JoinedView
 from streaming.spark.written_messages import WrittenMessages
 
@@ -19,7 +25,7 @@ PARTITIONS_OF_ONE_TASK = 2
 """A single task reads a batch of at most this many partitions. It needs no shuffle, and every further task would
 generate code and operators again, which costs more than a small batch."""
 MOST_PLANS = 8
-"""Most plans of one view: small or large batch, patient or not, and the versions of the shards (or none)."""
+"""Most plans of one view: for one task or for all cores, patient or not, and the versions of the shards (or none)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +47,7 @@ class BatchPlans:
         self._messages = WrittenMessages(DeletedEntries)
         self._columns = BatchPlan(self._messages)
         self._view: JoinedView | None = None
-        self._plans: dict[tuple[str, bool, bool], PreparedPlan] = {}
+        self._plans: dict[tuple[str, int, bool], PreparedPlan] = {}
         self._endings: tuple[PreparedPlan, PreparedPlan] | None = None
 
     def learn_published(self) -> None:
@@ -65,10 +71,10 @@ class BatchPlans:
     def _plan(self, batch: DataFrame, view: JoinedView, versions: str, *, is_patient: bool) -> PreparedPlan:
         if view is not self._view or len(self._plans) >= MOST_PLANS:
             self._view, self._plans = view, {}
-        is_small = partition_count(batch) <= PARTITIONS_OF_ONE_TASK
-        name = (versions, is_small, is_patient)
+        tasks = 1 if partition_count(batch) <= PARTITIONS_OF_ONE_TASK else cluster_width(batch)
+        name = (versions, tasks, is_patient)
         if name not in self._plans:
-            rows = without_rows(batch)
-            one_task = rows.coalesce(1) if is_small else rows
-            self._plans[name] = PreparedPlan(self._columns.judged(one_task, view, versions, is_patient=is_patient))
+            batch.sparkSession.conf.set("spark.sql.shuffle.partitions", tasks)
+            rows = without_rows(batch).coalesce(tasks)
+            self._plans[name] = PreparedPlan(self._columns.judged(rows, view, versions, is_patient=is_patient))
         return self._plans[name]

@@ -72,6 +72,11 @@ def partition_count(frame: DataFrame) -> int:
     return int(_rows(frame).getNumPartitions())
 
 
+def cluster_width(frame: DataFrame) -> int:
+    """Return the number of cores of the executors that Spark has at present, or what is set in place of it."""
+    return frame.sparkSession.sparkContext.defaultParallelism
+
+
 def _frame(session: Any, rows: Any, schema: Any) -> DataFrame:
     return DataFrame(session._jsparkSession.internalCreateDataFrame(rows, schema, False), session)
 
