@@ -27,7 +27,7 @@ from services.domain.chain_view import ChainView
 from services.domain.row_columns import DeletedEntry, entries_by_columns
 from streaming.reclaiming.batch_plans import BatchPlans
 from streaming.reclaiming.prepared_plan import handed_in
-from streaming.reclaiming.view_table import ViewTable, versions_text
+from streaming.reclaiming.view_table import VersionTable, ViewTable
 
 WARM_MARKERS = 10
 MESSAGE_TYPE = (
@@ -41,7 +41,8 @@ class _Followed:
 
     def __init__(self, session: SparkSession, buckets: int, ever: int, live: int) -> None:
         self._random = Random(buckets)  # noqa: S311  the same at each run
-        self._table, self._plans, self.view = ViewTable(session), BatchPlans(), ChainView()
+        self._table, self._versions, self._plans = ViewTable(session), VersionTable(session), BatchPlans()
+        self.view = ChainView()
         self.view.full(buckets, (self._bucket(BUCKET_ID + number, ever, live) for number in range(buckets)))
         self._joined = self._table.joined([self.view], {(0, bucket_id) for bucket_id in self.view.bucket_ids()})
 
@@ -63,7 +64,8 @@ class _Followed:
     def judge(self, batch: DataFrame) -> float:
         """Judge a batch with the table; return the milliseconds that it takes."""
         started = time.perf_counter()
-        with self._plans.over(batch, self._joined, versions_text([self.view.version])) as judged:
+        versions = self._versions.frame([self.view.version])
+        with self._plans.over(batch, self._joined, versions) as judged:
             judged.to_send.collect()
             judged.outcome()
         return 1_000 * (time.perf_counter() - started)

@@ -46,7 +46,7 @@ from streaming.reclaiming.metrics import ReclaimMetrics
 from streaming.reclaiming.outcome import BatchOutcome, PrematureMessage, Stretch
 from streaming.reclaiming.prepared_plan import handed_in, use_here
 from streaming.reclaiming.query_progress import ProgressListener
-from streaming.reclaiming.view_table import ViewTable, versions_text
+from streaming.reclaiming.view_table import VersionTable, ViewTable
 from streaming.reclaiming.waiting import Waiting, saved
 
 OUTPUTS = (PURGE_KEYS, PURGE_DIRECTORIES, SWEEP_RESULTS, DEAD_LETTERS)
@@ -105,7 +105,7 @@ class ReclaimJob:
         self._plans = BatchPlans()
         self._waiting = Waiting()
         self._chain = ChainReader(options.bootstrap_servers, options.shards, options.credentials)
-        self._view = ViewTable(session)
+        self._view, self._view_versions = ViewTable(session), VersionTable(session)
         self._barriers = BarrierSender(options.bootstrap_servers, options.credentials)
         log = KafkaLog(options.bootstrap_servers, group_prefix(STREAMING), credentials=options.credentials)
         self._schemas = follow_schemas(log)
@@ -317,10 +317,10 @@ class ReclaimJob:
 
     def _judge(self, batch: DataFrame, versions: Mapping[int, int], *, is_patient: bool = True) -> BatchOutcome:
         """Judge a batch, publish the messages, return the outcome; shards without a version are passed over."""
-        text = versions_text(versions.get(shard) for shard in range(len(self._chain.chains)))
+        of_shards = self._view_versions.frame(versions.get(shard) for shard in range(len(self._chain.chains)))
         is_patient = is_patient and not self._waiting.is_full
         view = self._view.joined(self._chain.views, set())
-        with self._plans.over(batch, view, text, is_patient=is_patient) as judged:
+        with self._plans.over(batch, view, of_shards, is_patient=is_patient) as judged:
             judged.to_send.write.format("kafka").mode("append").options(**self._sink_options()).save()
             return judged.outcome()
 

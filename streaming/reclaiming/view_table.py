@@ -1,25 +1,26 @@
-"""Passes the chain views to Spark as one small table, which is broadcast with the batches.
+"""Passes the chain views to Spark as two small tables, which are broadcast with the batches.
 
-The table lives in the JVM as a list of rows, one for each bucket. A marker replaces the row of its bucket and no other
-row: Python writes the changed rows as JSON, and the JVM parses them. A batch that follows joins the list as it is.
+One table has a row for each bucket. A marker replaces the row of its bucket and no other row. The other table has the
+chain version of each shard that is judged.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession, functions
+from pyspark.sql import DataFrame, SparkSession
 
 from services.domain.chain_view import ChainView
 from services.domain.rank_pages import rank_pages
+from streaming.reclaiming.rows_in_jvm import RowsInJvm
 
-VIEW_TYPE = (
-    "array<struct<shard:int,bucket_id:bigint,page_shift:int,page_ranks:array<int>,live_ordinals:array<bigint>,live_txns:array<bigint>,"
-    "snapshots_ever:bigint,newest_txn:bigint>>"
+BUCKET_TYPE = (
+    "struct<shard:int,bucket_id:bigint,page_shift:int,page_ranks:array<int>,live_ordinals:array<bigint>,"
+    "live_txns:array<bigint>,snapshots_ever:bigint,newest_txn:bigint>"
 )
+VERSION_TYPE = "struct<shard:int,view_version:bigint>"
 ROWS_PER_TEXT = 1_000
 """Most rows that are written as one JSON text."""
 Bucket = tuple[int, int]
@@ -40,15 +41,13 @@ class ViewTable:
     """The views of all shards as rows in the JVM."""
 
     def __init__(self, session: SparkSession) -> None:
-        self._session: Any = session
-        parsed: Any = self._parsed("[]").schema["rows"].dataType
-        self._columns = parsed.elementType
-        self._rows = self._new_list()
+        self._session = session
+        self._rows = RowsInJvm(session, BUCKET_TYPE)
         self._places: dict[Bucket, int] = {}
         self._search_steps = 0
         self.rows_written = 0
         """Number of rows that were passed to the JVM so far."""
-        self._joined = self._make_joined()
+        self._joined = JoinedView(self._rows.frame(), 0)
 
     def joined(self, views: Sequence[ChainView], changed: Collection[Bucket]) -> JoinedView:
         """Return the table. It is the same as before unless ``changed`` names any bucket, whose row is then replaced.
@@ -57,57 +56,43 @@ class ViewTable:
         """
         if changed:
             if not all(views[shard].knows(bucket_id) for shard, bucket_id in changed):
-                self._rows, self._places = self._new_list(), {}
+                self._rows, self._places = RowsInJvm(self._session, BUCKET_TYPE), {}
                 changed = [(shard, bucket_id) for shard, view in enumerate(views) for bucket_id in view.bucket_ids()]
-            self._replace(views, [one for one in changed if one in self._places])
-            self._append(views, [one for one in changed if one not in self._places])
-            self._joined = self._make_joined()
+            for some in _pieces([one for one in changed if one in self._places]):
+                self._rows.replace([self._places[one] for one in some], self._written(views, some))
+            for some in _pieces([one for one in changed if one not in self._places]):
+                self._rows.append(self._written(views, some))
+                self._places |= {bucket: len(self._places) + number for number, bucket in enumerate(some)}
+            self._joined = JoinedView(self._rows.frame(), self._search_steps)
         return self._joined
 
-    def _new_list(self) -> Any:
-        return self._session._jvm.java.util.ArrayList()
-
-    def _replace(self, views: Sequence[ChainView], buckets: Sequence[Bucket]) -> None:
-        for some in _pieces(buckets):
-            written = self._written(views, some)
-            for number, bucket in enumerate(some):
-                self._rows.set(self._places[bucket], written[number])
-
-    def _append(self, views: Sequence[ChainView], buckets: Sequence[Bucket]) -> None:
-        for some in _pieces(buckets):
-            self._rows.addAll(self._session._jvm.java.util.Arrays.asList(self._written(views, some)))
-            self._places |= {bucket: len(self._places) + number for number, bucket in enumerate(some)}
-
-    def _written(self, views: Sequence[ChainView], buckets: Sequence[Bucket]) -> Any:
-        """Return the rows of some buckets as an array in the JVM."""
-        rows, steps = zip(*(_row(shard, bucket_id, views[shard]) for shard, bucket_id in buckets), strict=True)
-        self._search_steps = max(self._search_steps, *steps)
-        self.rows_written += len(rows)
-        frame: Any = self._parsed(json.dumps(rows, separators=(",", ":")))
-        # The optimizer has parsed the text already: no Spark job is needed.
-        literal = frame._jdf.queryExecution().optimizedPlan().projectList().head().child()
-        return literal.value().toObjectArray(literal.dataType().elementType())
-
-    def _parsed(self, text: str) -> DataFrame:
-        frame: DataFrame = self._session.range(1).select(
-            functions.from_json(functions.lit(text), VIEW_TYPE).alias("rows")
-        )
-        return frame
-
-    def _make_joined(self) -> JoinedView:
-        jvm, session = self._session._jvm, self._session._jsparkSession
-        empty = self._session.createDataFrame([], self._columns)._jdf.queryExecution().analyzed()
-        relation = jvm.org.apache.spark.sql.catalyst.plans.logical.LocalRelation(
-            empty.output(), jvm.PythonUtils.toSeq(self._rows), False, jvm.scala.Option.empty()
-        )
-        rows = DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(session, relation), self._session)
-        return JoinedView(rows, self._search_steps)
+    def _written(self, views: Sequence[ChainView], buckets: Sequence[Bucket]) -> list[dict[str, Any]]:
+        written = []
+        for shard, bucket_id in buckets:
+            row, steps = _row(shard, bucket_id, views[shard])
+            self._search_steps = max(self._search_steps, steps)
+            written.append(row)
+        self.rows_written += len(written)
+        return written
 
 
-def versions_text(versions: Iterable[int | None]) -> str:
-    """Return the chain version of each shard as the text of a Spark array; null for a shard that is passed over."""
-    texts = ("CAST(NULL AS BIGINT)" if version is None else f"{version}L" for version in versions)
-    return f"array({', '.join(texts)})"
+class VersionTable:
+    """The chain versions of the shards as rows in the JVM; a shard that is passed over has none."""
+
+    def __init__(self, session: SparkSession) -> None:
+        self._session = session
+        self._versions: tuple[int | None, ...] = ()
+        self._frame = RowsInJvm(session, VERSION_TYPE).frame()
+
+    def frame(self, versions: Iterable[int | None]) -> DataFrame:
+        """Return the table for a version of each shard, in their order; the same as before if they are the same."""
+        wanted = tuple(versions)
+        if wanted != self._versions:
+            rows = RowsInJvm(self._session, VERSION_TYPE)
+            known = [(shard, version) for shard, version in enumerate(wanted) if version is not None]
+            rows.append([{"shard": shard, "view_version": version} for shard, version in known])
+            self._versions, self._frame = wanted, rows.frame()
+        return self._frame
 
 
 def _pieces(buckets: Sequence[Bucket]) -> Iterable[Sequence[Bucket]]:

@@ -21,7 +21,7 @@ from streaming.reclaiming.prepared_plan import (
     without_rows,
     worked_out_once,
 )
-from streaming.reclaiming.view_table import ViewTable, versions_text
+from streaming.reclaiming.view_table import VersionTable, ViewTable
 from tests.spark_session import SPARK_MARKS, started_session
 
 pytestmark = [*SPARK_MARKS, pytest.mark.timeout(180)]
@@ -126,7 +126,7 @@ def test_no_stage_has_one_task_for_each_shard(session: SparkSession, shards: int
         tasks = 1 if partitions <= PARTITIONS_OF_ONE_TASK else cores
         messages = session.createDataFrame(session.sparkContext.parallelize([], partitions), MESSAGE_TYPE)
         assert partition_count(messages) == partitions
-        with plans.over(messages, view, versions_text([0] * shards)) as judged:
+        with plans.over(messages, view, VersionTable(session).frame([0] * shards)) as judged:
             assert partition_count(judged.to_send) == tasks
             counts = tasks_of_each_stage(session, judged.to_send)
         assert set(counts) == {tasks}

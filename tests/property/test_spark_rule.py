@@ -120,10 +120,15 @@ def test_broken_rows_are_never_reclaimable_by_accident(session: SparkSession, se
     assert [(row, one) for row, one in zip(rows, said, strict=True) if one != pure_verdict(view, row)] == []
 
 
-def test_a_thousand_snapshots(session: SparkSession, seed: int) -> None:
+@pytest.mark.parametrize(("steps", "drop_share", "is_searched"), [(2_000, 0.2, False), (4_000, 0.48, True)])
+def test_a_thousand_snapshots(
+    session: SparkSession, seed: int, steps: int, drop_share: float, is_searched: bool
+) -> None:
+    """Most of which are live, so that each has a page; or few of which are, so that a page has several."""
     random = Random(seed)
-    view, taken = history(random, buckets=1, steps=2_000, drop_share=0.2)
+    view, taken = history(random, buckets=1, steps=steps, drop_share=drop_share)
     assert len(taken[1]) > 1_000
+    assert (ViewTable(session).joined([view], {(0, 1)}).search_steps > 0) is is_searched
     rows = whole_rows(random, taken, 10_000)
     said = spark_verdicts(session, view, rows)
     assert said == [pure_verdict(view, row) for row in rows]
