@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bench.ceilings import measure_ceilings
+from bench.chain_follow import measure_chain_follow
 from bench.conditions import Benchmark, Conditions
 from bench.deletions import measure_deletions
 from bench.diff import measure_diff
@@ -40,6 +41,7 @@ BENCHMARKS = {
         Benchmark("metadata-commands", measure_metadata_commands),
         Benchmark("verdicts", measure_verdicts),
         Benchmark("rule-cost", measure_rule_cost),
+        Benchmark("chain-follow", measure_chain_follow),
         Benchmark("rule-lookup", measure_rule_lookup),
         Benchmark("snapshot-time", measure_snapshot_time),
         Benchmark("snapshot-disk", measure_snapshot_disk),

@@ -28,6 +28,8 @@ class Sizes:
     """Live snapshots that hold them, in one bucket."""
     alone_versions: int = 1_000_000
     """How many of those one snapshot holds alone."""
+    followed_buckets: int = 10_000
+    """Buckets with snapshots whose chain Spark follows."""
     tree_files: int = 1_000_000
     """Files below a directory that is deleted."""
     offered_per_second: int = 2_000

@@ -18,8 +18,10 @@ from prometheus_client import CollectorRegistry
 from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.functions import col, lit
 
+from bench.followed_view import measure_following
 from bench.rule_cost import BUCKET_ID, TXNS_PER_SNAPSHOT, chain_of
 from services.domain.chain_view import ChainView
+from streaming.reclaiming.checkpoint import LocalCheckpoint
 from streaming.reclaiming.metrics import ReclaimMetrics
 from streaming.reclaiming.outcome import BatchOutcome
 from streaming.reclaiming.reclaim import ReclaimJob, ReclaimOptions
@@ -67,7 +69,7 @@ def _judged_rate(session: SparkSession, options: dict[str, Any], checkpoint: Pat
     per_batch: int = options["messages_per_batch"]
     job = ReclaimJob(
         session,
-        ReclaimOptions(options["bootstrap_servers"], 1, checkpoint, max_messages_per_batch=per_batch),
+        ReclaimOptions(options["bootstrap_servers"], 1, LocalCheckpoint(checkpoint), max_messages_per_batch=per_batch),
         times,
     )
     job.start()
@@ -139,15 +141,15 @@ def measure_rule(session: SparkSession, options: dict[str, Any]) -> dict[str, An
 
 def _judged_rows(session: SparkSession, snapshots: int, rows: int) -> DataFrame:
     table = ViewTable(session)
-    view = functions.broadcast(table.frame([chain_of(snapshots)], {(0, BUCKET_ID)}))
+    view = table.joined([chain_of(snapshots)], {(0, BUCKET_ID)})
     before = functions.pmod(functions.hash("id"), lit(snapshots + 1)).cast("long")
     made = session.range(rows).select(lit(0).alias("shard"), lit(BUCKET_ID).cast("long").alias("bucket_id"), "id")
     deaths = made.withColumn("snapshots_before_death", before).withColumn(
         "death", before * TXNS_PER_SNAPSHOT + TXNS_PER_SNAPSHOT // 2 + col("id") % (TXNS_PER_SNAPSHOT // 2)
     )
     births = functions.greatest(lit(1), col("death") - TXNS_PER_SNAPSHOT // 4 - col("id") % 2 * TXNS_PER_SNAPSHOT)
-    joined = deaths.withColumn("birth", births).join(view, ["shard", "bucket_id"], "left")
-    return with_neighbours(joined).select("id", verdict().alias("verdict"))
+    joined = deaths.withColumn("birth", births).join(functions.broadcast(view.rows), ["shard", "bucket_id"], "left")
+    return with_neighbours(joined, view.search_steps).select("id", verdict().alias("verdict"))
 
 
 def measure_lifetimes(session: SparkSession, options: dict[str, Any]) -> dict[str, Any]:
@@ -155,13 +157,13 @@ def measure_lifetimes(session: SparkSession, options: dict[str, Any]) -> dict[st
     view, bucket_id = ChainView(), options["bucket_id"]
     for number, txn in enumerate(options["snapshot_txns"], start=1):
         view.capture(number, number - 1, bucket_id, f"snapshot-{number}", number, txn)
-    cells = functions.broadcast(ViewTable(session).frame([view], {(0, bucket_id)}))
+    cells = ViewTable(session).joined([view], {(0, bucket_id)})
     columns = "bucket_id long, birth long, death long, snapshots_before_death long"
     entries = session.read.csv(options["file"], schema=columns).withColumn("shard", lit(0)).cache()
     copied = session.range(options["copies"]).crossJoin(functions.broadcast(entries))
-    joined = copied.join(cells, ["shard", "bucket_id"], "left")
+    joined = copied.join(functions.broadcast(cells.rows), ["shard", "bucket_id"], "left")
     plan, rows, rates = (
-        with_neighbours(joined).select("id", verdict().alias("verdict")),
+        with_neighbours(joined, cells.search_steps).select("id", verdict().alias("verdict")),
         options["entries"] * options["copies"],
         [],
     )
@@ -176,6 +178,7 @@ def measure_lifetimes(session: SparkSession, options: dict[str, Any]) -> dict[st
 JOBS: dict[str, Callable[[SparkSession, dict[str, Any]], dict[str, Any]]] = {
     "verdicts": measure_verdicts,
     "rule": measure_rule,
+    "follow": measure_following,
     "lifetimes": measure_lifetimes,
 }
 

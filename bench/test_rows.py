@@ -25,6 +25,7 @@ SMALL = Sizes(
     held_versions=400,
     held_snapshots=10,
     alone_versions=100,
+    followed_buckets=30,
     tree_files=120,
     offered_per_second=500,
 )
@@ -34,6 +35,7 @@ EXPECTED = {
     "metadata-commands": [f"metadata-commands/{kind}" for kind in ("puts", "deletes", "bulk-deletes", "tree-puts")],
     "verdicts": ["verdicts", "verdicts/beside-a-copy"],
     "rule-cost": [f"rule-cost/{kind}-at-{n}-snapshots" for kind in ("judge", "spark") for n in (10, 1_000, 10_000)],
+    "chain-follow": [f"chain-follow/{what}" for what in ("table", "judged", "python-memory", "heap-memory")],
     "rule-lookup": ["rule-lookup/services", "rule-lookup/spark"],
     "snapshot-time": [
         *(f"snapshot-time/at-{n}-keys" for n in (300, 3_000, 4_000)),
@@ -65,7 +67,7 @@ EXPECTED = {
     "longest-apply": ["longest-apply"],
 }
 NEEDS_NO_SPARK = ("ceilings", "metadata-commands", "snapshot-time", "snapshot-disk", "diff")
-MAY_BE_ZERO = ("disk/checkpoint", "drop/sweeps-for-nothing")
+MAY_BE_ZERO = ("chain-follow/python-memory", "chain-follow/heap-memory", "disk/checkpoint", "drop/sweeps-for-nothing")
 
 
 def children() -> set[str]:

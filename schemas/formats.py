@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
 from schemas.schema_files import released_schemas
 from schemas.stored_rows import EMBEDDED, learn
@@ -88,19 +87,3 @@ def rows_of(records: Iterable[type[object]]) -> Mapping[bytes, bytes]:
         for version, schema in enumerate(released_schemas(name), start=1):
             rows[SCHEMAS_OF_ROWS + f"{name}/{version}".encode()] = json.dumps(schema, separators=(",", ":")).encode()
     return rows
-
-
-def check_directory(directory: Path, what: str) -> None:
-    """Check the format of a directory that is not a database. An empty or missing directory gets a format file.
-
-    Raises:
-        FormatError: as ``check``.
-    """
-    file = directory / FILE
-    if file.is_file():
-        check(int(file.read_text("ascii")), what)
-    elif directory.is_dir() and any(directory.iterdir()):
-        check(None, what)
-    else:
-        directory.mkdir(parents=True, exist_ok=True)
-        file.write_text(f"{FORMAT}\n", "ascii")

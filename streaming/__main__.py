@@ -23,6 +23,7 @@ from schemas.credentials import CredentialsError, credentials_of, login_file_of,
 from schemas.http_token import check_address
 from schemas.private_files import keep_files_private
 from services.domain.errors import DeepcleanError, RetryableError
+from streaming.reclaiming.checkpoint import HadoopCheckpoint, local_checkpoint
 from streaming.reclaiming.inputs import check_inputs
 from streaming.reclaiming.metrics import MetricsServer, ReclaimMetrics
 from streaming.reclaiming.reclaim import (
@@ -46,7 +47,12 @@ def parse() -> argparse.Namespace:
     parser = session_parser("streaming", "Judge deleted entries with Spark.", jars_directory)
     parser.add_argument("--bootstrap-servers", required=True, metavar="HOST:PORT,…", help="the broker")
     parser.add_argument("--shards", required=True, type=int, metavar="N", help="partitions of every topic")
-    parser.add_argument("--checkpoint", required=True, type=Path, metavar="DIR", help="where Spark keeps its place")
+    parser.add_argument(
+        "--checkpoint",
+        required=True,
+        metavar="ADDRESS",
+        help="where Spark keeps its place: a directory, or an address of any Hadoop file system (hdfs://…, s3a://…)",
+    )
     parser.add_argument(
         "--max-messages-per-batch", type=int, default=MESSAGES_PER_BATCH, metavar="N", help="default: %(default)s"
     )
@@ -85,28 +91,30 @@ def run(options: argparse.Namespace, stop: threading.Event) -> None:
     token = read_secret(options.metrics_token_file) if options.metrics_token_file else ""
     check_address(options.metrics_address, token)
     metrics = ReclaimMetrics(CollectorRegistry())
+    checkpoint = local_checkpoint(options.checkpoint)
     session_options = SessionOptions(
-        *(options.jars_directory, options.master, options.heap, options.shards),
+        *(options.jars_directory, options.master, options.heap),
         name="deepclean-reclaim",
         login_file=login_file_of(os.environ),
         conf=tuple(options.conf),
-    )
-    job_options = ReclaimOptions(
-        options.bootstrap_servers,
-        options.shards,
-        options.checkpoint.absolute(),
-        options.max_messages_per_batch,
-        options.full_batch_messages,
-        options.longest_wait_ms,
-        credentials,
+        has_local_checkpoint=checkpoint is not None,
     )
     with ExitStack() as opened:
         server = None
         if options.metrics_port is not None:
             server = MetricsServer(metrics.registry, options.metrics_address, options.metrics_port, token)
             opened.enter_context(closing(server))
-        check_inputs(options.bootstrap_servers, options.shards, options.checkpoint, credentials)
+        if checkpoint is not None:  # before the seconds that Spark takes to start
+            check_inputs(options.bootstrap_servers, options.shards, checkpoint, credentials)
         session = opened.enter_context(spark_session(session_options))
+        if checkpoint is None:
+            elsewhere = HadoopCheckpoint(session, options.checkpoint)
+            check_inputs(options.bootstrap_servers, options.shards, elsewhere, credentials)
+        job_options = ReclaimOptions(
+            *(options.bootstrap_servers, options.shards, checkpoint or elsewhere),
+            *(options.max_messages_per_batch, options.full_batch_messages, options.longest_wait_ms),
+            credentials,
+        )
         job = opened.enter_context(closing(ReclaimJob(session, job_options, metrics)))
         job.start()
         if server is not None:

@@ -1,59 +1,36 @@
-"""The rank of n among some ordinals by two array look-ups, for code that cannot do a binary search.
+"""The rank of n among some ordinals by one look-up and few steps of a search, for code that cannot loop.
 
-The numbers from 0 to the last one are divided into pages of equal width, a power of two. ``starts`` has a cell for each
-page: the index in ``ranks`` at which the page begins. Pages within which the rank is constant share one page for each
-rank. The width makes both arrays together about as short as possible: for k ordinals up to N they have at most
-4 * sqrt(N * (2k + 2)) + 4k + 4 cells. So a hundred live snapshots among a million dropped ones need less than 60,000
-cells.
+The numbers from 0 to the last one are divided into pages of equal width, a power of two. Each page has the rank of its
+first number; a binary search among the ordinals of the page does the rest. There are at most ``MOST_PAGES`` pages, or
+four for each ordinal if that is more. So the size depends on the ordinals alone, however many numbers lie between them,
+and ordinals that are spread evenly need one or two steps.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-_MOST_SHIFT = 31
+MOST_PAGES = 64
+PAGES_PER_ORDINAL = 4
 
 
 @dataclass(frozen=True, slots=True)
 class RankPages:
-    """The rank of n is ``ranks[starts[n >> shift] + (n & mask)]``."""
+    """The rank of n is at least ``ranks[n >> shift]``, and less than ``2 ** steps`` above it."""
 
     shift: int
-    mask: int
-    starts: list[int]
     ranks: list[int]
+    steps: int
 
 
 def rank_pages(ordinals: Sequence[int], last: int) -> RankPages:
-    """Return pages for every n from 0 to ``last``. ``ordinals`` are ascending and at least 1."""
-    shift = min(range(_MOST_SHIFT), key=lambda one: (last >> one) + ((2 * len(ordinals) + 2) << one))
+    """Return pages for every n from 0 to ``last``. ``ordinals`` are ascending, at least 1 and at most ``last``."""
+    most_pages = max(MOST_PAGES, PAGES_PER_ORDINAL * len(ordinals))
+    shift = max(0, (last // most_pages).bit_length())
     width = 1 << shift
-    starts: list[int] = []
-    ranks: list[int] = []
-    of_rank: dict[int, int] = {}
-
-    def add_even(rank: int, until_page: int) -> None:
-        """Add pages of one constant rank, up to a page."""
-        if until_page > len(starts):
-            if rank not in of_rank:
-                of_rank[rank] = len(ranks)
-                ranks.extend([rank] * width)
-            starts.extend([of_rank[rank]] * (until_page - len(starts)))
-
-    before = 0
-    while before < len(ordinals):
-        page = ordinals[before] >> shift
-        add_even(before, page)
-        starts.append(len(ranks))
-        first = page << shift
-        inside = bisect_right(ordinals, first + width - 1, before)
-        at = first
-        for rank in range(before, inside):
-            ranks.extend([rank] * (ordinals[rank] - at))
-            at = ordinals[rank]
-        ranks.extend([inside] * (first + width - at))
-        before = inside
-    add_even(before, (last >> shift) + 1)
-    return RankPages(shift, width - 1, starts, ranks)
+    firsts = range(0, last + 1, width)
+    ranks = [bisect_right(ordinals, first) for first in firsts]
+    most_inside = max(bisect_left(ordinals, first + width) - rank for first, rank in zip(firsts, ranks, strict=True))
+    return RankPages(shift, ranks, most_inside.bit_length())

@@ -31,6 +31,7 @@ from streaming.reclaiming.rule import (
     verdict,
     with_neighbours,
 )
+from streaming.reclaiming.view_table import JoinedView
 from streaming.spark.written_messages import COLUMNS_ERROR, DECODE_ERROR, WrittenMessages, as_text
 
 OFFSETS_PER_GROUP = 200
@@ -99,20 +100,21 @@ class BatchPlan:
             col("message.value").alias("value"),
         ]
 
-    def judged(self, batch: DataFrame, view: DataFrame, versions: str, *, is_patient: bool = True) -> DataFrame:
+    def judged(self, batch: DataFrame, view: JoinedView, versions: DataFrame, *, is_patient: bool = True) -> DataFrame:
         """Return a row for each stretch of offsets and page of a sweep, with its results and the messages to send.
 
-        ``versions`` is a Spark array with the chain version of each shard's view, as text. A shard without a version
-        is passed over. A message whose chain version is above the view's is listed as premature; if ``is_patient`` is
+        ``versions`` has the chain version of each shard's view (``VersionTable``). A shard without a version is passed
+        over. A message whose chain version is above the view's is listed as premature; if ``is_patient`` is
         false, it is dead-lettered.
         """
-        version = functions.get(functions.expr(versions), col("shard"))
-        placed = batch.select(*self._placed).select(col("*"), version.alias("view_version"))
+        placed = batch.select(*self._placed).join(functions.broadcast(versions), "shard", "left")
         read = placed.select(*self._decoded).select(*self._checked).select(*self._known)
         entries = read.select(*self._exploded).select(*self._rows)
-        joined = entries.alias("entries").join(functions.broadcast(view.alias("view")), self._is_of_bucket, "left")
+        joined = entries.alias("entries").join(functions.broadcast(view.rows.alias("view")), self._is_of_bucket, "left")
         cells = joined.select(col("entries.*"), *map(col, CHAIN_COLUMNS))
-        judged = with_neighbours(cells).select(col("*"), _verdict(is_patient=is_patient).alias("verdict"))
+        judged = with_neighbours(cells, view.search_steps).select(
+            col("*"), _verdict(is_patient=is_patient).alias("verdict")
+        )
         grouped = judged.groupBy("shard", self._stretch, "sweep_id", "sweep_page").agg(*self._collected)
         return grouped.select("shard", *self._results, self._messages)
 

@@ -1,4 +1,4 @@
-"""Cached Spark plans for batches, kept until the chain view changes. Small and large batches have separate plans."""
+"""Cached Spark plans for batches, kept while the chain view changes. Small and large batches have separate plans."""
 
 from __future__ import annotations
 
@@ -11,14 +11,21 @@ from pyspark.sql import DataFrame
 from schemas.records import DeletedEntries
 from streaming.reclaiming.batch import BatchPlan
 from streaming.reclaiming.outcome import BatchOutcome, batch_outcome
-from streaming.reclaiming.prepared_plan import PreparedPlan, partition_count, without_rows, worked_out_once
+from streaming.reclaiming.prepared_plan import (
+    PreparedPlan,
+    cluster_width,
+    partition_count,
+    without_rows,
+    worked_out_once,
+)
+from streaming.reclaiming.view_table import JoinedView
 from streaming.spark.written_messages import WrittenMessages
 
 PARTITIONS_OF_ONE_TASK = 2
 """A single task reads a batch of at most this many partitions. It needs no shuffle, and every further task would
 generate code and operators again, which costs more than a small batch."""
 MOST_PLANS = 8
-"""Most plans of one view: small or large batch, patient or not, and the versions of the shards (or none)."""
+"""Most plans: for one task or for all cores, whose number may change, patient or not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +40,22 @@ class JudgedFrames:
         return batch_outcome(row.asDict() for row in self.results.collect())
 
 
+@dataclass(slots=True)
+class _PlanOfView:
+    """A plan, and the tables that it has now."""
+
+    plan: PreparedPlan
+    tables: tuple[DataFrame, DataFrame]
+
+
 class BatchPlans:
-    """Returns a plan for every batch. A plan contains the chain views and is discarded when they change."""
+    """Returns a plan for every batch. A plan is kept; its tables are replaced when the chain views have changed."""
 
     def __init__(self) -> None:
         self._messages = WrittenMessages(DeletedEntries)
         self._columns = BatchPlan(self._messages)
-        self._view: DataFrame | None = None
-        self._plans: dict[tuple[str, bool, bool], PreparedPlan] = {}
+        self._search_steps = 0
+        self._plans: dict[tuple[int, bool], _PlanOfView] = {}
         self._endings: tuple[PreparedPlan, PreparedPlan] | None = None
 
     def learn_published(self) -> None:
@@ -50,7 +65,7 @@ class BatchPlans:
 
     @contextmanager
     def over(
-        self, batch: DataFrame, view: DataFrame, versions: str, *, is_patient: bool = True
+        self, batch: DataFrame, view: JoinedView, versions: DataFrame, *, is_patient: bool = True
     ) -> Iterator[JudgedFrames]:
         """Judge a batch once for both frames, inside the context; the arguments are those of ``BatchPlan.judged``."""
         plan = self._plan(batch, view, versions, is_patient=is_patient)
@@ -61,13 +76,19 @@ class BatchPlans:
                 self._endings = PreparedPlan(to_send), PreparedPlan(results)
             yield JudgedFrames(*(plan.over(judged) for plan in self._endings))
 
-    def _plan(self, batch: DataFrame, view: DataFrame, versions: str, *, is_patient: bool) -> PreparedPlan:
-        if view is not self._view or len(self._plans) >= MOST_PLANS:
-            self._view, self._plans = view, {}
-        is_small = partition_count(batch) <= PARTITIONS_OF_ONE_TASK
-        name = (versions, is_small, is_patient)
+    def _plan(self, batch: DataFrame, view: JoinedView, versions: DataFrame, *, is_patient: bool) -> PreparedPlan:
+        if view.search_steps != self._search_steps or len(self._plans) >= MOST_PLANS:
+            self._search_steps, self._plans = view.search_steps, {}
+        tasks = 1 if partition_count(batch) <= PARTITIONS_OF_ONE_TASK else cluster_width(batch)
+        name, tables = (tasks, is_patient), (view.rows, versions)
         if name not in self._plans:
-            rows = without_rows(batch)
-            one_task = rows.coalesce(1) if is_small else rows
-            self._plans[name] = PreparedPlan(self._columns.judged(one_task, view, versions, is_patient=is_patient))
-        return self._plans[name]
+            batch.sparkSession.conf.set("spark.sql.shuffle.partitions", tasks)
+            rows = without_rows(batch).coalesce(tasks)
+            plan = PreparedPlan(self._columns.judged(rows, view, versions, is_patient=is_patient))
+            self._plans[name] = _PlanOfView(plan, tables)
+        kept = self._plans[name]
+        new = [table for table, old in zip(tables, kept.tables, strict=True) if table is not old]
+        if new:
+            kept.plan.replace_tables(new)
+            kept.tables = tables
+        return kept.plan

@@ -7,18 +7,18 @@ name but another id, and its offsets refer to other messages.
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
 from schemas.credentials import KafkaCredentials
-from schemas.formats import FormatError, check_directory
+from schemas.formats import FormatError
 from schemas.topics import DELETED_ENTRIES, SNAPSHOT_CHAIN
 from services.domain.errors import InvariantError, PositionError, RetryableError
 from services.log.kafka import KafkaLog
 from services.log.kept_topics import first_loss
+from streaming.reclaiming.checkpoint import Checkpoint, check_format
 
 ANSWER_SECONDS = 30.0
 TOPIC_IDS_FILE = "topics.json"
@@ -26,7 +26,7 @@ _INPUTS = (DELETED_ENTRIES.name, SNAPSHOT_CHAIN.name)
 
 
 def check_inputs(
-    bootstrap_servers: str, shards: int, checkpoint: Path, credentials: KafkaCredentials | None = None
+    bootstrap_servers: str, shards: int, checkpoint: Checkpoint, credentials: KafkaCredentials | None = None
 ) -> None:
     """Check that the input topics exist, have the checkpoint's topic ids and have a partition for each shard.
 
@@ -36,19 +36,18 @@ def check_inputs(
         PositionError: a topic is missing, was recreated or has too few partitions; an operator has to decide.
         InvariantError: a topic would lose messages, a newer release or one before 0.2.0 has written the checkpoint, or
             the disk refuses.
-        RetryableError: the broker did not answer.
+        RetryableError: the broker, or the file system of the checkpoint, did not answer.
     """
     ids = _topic_ids(bootstrap_servers, shards, credentials)
     if lost := first_loss(KafkaLog(bootstrap_servers, "deepclean.streaming", credentials=credentials), _INPUTS):
         raise InvariantError(f"T{lost[1:]}.")
     try:
-        check_directory(checkpoint, f"Spark's checkpoint {checkpoint}")
-        file = checkpoint / TOPIC_IDS_FILE
-        if not file.is_file():
-            fresh = file.with_suffix(".new")
-            fresh.write_text(json.dumps(ids))
-            fresh.replace(file)
-        known = json.loads(file.read_text("utf-8"))
+        check_format(checkpoint)
+        written = checkpoint.read(TOPIC_IDS_FILE)
+        if written is None:
+            written = json.dumps(ids)
+            checkpoint.replace(TOPIC_IDS_FILE, written)
+        known = json.loads(written)
     except FormatError as error:
         raise InvariantError(str(error)) from error
     except (OSError, ValueError) as error:
@@ -60,7 +59,7 @@ def check_inputs(
             raise recreated(name, checkpoint)
 
 
-def recreated(topic: str, checkpoint: Path) -> PositionError:
+def recreated(topic: str, checkpoint: Checkpoint) -> PositionError:
     """Return the error for a topic that was recreated or has lost messages."""
     return PositionError(
         f"Topic {topic} was made anew or has lost what the checkpoint {checkpoint} has read: restore the topic, or "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, make_server
@@ -18,6 +18,8 @@ from streaming.reclaiming.outcome import BatchOutcome
 from streaming.reclaiming.rule import HELD, RECLAIMABLE
 from streaming.reclaiming.waiting import Waiting
 
+QUERY_STEPS = ("latestOffset", "walCommit", "getBatch", "queryPlanning", "addBatch", "commitOffsets")
+"""The parts of a batch that Spark times, by its own names; addBatch is all that this job does."""
 _BATCH_SECONDS = (0.1, 0.2, 0.35, 0.5, 0.75, 1, 1.5, 2.5, 5, 10, 30, 60)
 
 
@@ -59,6 +61,13 @@ class ReclaimMetrics:
             "deepclean_streaming_messages_behind",
             "Messages that the last batch left unread, in the shard with the most. A message has up to 1,000 rows.",
         )
+        self._query_seconds = counter(
+            "deepclean_streaming_query_seconds_total", "Time that Spark's query has taken, by its own step.", ["step"]
+        )
+        self._query_messages = counter("deepclean_streaming_query_messages_total", "Messages that Spark's query read.")
+        self._query_batches = counter("deepclean_streaming_query_batches_total", "Batches that Spark's query finished.")
+        for step in QUERY_STEPS:
+            self._query_seconds.labels(step)
         for verdict in (RECLAIMABLE, HELD):  # a verdict that was never reached is exported as 0, not absent
             self._judged.labels(verdict)
 
@@ -75,6 +84,13 @@ class ReclaimMetrics:
         self._entries.inc(outcome.entries)
         self._dead_letters.inc(outcome.dead_letters)
         self._barriers.inc(len(outcome.barriers))
+
+    def query_progressed(self, durations_ms: Mapping[str, int], messages: int) -> None:
+        """Add what Spark has reported of a batch: the duration of each step, and the messages that it read."""
+        for step in QUERY_STEPS:
+            self._query_seconds.labels(step).inc(durations_ms.get(step, 0) / 1_000)
+        self._query_messages.inc(messages)
+        self._query_batches.inc()
 
     def chain_followed(self, versions: Sequence[int], broken: Collection[int]) -> None:
         """Report the versions of the views, in the order of the shards, and the shards whose chain is broken."""

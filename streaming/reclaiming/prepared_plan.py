@@ -2,16 +2,19 @@
 
 Spark plans a query at every run. This module keeps the physical plan of a frame without rows and replaces the input of
 the plan by each batch. The kept plan itself never runs: every batch gets copies of the operators, because an operator
-remembers its shuffle output. Only broadcast tables are shared: they are sent once.
+remembers its shuffle output. Only broadcast tables are shared: they are sent once, until they are replaced
+by newer rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+
+from streaming.reclaiming.rows_in_jvm import rows_of
 
 
 class PreparedPlan:
@@ -30,6 +33,23 @@ class PreparedPlan:
             operator = first
         self._scan = operator
 
+    def replace_tables(self, tables: Iterable[DataFrame]) -> None:
+        """Replace tables of ``RowsInJvm`` by newer ones with the same columns; each is broadcast once more.
+
+        Raises:
+            ValueError: the plan has no table with these columns in this order.
+        """
+        rows = {tuple(table.columns): rows_of(table) for table in tables}
+        missing = set(rows)
+        for number, (operator, others) in enumerate(self._operators):
+            names = [_table_columns(other) for other in others]
+            missing -= set(names)
+            named = zip(others, names, strict=True)
+            replaced = [self._with_rows(other, rows[name]) if name in rows else other for other, name in named]
+            self._operators[number] = (operator, replaced)
+        if missing:
+            raise ValueError(f"the plan has no table with the columns {sorted(missing)}")
+
     def over(self, batch: DataFrame) -> DataFrame:
         """Return the plan applied to the rows of a batch, whose columns must be those of the planned frame."""
         scan = self._scan
@@ -38,6 +58,13 @@ class PreparedPlan:
         for operator, others in reversed(self._operators):
             plan = operator.withNewChildren(self._to_sequence([plan, *others]))
         return _frame(self._session, plan.execute(), self._schema)
+
+    def _with_rows(self, operator: Any, rows: Any) -> Any:
+        """Return a broadcast of a plan over other rows."""
+        children = operator.children()
+        if children.isEmpty():
+            return operator.copy(operator.output(), rows, operator.stream())
+        return operator.withNewChildren(self._to_sequence([self._with_rows(children.apply(0), rows)]))
 
 
 def use_here(session: SparkSession) -> None:
@@ -70,6 +97,19 @@ def worked_out_once(frame: DataFrame) -> Iterator[DataFrame]:
 def partition_count(frame: DataFrame) -> int:
     """Return the number of partitions of a batch."""
     return int(_rows(frame).getNumPartitions())
+
+
+def cluster_width(frame: DataFrame) -> int:
+    """Return the number of cores of the executors that Spark has at present, or what is set in place of it."""
+    return frame.sparkSession.sparkContext.defaultParallelism
+
+
+def _table_columns(operator: Any) -> tuple[str, ...]:
+    """Return the columns of the table that a broadcast of a plan sends."""
+    while operator.children().nonEmpty():
+        operator = operator.children().apply(0)
+    columns = operator.output()
+    return tuple(columns.apply(place).name() for place in range(columns.size()))
 
 
 def _frame(session: Any, rows: Any, schema: Any) -> DataFrame:

@@ -22,12 +22,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
-from pathlib import Path
 
 import structlog
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.functions import col
+from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
 from schemas.access import STREAMING, group_prefix
@@ -41,11 +41,13 @@ from services.log.schema_topic import follow_schemas
 from streaming.reclaiming.barriers import BarrierSender
 from streaming.reclaiming.batch_plans import BatchPlans
 from streaming.reclaiming.chain import RETURN_SECONDS, ChainReader
+from streaming.reclaiming.checkpoint import Checkpoint
 from streaming.reclaiming.inputs import recreated
 from streaming.reclaiming.metrics import ReclaimMetrics
 from streaming.reclaiming.outcome import BatchOutcome, PrematureMessage, Stretch
 from streaming.reclaiming.prepared_plan import handed_in, use_here
-from streaming.reclaiming.view_table import ViewTable, versions_text
+from streaming.reclaiming.query_progress import ProgressListener
+from streaming.reclaiming.view_table import VersionTable, ViewTable
 from streaming.reclaiming.waiting import Waiting, saved
 
 OUTPUTS = (PURGE_KEYS, PURGE_DIRECTORIES, SWEEP_RESULTS, DEAD_LETTERS)
@@ -67,6 +69,7 @@ WHAT_TO_DO = (
     "--full-chain --dry-run, which trims nothing); if services have stopped at the same message, mend the topic itself."
 )
 COMMIT_SECONDS = 5.0
+QUERY_NAME = "reclaim"
 RETRY_SECONDS = 0.5
 """Interval at which waiting messages are checked while no batch arrives."""
 
@@ -79,7 +82,7 @@ class ReclaimOptions:
 
     bootstrap_servers: str
     shards: int
-    checkpoint: Path
+    checkpoint: Checkpoint
     max_messages_per_batch: int = MESSAGES_PER_BATCH
     full_batch_messages: int = FULL_BATCH_MESSAGES
     longest_wait_ms: int = LONGEST_WAIT_MS
@@ -103,12 +106,13 @@ class ReclaimJob:
         self._plans = BatchPlans()
         self._waiting = Waiting()
         self._chain = ChainReader(options.bootstrap_servers, options.shards, options.credentials)
-        self._view = ViewTable(session)
+        self._view, self._view_versions = ViewTable(session), VersionTable(session)
         self._barriers = BarrierSender(options.bootstrap_servers, options.credentials)
         log = KafkaLog(options.bootstrap_servers, group_prefix(STREAMING), credentials=options.credentials)
         self._schemas = follow_schemas(log)
         self._plane_shards = options.shards
         self._added_shards = AddedShards(log, self._shards_are_added)
+        self._listener = ProgressListener(QUERY_NAME, self._progressed)
         self._query: StreamingQuery | None = None
         self._new_partitions: set[str] = set()
         self._failure: DeepcleanError | None = None
@@ -130,6 +134,7 @@ class ReclaimJob:
         self._metrics.waiting(self._waiting, len(self._chain.chains))
         self._schemas.require(OUTPUTS)
         self._follow_chain()
+        self._session.streams.addListener(self._listener)
         self._query = self._new_query()
         self._retries.start()
         self._added_shards.start()
@@ -141,7 +146,7 @@ class ReclaimJob:
 
     def _new_query(self) -> StreamingQuery:
         entries = self._session.readStream.format("kafka").options(**self._stream_options()).load()
-        writer = entries.writeStream.foreachBatch(self._run_batch).queryName("reclaim")
+        writer = entries.writeStream.foreachBatch(self._run_batch).queryName(QUERY_NAME)
         return writer.option("checkpointLocation", str(self._options.checkpoint)).start()
 
     def _source_options(self) -> dict[str, str]:
@@ -233,6 +238,7 @@ class ReclaimJob:
         """Close the broker clients; the caller owns the session."""
         self._added_shards.stop()
         self._closing.set()
+        self._session.streams.removeListener(self._listener)
         if self._retries.is_alive():
             self._retries.join()
         self._chain.close()
@@ -321,10 +327,10 @@ class ReclaimJob:
 
     def _judge(self, batch: DataFrame, versions: Mapping[int, int], *, is_patient: bool = True) -> BatchOutcome:
         """Judge a batch, publish the messages, return the outcome; shards without a version are passed over."""
-        text = versions_text(versions.get(shard) for shard in range(len(self._chain.chains)))
+        of_shards = self._view_versions.frame(versions.get(shard) for shard in range(len(self._chain.chains)))
         is_patient = is_patient and not self._waiting.is_full
-        view = self._view.frame(self._chain.views, set())
-        with self._plans.over(batch, view, text, is_patient=is_patient) as judged:
+        view = self._view.joined(self._chain.views, set())
+        with self._plans.over(batch, view, of_shards, is_patient=is_patient) as judged:
             judged.to_send.write.format("kafka").mode("append").options(**self._sink_options()).save()
             return judged.outcome()
 
@@ -359,7 +365,7 @@ class ReclaimJob:
         shards = max(self._plane_shards, 1 + max(self._waiting.passed_over, default=-1))
         if shards > len(self._chain.chains) and self._chain.cover(shards, OUTPUTS):
             self._barriers.connect_again()
-        self._view.frame(self._chain.views, self._chain.advance())
+        self._view.joined(self._chain.views, self._chain.advance())
         troubles = {shard: chain.trouble for shard, chain in enumerate(self._chain.chains) if chain.trouble}
         for shard, trouble in troubles.items():
             if shard not in self._troubles:
@@ -374,6 +380,9 @@ class ReclaimJob:
         if outcome.dead_letters:
             logger.warning("entries dead-lettered", batch=batch_id, count=outcome.dead_letters)
         logger.debug("batch judged", batch=batch_id, entries=outcome.entries, seconds=round(seconds, 3))
+
+    def _progressed(self, progress: StreamingQueryProgress) -> None:
+        self._metrics.query_progressed(progress.durationMs, progress.numInputRows)
 
     def _messages_behind(self) -> int:
         progress = self._query.lastProgress if self._query is not None else None

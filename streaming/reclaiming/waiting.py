@@ -12,12 +12,11 @@ A repeated batch adds the same offsets again.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 
 from services.domain.errors import InvariantError
+from streaming.reclaiming.checkpoint import Checkpoint
 from streaming.reclaiming.outcome import PrematureMessage, Stretch
 
 WAITING_FILE = "waiting.json"
@@ -94,46 +93,36 @@ class Waiting:
             offsets[message.shard] = min(message.offset, offsets.get(message.shard, message.offset))
         return offsets
 
-    def save(self, checkpoint: Path) -> None:
-        """Replace the file durably (fsync), unless its content is the same."""
+    def save(self, checkpoint: Checkpoint) -> None:
+        """Replace the file durably, unless its content is the same."""
         premature = [{**asdict(message), "since_seconds": since} for message, since in self.premature.items()]
         stretches = [asdict(stretch) for stretch in self.passed_over.values()]
         text = json.dumps({"passed_over": stretches, "premature": premature})
         if text == self._saved or not (self or self._saved):
             return
-        fresh = checkpoint / f"{WAITING_FILE}.new"
-        with fresh.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(checkpoint / WAITING_FILE)
-        directory = os.open(checkpoint, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        checkpoint.replace(WAITING_FILE, text)
         self._saved = text
 
 
-def saved(checkpoint: Path) -> Waiting:
+def saved(checkpoint: Checkpoint) -> Waiting:
     """Return the waiting messages that the last run has saved.
 
     Raises:
         InvariantError: the file cannot be read.
     """
     try:
-        text = (checkpoint / WAITING_FILE).read_text("utf-8")
+        text = checkpoint.read(WAITING_FILE)
+        if text is None:
+            return Waiting()
         said = json.loads(text)
         waiting = Waiting(_saved=text)
         waiting.add((Stretch(**one) for one in said["passed_over"]), (), 0)
         for one in said["premature"]:
             since = one.pop("since_seconds")
             waiting.add((), [PrematureMessage(**one)], since)
-    except FileNotFoundError:
-        return Waiting()
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InvariantError(
-            f"{checkpoint / WAITING_FILE} cannot be read ({error}): remove the checkpoint {checkpoint}, after which "
+            f"{checkpoint}/{WAITING_FILE} cannot be read ({error}): remove the checkpoint {checkpoint}, after which "
             f"every entry is judged again."
         ) from error
     return waiting

@@ -7,16 +7,19 @@ import contextlib
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from services.domain.errors import InvariantError
 
 LOOPBACK = "127.0.0.1"
+_LOGIN = "java.security.auth.login.config"
 CLASS_ARCHIVE = "classes.jsa"
 """Class archive in the directory of the jars. Java maps Spark's classes from it and starts in half the time."""
 LONGEST_STRING_BYTES = 65_536
@@ -33,15 +36,12 @@ _SETTINGS = {
     "spark.sql.sources.useV1SourceList": "avro,csv,json,orc,parquet,text",
     # Keeps aggregation in a hash map: a batch has far more groups than the default allows before it sorts.
     "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "100000",
-    # Renames by a system call; the default starts a child process for every file.
-    "spark.sql.streaming.checkpointFileManagerClass": (
-        "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager"
-    ),
     # Spark caches records that a task has fetched beyond its part of a batch for a later task that continues there: a
     # megabyte for each part, five minutes by default. The parallel tasks of a large batch hardly ever use this cache,
     # and with the default it filled the heap of a job with a backlog.
     "spark.kafka.consumer.fetchedData.cache.timeout": "5s",
     "spark.kafka.consumer.fetchedData.cache.evictorThreadRunInterval": "1s",
+    "spark.sql.shuffle.partitions": "2",  # the reclaim job sets the number of cores
     "spark.sql.streaming.pollingDelay": "100ms",
     "spark.sql.streaming.minBatchesToRetain": "20",
     "spark.sql.streaming.numRecentProgressUpdates": "5",
@@ -56,6 +56,16 @@ _SETTINGS = {
     "spark.sql.maxPlanStringLength": "4096",
 }
 
+
+_LOCAL_CHECKPOINT = {
+    # Renames by a system call; the default starts a child process for every file.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager"
+    )
+}
+SUBMITTED = "PYSPARK_GATEWAY_PORT"
+"""Environment variable that spark-submit sets for the program that it starts."""
+LOCAL_MASTER = "local[2]"
 
 _HOT_ONLY = "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=20000 -XX:Tier4CompileThreshold=150000"
 """Ten times Java's default thresholds for its second, slow compiler. Planning a batch runs a thousand methods, none of
@@ -73,14 +83,16 @@ class SessionOptions:
     """Options of a session that differ between jobs and starts."""
 
     jars_directory: Path
-    master: str = "local[2]"
+    master: str = ""
+    """Spark's master; by default that of spark-submit, else ``LOCAL_MASTER``."""
     heap: str = "1g"
-    shuffle_partitions: int = 2
     name: str = "deepclean"
     login_file: Path | None = None
     """File with the user name and password for the broker (JAAS), read by Java; on a cluster, by every machine."""
     conf: tuple[str, ...] = ()
-    """Further settings of Spark, each ``NAME=VALUE``; they go before ours."""
+    """Further settings of Spark, each ``NAME=VALUE``; they go before ours and those of spark-submit."""
+    has_local_checkpoint: bool = True
+    """Streams keep their place in a directory of this machine."""
     writes_class_archive: bool = False
     """Write the loaded classes to a class archive when the JVM exits (``streaming.spark.class_archive``)."""
 
@@ -101,7 +113,7 @@ def session_parser(module: str, description: str | None, jars_directory: Path | 
         default=jars_directory,
         help="Spark's Kafka and Avro jars, which make setup fetches",
     )
-    parser.add_argument("--master", default="local[2]", help="Spark's master (default: %(default)s)")
+    parser.add_argument("--master", default="", help=f"Spark's master (default: {LOCAL_MASTER})")
     parser.add_argument(
         "--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark; goes before ours"
     )
@@ -116,6 +128,28 @@ def spark_session(options: SessionOptions) -> Iterator[SparkSession]:
     Raises:
         InvariantError: the directory has no jars.
     """
+    with _submitted_session(options) if SUBMITTED in os.environ else _own_session(options) as session:
+        yield session
+
+
+@contextlib.contextmanager
+def _submitted_session(options: SessionOptions) -> Iterator[SparkSession]:
+    """Start a session in the JVM of spark-submit, whose settings go before ours; it has the jars already."""
+    SparkContext._ensure_initialized()
+    submitted = dict(SparkConf().getAll())
+    settings = {**_SETTINGS, **_of_checkpoint(options), "spark.executor.extraJavaOptions": _executor_options(options)}
+    settings |= {"spark.app.name": options.name, **submitted, **_given(options)}
+    if options.login_file:
+        jvm: Any = SparkContext._jvm
+        jvm.java.lang.System.setProperty(_LOGIN, str(options.login_file))
+    with _built(options.master or submitted.get("spark.master", LOCAL_MASTER), settings) as session:
+        yield session
+
+
+@contextlib.contextmanager
+def _own_session(options: SessionOptions) -> Iterator[SparkSession]:
+    """Start a session in a JVM of this process."""
+    options = replace(options, master=options.master or LOCAL_MASTER)
     jars = sorted(options.jars_directory.glob("*.jar"))
     if not jars:
         raise InvariantError(f"{options.jars_directory} has no jars: run make setup, or name it with --jars-directory.")
@@ -125,31 +159,40 @@ def spark_session(options: SessionOptions) -> Iterator[SparkSession]:
         if options.is_local:
             os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # Python tasks need this interpreter's packages
-        builder = SparkSession.builder.master(options.master).appName(options.name)
-        given = dict([setting.split("=", 1) for setting in options.conf])
-        for name, value in {**_SETTINGS, **_start_settings(options, jars, log_settings), **given}.items():
-            builder = builder.config(name, value)
-        session = builder.getOrCreate()
-        try:
+        settings = {**_SETTINGS, **_of_checkpoint(options), **_start_settings(options, jars, log_settings)}
+        settings |= {"spark.app.name": options.name, **_given(options)}
+        with _built(options.master, settings) as session:
             yield session
-        finally:
-            session.stop()
+
+
+@contextlib.contextmanager
+def _built(master: str, settings: Mapping[str, str]) -> Iterator[SparkSession]:
+    builder = SparkSession.builder.master(master)
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+def _given(options: SessionOptions) -> dict[str, str]:
+    return dict([setting.split("=", 1) for setting in options.conf])
+
+
+def _of_checkpoint(options: SessionOptions) -> dict[str, str]:
+    return _LOCAL_CHECKPOINT if options.has_local_checkpoint else {}
 
 
 def _start_settings(options: SessionOptions, jars: list[Path], log_settings: Path) -> dict[str, str]:
-    limits = (
-        f"-Dorg.apache.avro.limits.string.maxLength={LONGEST_STRING_BYTES} "
-        f"-Dorg.apache.avro.limits.collectionItems.maxLength={LONGEST_LIST}"
-    )
-    login = f" -Djava.security.auth.login.config={options.login_file}" if options.login_file else ""
     java_options = (
-        f"-Dlog4j2.configurationFile={log_settings.as_uri()} {limits} {_LONG_METHODS_TOO} -XX:+UseParallelGC "
+        f"-Dlog4j2.configurationFile={log_settings.as_uri()} {_executor_options(options)} -XX:+UseParallelGC "
         f"-XX:NewRatio=1 {_HOT_ONLY}"
     )
     settings = {
         "spark.driver.memory": options.heap,
-        "spark.driver.extraJavaOptions": java_options + login,
-        "spark.sql.shuffle.partitions": str(options.shuffle_partitions),
+        "spark.driver.extraJavaOptions": java_options,
     }
     if options.is_local:
         settings["spark.driver.extraJavaOptions"] += _classes(options)
@@ -157,8 +200,17 @@ def _start_settings(options: SessionOptions, jars: list[Path], log_settings: Pat
         settings["spark.driver.host"] = settings["spark.driver.bindAddress"] = LOOPBACK
     else:
         settings["spark.jars"] = ",".join(map(str, jars))
-        settings["spark.executor.extraJavaOptions"] = f"{limits} {_LONG_METHODS_TOO}{login}"
+        settings["spark.executor.extraJavaOptions"] = _executor_options(options)
     return settings
+
+
+def _executor_options(options: SessionOptions) -> str:
+    """Return Java's options where messages are decoded and judged."""
+    limits = (
+        f"-Dorg.apache.avro.limits.string.maxLength={LONGEST_STRING_BYTES} "
+        f"-Dorg.apache.avro.limits.collectionItems.maxLength={LONGEST_LIST}"
+    )
+    return f"{limits} {_LONG_METHODS_TOO}" + (f" -D{_LOGIN}={options.login_file}" if options.login_file else "")
 
 
 def _classes(options: SessionOptions) -> str:

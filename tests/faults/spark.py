@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Never
 
 import pytest
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 from pyspark.sql.avro.functions import to_avro
 from pyspark.sql.functions import coalesce, col, collect_set, lit, struct, when
 
@@ -14,9 +14,11 @@ from schemas.schema_files import resolved_schema
 from services.domain.chain_view import ChainView
 from services.domain.errors import InvariantError, PrematureError
 from services.plane.upkeep import reader_positions
-from streaming.reclaiming import batch, reclaim, waiting
+from streaming.reclaiming import batch, batch_plans, reclaim, waiting
 from streaming.reclaiming.batch_plans import JudgedFrames
 from streaming.reclaiming.outcome import BatchOutcome, batch_outcome
+from streaming.reclaiming.prepared_plan import PreparedPlan, partition_count
+from streaming.reclaiming.rule import with_neighbours
 from streaming.reclaiming.shard_chain import ShardChain
 from streaming.reclaiming.waiting import Waiting
 from streaming.spark.written_messages import WrittenMessages, as_text
@@ -69,6 +71,25 @@ def a_shard_without_a_view_gets_no_verdicts(patch: pytest.MonkeyPatch) -> None:
         return when(col("view_version").isNotNull(), verdict(is_patient=is_patient))
 
     patch.setattr(batch, "_verdict", with_nulls)
+
+
+def a_kept_plan_has_the_tables_that_it_was_made_with(patch: pytest.MonkeyPatch) -> None:
+    """A marker of the chain did not reach the plans that were kept."""
+    patch.setattr(PreparedPlan, "replace_tables", lambda self, tables: None)
+
+
+def a_search_ends_a_step_early(patch: pytest.MonkeyPatch) -> None:
+    """A page with several live snapshots was not searched to its end, and its rows were refused."""
+
+    def too_short(rows: DataFrame, search_steps: int) -> DataFrame:
+        return with_neighbours(rows, max(0, search_steps - 1))
+
+    patch.setattr("tests.property.test_spark_rule.with_neighbours", too_short)
+
+
+def a_stage_has_a_task_for_each_partition(patch: pytest.MonkeyPatch) -> None:
+    """A batch was read by as many tasks as it had partitions, which were as many as there are shards or more."""
+    patch.setattr(batch_plans, "cluster_width", partition_count)
 
 
 def results_that_do_not_come_are_taken_for_none(patch: pytest.MonkeyPatch) -> None:
@@ -188,6 +209,21 @@ FAULTS = (
         a_shard_without_a_view_gets_no_verdicts,
         caught_by=f"{BATCH}::test_a_shard_without_a_view_is_passed_over_as_a_whole",
         message=r"Extra items in the left set",
+    ),
+    Fault(
+        a_kept_plan_has_the_tables_that_it_was_made_with,
+        caught_by=f"{BATCH}::test_a_marker_changes_the_tables_of_a_kept_plan",
+        message=r"assert 0 == 1",
+    ),
+    Fault(
+        a_search_ends_a_step_early,
+        caught_by="tests/property/test_spark_rule.py::test_a_thousand_snapshots",
+        message=r"UnknownDeathError",
+    ),
+    Fault(
+        a_stage_has_a_task_for_each_partition,
+        caught_by="tests/integration/test_prepared_plan.py::test_no_stage_has_one_task_for_each_shard",
+        message=r"assert (64|3) == ",
     ),
     Fault(
         results_that_do_not_come_are_taken_for_none,

@@ -10,15 +10,24 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from schemas.codec import codec
-from schemas.records import Barrier, ChainCapture, DeletedEntries, DeletedKind, SnapshotChainRecord, SweptParts
+from schemas.records import (
+    Barrier,
+    ChainCapture,
+    ChainDrop,
+    DeletedEntries,
+    DeletedKind,
+    SnapshotChainRecord,
+    SweptParts,
+)
 from schemas.topics import BY_NAME, DEAD_LETTERS, PURGE_KEYS, SWEEP_RESULTS, Topic
 from services.domain.chain_view import ChainView
 from services.domain.row_columns import DeletedEntry, deleted_entries, entries_by_columns, row_names
+from streaming.reclaiming import batch_plans
 from streaming.reclaiming.batch_plans import BatchPlans
 from streaming.reclaiming.outcome import BatchOutcome, PlacedBarrier, PrematureMessage, Stretch
-from streaming.reclaiming.prepared_plan import handed_in
+from streaming.reclaiming.prepared_plan import PreparedPlan, handed_in
 from streaming.reclaiming.reclaim import is_one_of
-from streaming.reclaiming.view_table import ViewTable, versions_text
+from streaming.reclaiming.view_table import VersionTable, ViewTable
 from streaming.reclaiming.waiting import MOST_PREMATURE
 from tests.spark_session import SPARK_MARKS, started_session
 
@@ -55,10 +64,10 @@ class Bench:
 
     def __init__(self, session: SparkSession) -> None:
         self.session = session
-        self.plans = BatchPlans()
+        self.plans, self.versions = BatchPlans(), VersionTable(session)
         view = ChainView()
         view.follow(SnapshotChainRecord(1, 0, ChainCapture(BUCKET_ID, "s1", 1, 100)))
-        self.view = ViewTable(session).frame([view, view], {(0, BUCKET_ID), (1, BUCKET_ID)})
+        self.view = ViewTable(session).joined([view, view], {(0, BUCKET_ID), (1, BUCKET_ID)})
 
     def frame(self, messages: Sequence[tuple[int, bytes | None]], partitions: int = 1) -> DataFrame:
         rows: list[tuple[Any, ...]] = [
@@ -75,7 +84,7 @@ class Bench:
         partitions: int = 1,
     ) -> Found:
         batch = self.frame(messages, partitions)
-        with self.plans.over(batch, self.view, versions_text(versions), is_patient=is_patient) as judged:
+        with self.plans.over(batch, self.view, self.versions.frame(versions), is_patient=is_patient) as judged:
             rows = judged.to_send.collect()
             found = Found(judged.outcome())
         for row in rows:
@@ -207,3 +216,30 @@ def test_what_was_found_is_of_all_groups(bench: Bench) -> None:
     assert found.outcome.reclaimable == found.outcome.entries == 5
     assert [one.offset for one in found.outcome.barriers] == [0, 1, 2, 3, 4]
     assert [one.offset for one in found.outcome.premature] == [5, 6, 7, 8, 9]
+
+
+def test_a_marker_changes_the_tables_of_a_kept_plan(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = list[DataFrame]()
+
+    class Counted(PreparedPlan):
+        def __init__(self, frame: DataFrame) -> None:
+            made.append(frame)
+            super().__init__(frame)
+
+    monkeypatch.setattr(batch_plans, "PreparedPlan", Counted)
+    view, table, versions, plans = ChainView(), ViewTable(bench.session), VersionTable(bench.session), BatchPlans()
+    batch = bench.frame([(0, body(replace(HELD, chain_version=1)))])
+
+    def outcome(body: ChainCapture | ChainDrop | None) -> BatchOutcome:
+        changed = view.follow(SnapshotChainRecord(view.version + 1, view.version, body)) if body else ()
+        joined = table.joined([view], {(0, bucket_id) for bucket_id in changed or ()})
+        with plans.over(batch, joined, versions.frame([view.version])) as judged:
+            return judged.outcome()
+
+    assert outcome(None).premature == (PrematureMessage(0, 0, 1),)
+    planned = len(made)
+    assert outcome(ChainCapture(BUCKET_ID, "s1", 1, 100)).held == 1
+    assert outcome(None).held == 1
+    assert outcome(ChainCapture(BUCKET_ID + 1, "s2", 1, 200)).held == 1
+    assert outcome(ChainDrop(BUCKET_ID, "s1", 100, 1)).reclaimable == 1
+    assert len(made) == planned, "Spark has planned nothing again"

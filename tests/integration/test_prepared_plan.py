@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import uuid
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,7 +21,7 @@ from streaming.reclaiming.prepared_plan import (
     without_rows,
     worked_out_once,
 )
-from streaming.reclaiming.view_table import ViewTable
+from streaming.reclaiming.view_table import VersionTable, ViewTable
 from tests.spark_session import SPARK_MARKS, started_session
 
 pytestmark = [*SPARK_MARKS, pytest.mark.timeout(180)]
@@ -116,14 +117,33 @@ def stored(session: SparkSession) -> int:
     return int(java.getPersistentRDDs().size())
 
 
-def test_little_is_read_by_one_task_and_much_by_many(session: SparkSession) -> None:
-    plans = BatchPlans()
-    view = ViewTable(session).frame([ChainView()], set())
-    for partitions, tasks in ((1, 1), (PARTITIONS_OF_ONE_TASK, 1), (PARTITIONS_OF_ONE_TASK + 1, 2)):
+@pytest.mark.parametrize("shards", [1, 64])
+def test_no_stage_has_one_task_for_each_shard(session: SparkSession, shards: int) -> None:
+    """Little is judged by one task; much by as many as there are cores, however many partitions were read."""
+    plans, cores = BatchPlans(), session.sparkContext.defaultParallelism
+    view = ViewTable(session).joined([ChainView() for _ in range(shards)], set())
+    for partitions in (1, PARTITIONS_OF_ONE_TASK, PARTITIONS_OF_ONE_TASK + 1, 64):
+        tasks = 1 if partitions <= PARTITIONS_OF_ONE_TASK else cores
         messages = session.createDataFrame(session.sparkContext.parallelize([], partitions), MESSAGE_TYPE)
         assert partition_count(messages) == partitions
-        with plans.over(messages, view, "array(0L)") as judged:
+        with plans.over(messages, view, VersionTable(session).frame([0] * shards)) as judged:
             assert partition_count(judged.to_send) == tasks
+            counts = tasks_of_each_stage(session, judged.to_send)
+        assert set(counts) == {tasks}
+        assert len(counts) == (1 if tasks == 1 else 2), "messages are read, then grouped"
+
+
+def tasks_of_each_stage(session: SparkSession, frame: DataFrame) -> list[int]:
+    """The number of tasks of each stage that an action on a frame has run."""
+    context: Any = session.sparkContext
+    context.setJobGroup(group := str(uuid.uuid4()), "counted")
+    try:
+        frame.collect()
+    finally:
+        context._jsc.clearJobGroup()
+    tracker = context.statusTracker()
+    stages = {stage for job in tracker.getJobIdsForGroup(group) for stage in tracker.getJobInfo(job).stageIds}
+    return [tracker.getStageInfo(stage).numTasks for stage in sorted(stages)]
 
 
 def test_what_spark_makes_of_long_columns_is_compiled(session: SparkSession) -> None:

@@ -58,6 +58,7 @@ from services.plane.machine.home import jars_directory
 from streaming.reclaiming.barriers import BarrierSender
 from streaming.reclaiming.batch import DEAD_LETTER_BYTES
 from streaming.reclaiming.batch_plans import PARTITIONS_OF_ONE_TASK
+from streaming.reclaiming.checkpoint import LocalCheckpoint
 from streaming.reclaiming.inputs import TOPIC_IDS_FILE, check_inputs
 from streaming.reclaiming.metrics import ReclaimMetrics
 from streaming.reclaiming.reclaim import (
@@ -203,7 +204,7 @@ class Stand:
         options = ReclaimOptions(
             self.wire.bootstrap_servers,
             self.shards,
-            checkpoint or self.checkpoint,
+            LocalCheckpoint(checkpoint or self.checkpoint),
             longest_wait_ms=longest_wait_ms,
             premature_seconds=premature_seconds,
         )
@@ -500,21 +501,21 @@ def test_a_start_goes_on_where_the_checkpoint_ends_and_without_one_at_the_beginn
 
 
 def test_topics_that_are_not_those_of_the_checkpoint_are_refused(broker: str, tmp_path: Path) -> None:
-    check_inputs(broker, SHARDS, tmp_path)
-    check_inputs(broker, SHARDS, tmp_path)
+    check_inputs(broker, SHARDS, LocalCheckpoint(tmp_path))
+    check_inputs(broker, SHARDS, LocalCheckpoint(tmp_path))
     file = tmp_path / TOPIC_IDS_FILE
     file.write_text(json.dumps({**json.loads(file.read_text()), DELETED_ENTRIES.name: "another"}))
     with pytest.raises(PositionError, match="was made anew"):
-        check_inputs(broker, SHARDS, tmp_path)
+        check_inputs(broker, SHARDS, LocalCheckpoint(tmp_path))
     with pytest.raises(PositionError, match="has 2 partitions, but --shards says 4"):
-        check_inputs(broker, 4, tmp_path / "other")
+        check_inputs(broker, 4, LocalCheckpoint(tmp_path / "other"))
 
 
 def test_a_checkpoint_that_a_newer_program_has_written_is_refused(broker: str, tmp_path: Path) -> None:
-    check_inputs(broker, SHARDS, tmp_path)
+    check_inputs(broker, SHARDS, LocalCheckpoint(tmp_path))
     (tmp_path / formats.FILE).write_text("2\n")
     with pytest.raises(InvariantError, match="has format 2, this program reads up to 1"):
-        check_inputs(broker, SHARDS, tmp_path)
+        check_inputs(broker, SHARDS, LocalCheckpoint(tmp_path))
 
 
 @pytest.fixture
@@ -544,6 +545,21 @@ def test_the_process_answers_and_ends_when_stopped(
             assert process.wait(30) == 0
         finally:
             process.kill()
+
+
+def test_what_spark_says_of_its_batches_is_in_the_metrics(stand: Stand) -> None:
+    wire = stand.wire
+    with stand.running() as registry:
+        wire.settle()
+        offsets = wire.send(*(free_entry(wire, object_id=number) for number in range(211, 214)))
+        wire.settle()
+
+        def value(name: str, **labels: str) -> float:
+            return registry.get_sample_value(f"deepclean_streaming_query_{name}_total", labels) or 0
+
+        eventually(lambda: value("messages") >= len(offsets) + 1 and value("batches") >= 1)
+        assert value("seconds", step="addBatch") > 0
+        assert value("seconds", step="walCommit") > 0
 
 
 def waiting_messages(registry: CollectorRegistry, shard: int) -> float:
@@ -604,7 +620,7 @@ def test_what_was_passed_over_waits_until_its_barriers_are_out(stand: Stand, mon
     def die(*_: object) -> Never:
         raise RetryableError("killed before the barriers")
 
-    options = ReclaimOptions(wire.bootstrap_servers, stand.shards, stand.checkpoint)
+    options = ReclaimOptions(wire.bootstrap_servers, stand.shards, LocalCheckpoint(stand.checkpoint))
     job = ReclaimJob(stand.session, options, ReclaimMetrics(CollectorRegistry()))
     with monkeypatch.context() as patch:
         patch.setattr(BarrierSender, "send", die)

@@ -15,6 +15,7 @@ from services.domain.errors import InvariantError
 from services.domain.topic_rules import Replicas, TopicFlaw
 from services.plane.broker.topic_care import check_topics, mend_settings
 from services.plane.broker.topics import create_plane_topics, create_topics, wanted_topics
+from streaming.reclaiming.checkpoint import LocalCheckpoint
 from streaming.reclaiming.inputs import check_inputs
 from tests.broker_cluster import BrokerCluster
 
@@ -101,7 +102,7 @@ def test_the_spark_job_refuses_such_a_topic_too(bootstrap_servers: str, tmp_path
     spoil(bootstrap_servers, DELETED_ENTRIES.name, cleanup_policy="compact")
     try:
         with pytest.raises(InvariantError, match=r"^Topic gc.deleted-entries has cleanup.policy=compact and"):
-            check_inputs(bootstrap_servers, 2, tmp_path)
+            check_inputs(bootstrap_servers, 2, LocalCheckpoint(tmp_path))
     finally:
         spoil(bootstrap_servers, DELETED_ENTRIES.name, cleanup_policy="delete")
-    check_inputs(bootstrap_servers, 2, tmp_path)
+    check_inputs(bootstrap_servers, 2, LocalCheckpoint(tmp_path))

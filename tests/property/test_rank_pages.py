@@ -1,36 +1,42 @@
-"""A rank read from pages equals a search, and pages are as short as they say."""
+"""A rank found by way of pages equals a search, and pages are as few as they say."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from math import sqrt
 from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.domain.rank_pages import RankPages, rank_pages
+from services.domain.rank_pages import MOST_PAGES, PAGES_PER_ORDINAL, RankPages, rank_pages
 
 
-def rank(pages: RankPages, n: int) -> int:
-    return pages.ranks[pages.starts[n >> pages.shift] + (n & pages.mask)]
+def rank(pages: RankPages, ordinals: list[int], n: int) -> int:
+    """The rank of n by as many steps as the pages say."""
+    found = pages.ranks[n >> pages.shift]
+    for step in (1 << number for number in reversed(range(pages.steps))):
+        if found + step <= len(ordinals) and ordinals[found + step - 1] <= n:
+            found += step
+    return found
 
 
-@given(st.sets(st.integers(1, 400)), st.integers(0, 300))
+@given(st.sets(st.integers(1, 1_000)), st.integers(0, 3_000))
 def test_a_rank_from_pages_equals_a_search(ordinals: set[int], beyond: int) -> None:
     live = sorted(ordinals)
     last = (live[-1] if live else 0) + beyond
     pages = rank_pages(live, last)
-    assert [rank(pages, n) for n in range(last + 1)] == [bisect_right(live, n) for n in range(last + 1)]
-    with pytest.raises(IndexError):
-        rank(pages, len(pages.starts) << pages.shift)
+    assert [rank(pages, live, n) for n in range(last + 1)] == [bisect_right(live, n) for n in range(last + 1)]
+    assert len(pages.ranks) == (last >> pages.shift) + 1, "no n beyond the last page has a rank"
 
 
 @pytest.mark.parametrize(
-    ("live", "last"), [(0, 1_000_000), (1, 1), (100, 1_000_000), (5_000, 300_000), (9_999, 10_000)]
+    ("live", "last", "steps"), [(0, 1_000_000, 0), (1, 1, 0), (100, 1_000_000, 3), (10, 1_000, 3), (9_999, 10_000, 0)]
 )
-def test_pages_are_short(live: int, last: int) -> None:
-    for spread in (Random(live).sample(range(1, last + 1), live), range(last - live + 1, last + 1)):
-        pages = rank_pages(sorted(spread), last)
-        assert len(pages.starts) + len(pages.ranks) <= 4 * sqrt(last * (2 * live + 2)) + 4 * live + 4
+def test_pages_are_few_and_searches_are_short(live: int, last: int, steps: int) -> None:
+    spread = sorted(Random(live).sample(range(1, last + 1), live))
+    for ordinals in (spread, list(range(last - live + 1, last + 1))):
+        pages = rank_pages(ordinals, last)
+        assert len(pages.ranks) <= max(MOST_PAGES, PAGES_PER_ORDINAL * live) + 1
+        assert pages.steps <= live.bit_length()
+    assert rank_pages(spread, last).steps <= steps

@@ -31,11 +31,11 @@ def session() -> Iterator[SparkSession]:
 
 def spark_verdicts(session: SparkSession, view: ChainView, rows: list[Row]) -> list[str | None]:
     """What Spark says of each row, by way of the table that the job broadcasts."""
-    table = ViewTable(session).frame([view], {(0, bucket_id) for bucket_id in view.bucket_ids()})
+    table = ViewTable(session).joined([view], {(0, bucket_id) for bucket_id in view.bucket_ids()})
     numbered = [(place, *row) for place, row in enumerate(rows)]
     entries = session.createDataFrame(numbered, f"place int, {ENTRY_TYPE}")
-    joined = entries.join(functions.broadcast(table), "bucket_id", "left")
-    judged = with_neighbours(joined).select("place", verdict().alias("verdict"))
+    joined = entries.join(functions.broadcast(table.rows), "bucket_id", "left")
+    judged = with_neighbours(joined, table.search_steps).select("place", verdict().alias("verdict"))
     return [row["verdict"] for row in sorted(judged.collect(), key=lambda row: row["place"])]
 
 
@@ -120,10 +120,15 @@ def test_broken_rows_are_never_reclaimable_by_accident(session: SparkSession, se
     assert [(row, one) for row, one in zip(rows, said, strict=True) if one != pure_verdict(view, row)] == []
 
 
-def test_a_thousand_snapshots(session: SparkSession, seed: int) -> None:
+@pytest.mark.parametrize(("steps", "drop_share", "is_searched"), [(2_000, 0.2, False), (4_000, 0.48, True)])
+def test_a_thousand_snapshots(
+    session: SparkSession, seed: int, steps: int, drop_share: float, is_searched: bool
+) -> None:
+    """Most of which are live, so that each has a page; or few of which are, so that a page has several."""
     random = Random(seed)
-    view, taken = history(random, buckets=1, steps=2_000, drop_share=0.2)
+    view, taken = history(random, buckets=1, steps=steps, drop_share=drop_share)
     assert len(taken[1]) > 1_000
+    assert (ViewTable(session).joined([view], {(0, 1)}).search_steps > 0) is is_searched
     rows = whole_rows(random, taken, 10_000)
     said = spark_verdicts(session, view, rows)
     assert said == [pure_verdict(view, row) for row in rows]

@@ -50,6 +50,7 @@ from services.plane.stack.secrets import plane_security, signer_of
 from services.runtime.http.server import HttpServer, http_app
 from services.runtime.process.process import http_token
 from services.runtime.process.settings import read_settings
+from streaming.reclaiming.checkpoint import LocalCheckpoint
 from streaming.reclaiming.metrics import MetricsServer
 from streaming.reclaiming.reclaim import ReclaimOptions
 
@@ -141,10 +142,10 @@ def test_a_broken_file_is_one_sentence_without_what_is_in_it(tmp_path: Path, tex
 
 
 def test_a_password_is_in_no_text_and_in_no_option_of_spark(tmp_path: Path) -> None:
-    options = ReclaimOptions("broker:1", 1, tmp_path, credentials=METADATA)
+    options = ReclaimOptions("broker:1", 1, LocalCheckpoint(tmp_path), credentials=METADATA)
     assert PASSWORD not in repr(METADATA) + repr(options) + str(options.broker_settings())
     assert options.broker_settings()["kafka.security.protocol"] == "SASL_SSL"
-    assert "kafka.security.protocol" not in ReclaimOptions("broker:1", 1, tmp_path).broker_settings()
+    assert "kafka.security.protocol" not in ReclaimOptions("broker:1", 1, LocalCheckpoint(tmp_path)).broker_settings()
 
 
 def test_the_environment_names_a_file_and_java_finds_its_own_beside(tmp_path: Path) -> None:

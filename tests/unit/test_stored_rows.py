@@ -21,6 +21,7 @@ from services.storage.rocks import RocksStore
 from services.storage.rocks_backups import RocksCopy
 from services.storage.store import StoreError
 from services.storage.tables import RowCache, TablesReader, UnitOfWork
+from streaming.reclaiming.checkpoint import LocalCheckpoint, check_format
 
 ROW = PositionRow("gc.space", "id", 7)
 Schema = dict[str, Any]
@@ -169,11 +170,12 @@ def test_schemas_that_a_newer_program_has_written_are_learnt_when_a_database_is_
 
 def test_a_directory_beside_databases_is_marked_when_it_is_new_and_compared_later(tmp_path: Path) -> None:
     place = tmp_path / "streaming"
-    formats.check_directory(place, "Spark's checkpoint")
-    formats.check_directory(place, "Spark's checkpoint")
+    checkpoint = LocalCheckpoint(place)
+    check_format(checkpoint)
+    check_format(checkpoint)
     (place / formats.FILE).write_text("2\n")
-    with pytest.raises(FormatError, match="Spark's checkpoint has format 2"):
-        formats.check_directory(place, "Spark's checkpoint")
+    with pytest.raises(FormatError, match=r"Spark's checkpoint .* has format 2"):
+        check_format(checkpoint)
     (place / formats.FILE).rename(place / "offsets")
     with pytest.raises(FormatError, match=r"before 0\.2\.0"):
-        formats.check_directory(place, "Spark's checkpoint")
+        check_format(checkpoint)

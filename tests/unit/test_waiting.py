@@ -11,6 +11,7 @@ from services.domain.errors import InvariantError
 from services.plane.machine.errors import StackError
 from services.plane.stack.process_names import STREAMING
 from services.plane.upkeep.reader_positions import spark_positions
+from streaming.reclaiming.checkpoint import LocalCheckpoint
 from streaming.reclaiming.outcome import PrematureMessage, Stretch
 from streaming.reclaiming.waiting import MOST_PREMATURE, WAITING_FILE, Waiting, saved
 
@@ -72,17 +73,17 @@ def test_only_so_many_messages_wait() -> None:
 
 
 def test_it_outlives_the_process(tmp_path: Path) -> None:
-    assert saved(tmp_path) == Waiting()
-    Waiting().save(tmp_path)
+    assert saved(LocalCheckpoint(tmp_path)) == Waiting()
+    Waiting().save(LocalCheckpoint(tmp_path))
     assert not (tmp_path / WAITING_FILE).exists(), "there was nothing to say"
     made = waiting(Stretch(1, 10, 20), premature=(AHEAD,), now=1.5)
-    made.save(tmp_path)
-    again = saved(tmp_path)
+    made.save(LocalCheckpoint(tmp_path))
+    again = saved(LocalCheckpoint(tmp_path))
     assert again == made
     again.judged([Stretch(1, 10, 20)])
     again.settled([AHEAD])
-    again.save(tmp_path)
-    assert saved(tmp_path) == Waiting()
+    again.save(LocalCheckpoint(tmp_path))
+    assert saved(LocalCheckpoint(tmp_path)) == Waiting()
 
 
 def test_a_file_that_is_none_stops_the_job(tmp_path: Path) -> None:
@@ -94,7 +95,7 @@ def test_a_file_that_is_none_stops_the_job(tmp_path: Path) -> None:
     ):
         (tmp_path / WAITING_FILE).write_text(text)
         with pytest.raises(InvariantError, match="every entry is judged again"):
-            saved(tmp_path)
+            saved(LocalCheckpoint(tmp_path))
 
 
 def test_what_waits_is_not_trimmed(tmp_path: Path) -> None:
@@ -103,7 +104,9 @@ def test_what_waits_is_not_trimmed(tmp_path: Path) -> None:
         (tmp_path / name).write_text(text)
     topic = "gc.deleted-entries"
     assert spark_positions(tmp_path) == {(STREAMING, topic, 0): 50, (STREAMING, topic, 1): 60}
-    waiting(Stretch(1, 10, 60), premature=(AHEAD, PrematureMessage(0, 6, 5), PrematureMessage(1, 11, 5))).save(tmp_path)
+    waiting(Stretch(1, 10, 60), premature=(AHEAD, PrematureMessage(0, 6, 5), PrematureMessage(1, 11, 5))).save(
+        LocalCheckpoint(tmp_path)
+    )
     assert spark_positions(tmp_path) == {(STREAMING, topic, 0): 6, (STREAMING, topic, 1): 10}
     (tmp_path / WAITING_FILE).write_text(json.dumps({}))
     with pytest.raises(StackError, match="cannot be read"):

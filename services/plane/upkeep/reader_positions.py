@@ -16,6 +16,7 @@ from services.plane.stack.process_names import SERVICES, STREAMING
 from services.plane.stack.secrets import http_token
 from services.plane.upkeep.metrics_page import samples
 from services.plane.upkeep.trimming import Place
+from streaming.reclaiming.checkpoint import LocalCheckpoint
 from streaming.reclaiming.waiting import saved
 
 SCRAPE_SECONDS = 10.0
@@ -60,7 +61,7 @@ def spark_positions(checkpoint: Path) -> dict[Place, int]:
             return {}
         offsets = (checkpoint / "offsets" / str(max(batches))).read_text("utf-8").splitlines()
         by_topic: dict[str, dict[str, int]] = json.loads(offsets[-1])
-        waiting = saved(checkpoint).first_offsets()
+        waiting = saved(LocalCheckpoint(checkpoint)).first_offsets()
         return {
             (STREAMING, topic, int(shard)): min(offset, waiting.get(int(shard), offset))
             for topic, shards in by_topic.items()
