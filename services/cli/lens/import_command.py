@@ -37,7 +37,9 @@ def ozone(
     volume: Annotated[
         str, typer.Option(metavar="VOLUME", help="Import into this volume; by default into those of Ozone's names.")
     ] = "",
-    shard: Annotated[int | None, typer.Option(help="Shard of new volumes; by default derived from the name.")] = None,
+    shard: Annotated[
+        int | None, typer.Option(help="Shard of new volumes; by default the one with the least load.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Replay the states of an Ozone Manager's buckets on the plane: snapshot by snapshot, then the present one.

@@ -25,7 +25,7 @@ def create(
     volume: VolumeArgument,
     owner: Annotated[str, typer.Option(help="Owner of the volume.")] = "",
     shard: Annotated[
-        int | None, typer.Option(help="Shard of the volume, permanently; by default derived from the name.")
+        int | None, typer.Option(help="Shard of the volume, permanently; by default the one with the least load.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

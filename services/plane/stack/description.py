@@ -96,7 +96,9 @@ class PlaneDescription(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, env_nested_delimiter="__", extra="forbid", frozen=True)
 
-    shards: int | None = Field(default=None, ge=1, le=1024, description="By default as many as the home has.")
+    shards: int | None = Field(
+        default=None, ge=1, le=1024, description="At least so many; by default as many as before."
+    )
     kafka: KafkaSection = KafkaSection()
     host: HostSection = HostSection()
     spark: SparkSection = SparkSection()
