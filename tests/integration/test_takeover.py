@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+import httpx
 import pytest
 
 from schemas.records import (
@@ -90,6 +92,8 @@ def test_the_shards_of_a_host_that_is_gone_go_on_on_the_other(hosts: tuple[Stack
     with one.client() as plane:
         for shard in range(SHARDS):
             _write(plane, shard, "before")
+    followed = {shard for shard, url in enumerate(owners.of("metadata")) if url == one.url("metadata")}
+    eventually(lambda: _caught_up_standbys(two) == followed, otherwise="metadata of the other host does not follow")
     _kill(one.children[name] for name in SERVICES)
     with two.client() as plane:
         for shard in range(SHARDS):
@@ -125,6 +129,13 @@ def _has_given_up(child: ChildProcess, shard: int) -> bool:
     """Whether a process has heard from the group that it does not own a shard, before it has published anything."""
     said = [json.loads(line) for line in child.log_file.read_text().splitlines() if line.startswith("{")]
     return any(line.get("event") == "lost" and line.get("shard") == shard for line in said)
+
+
+def _caught_up_standbys(stack: Stack) -> set[int]:
+    """The shards that metadata of a host follows, and is not behind in."""
+    page = httpx.get(f"{stack.url('metadata')}/metrics").text
+    lags = re.findall(r'^deepclean_standby_lag_messages{.*shard="(\d+)".*} ([0-9.]+)$', page, re.MULTILINE)
+    return {int(shard) for shard, lag in lags if not float(lag)}
 
 
 def _kill(children: Iterator[ChildProcess]) -> None:
