@@ -17,6 +17,8 @@ from tests.spark_session import SPARK_MARKS, started_session
 
 pytestmark = [*SPARK_MARKS, pytest.mark.timeout(180)]
 
+MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
+"""Its default is the one that the job has with an address elsewhere; a session of tests has that of a local one."""
 Made = Callable[[Path], Checkpoint]
 
 
@@ -36,6 +38,7 @@ def made(request: pytest.FixtureRequest, session: SparkSession) -> Made:
         return found
 
     def mounted(directory: Path) -> Checkpoint:
+        session.conf.set(MANAGER, "org.apache.spark.sql.execution.streaming.FileContextBasedCheckpointFileManager")
         session.conf.set(f"fs.viewfs.mounttable.{directory.parent.name}.link./up", directory.parent.as_uri())
         address = f"viewfs://{directory.parent.name}/up/{directory.name}"
         assert local_checkpoint(address) is None
