@@ -39,8 +39,9 @@ def made(request: pytest.FixtureRequest, session: SparkSession) -> Made:
 
     def mounted(directory: Path) -> Checkpoint:
         session.conf.set(MANAGER, "org.apache.spark.sql.execution.streaming.FileContextBasedCheckpointFileManager")
-        session.conf.set(f"fs.viewfs.mounttable.{directory.parent.name}.link./up", directory.parent.as_uri())
-        address = f"viewfs://{directory.parent.name}/up/{directory.name}"
+        table = "".join(filter(str.isalnum, directory.parent.name))  # the name of a host
+        session.conf.set(f"fs.viewfs.mounttable.{table}.link./up", directory.parent.as_uri())
+        address = f"viewfs://{table}/up/{directory.name}"
         assert local_checkpoint(address) is None
         return HadoopCheckpoint(session, address)
 
