@@ -20,8 +20,8 @@ def measure_chain_follow(conditions: Conditions) -> Sequence[Figure]:
     """Time from a marker to the rebuilt table, and to the end of a small batch judged with it; memory of the view.
 
     A view has 10 buckets, another one ``followed-buckets``; each bucket ever had 1,000 snapshots, ten of which are
-    live. Markers of both arrive in turns. The batch has one message: it makes the plan again and broadcasts the table.
-    Medians. Memory is what the larger view adds: to the resident size of Python, and to the used heap of the JVM.
+    live. Markers of both arrive in turns. The batch has one message, and the table is broadcast with it. Medians.
+    Memory is what the larger view adds: to the resident size of Python, and to the used heap of the JVM.
     """
     buckets = [FEW_BUCKETS, conditions.sizes.followed_buckets]
     options = {"buckets": buckets, "ever": SNAPSHOTS_EVER, "live": SNAPSHOTS_LIVE}

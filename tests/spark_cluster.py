@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,7 +30,7 @@ class SparkCluster:
 
 def environment_of(java: Mapping[str, str]) -> dict[str, str]:
     """The environment of a process of the cluster, or of spark-submit."""
-    return {**java, "SPARK_HOME": str(SPARK_HOME), "SPARK_LOCAL_IP": LOOPBACK}
+    return {**java, "SPARK_HOME": str(SPARK_HOME), "SPARK_LOCAL_IP": LOOPBACK, "PYSPARK_PYTHON": sys.executable}
 
 
 @contextlib.contextmanager

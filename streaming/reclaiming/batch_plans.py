@@ -47,6 +47,12 @@ class _PlanOfView:
     plan: PreparedPlan
     tables: tuple[DataFrame, DataFrame]
 
+    def follows(self, tables: tuple[DataFrame, DataFrame]) -> bool:
+        """Replace the tables that are new; return whether the plan has them all."""
+        new = [table for table, old in zip(tables, self.tables, strict=True) if table is not old]
+        self.tables = tables
+        return not new or self.plan.replace_tables(new)
+
 
 class BatchPlans:
     """Returns a plan for every batch. A plan is kept; its tables are replaced when the chain views have changed."""
@@ -81,14 +87,10 @@ class BatchPlans:
             self._search_steps, self._plans = view.search_steps, {}
         tasks = 1 if partition_count(batch) <= PARTITIONS_OF_ONE_TASK else cluster_width(batch)
         name, tables = (tasks, is_patient), (view.rows, versions)
-        if name not in self._plans:
+        kept = self._plans.get(name)
+        if kept is None or not kept.follows(tables):
             batch.sparkSession.conf.set("spark.sql.shuffle.partitions", tasks)
             rows = without_rows(batch).coalesce(tasks)
             plan = PreparedPlan(self._columns.judged(rows, view, versions, is_patient=is_patient))
-            self._plans[name] = _PlanOfView(plan, tables)
-        kept = self._plans[name]
-        new = [table for table, old in zip(tables, kept.tables, strict=True) if table is not old]
-        if new:
-            kept.plan.replace_tables(new)
-            kept.tables = tables
+            kept = self._plans[name] = _PlanOfView(plan, tables)
         return kept.plan

@@ -174,4 +174,8 @@ def _number(text: str, what: str) -> int:
 
 
 def _reason(error: Py4JJavaError) -> str:
-    return str(error.java_exception.toString()).splitlines()[0][:300]
+    """Return the first line of the error at the bottom: those above it only say that there was one."""
+    cause = error.java_exception
+    while (below := cause.getCause()) is not None:
+        cause = below
+    return str(cause.toString()).splitlines()[0][:300]

@@ -33,11 +33,10 @@ class PreparedPlan:
             operator = first
         self._scan = operator
 
-    def replace_tables(self, tables: Iterable[DataFrame]) -> None:
+    def replace_tables(self, tables: Iterable[DataFrame]) -> bool:
         """Replace tables of ``RowsInJvm`` by newer ones with the same columns; each is broadcast once more.
 
-        Raises:
-            ValueError: the plan has no table with these columns in this order.
+        Return whether the plan has all of them. It lacks a table that was empty when it was made: make another plan.
         """
         rows = {tuple(table.columns): rows_of(table) for table in tables}
         missing = set(rows)
@@ -47,8 +46,7 @@ class PreparedPlan:
             named = zip(others, names, strict=True)
             replaced = [self._with_rows(other, rows[name]) if name in rows else other for other, name in named]
             self._operators[number] = (operator, replaced)
-        if missing:
-            raise ValueError(f"the plan has no table with the columns {sorted(missing)}")
+        return not missing
 
     def over(self, batch: DataFrame) -> DataFrame:
         """Return the plan applied to the rows of a batch, whose columns must be those of the planned frame."""

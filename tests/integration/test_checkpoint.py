@@ -17,6 +17,8 @@ from tests.spark_session import SPARK_MARKS, started_session
 
 pytestmark = [*SPARK_MARKS, pytest.mark.timeout(180)]
 
+MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
+"""Its default is the one that the job has with an address elsewhere; a session of tests has that of a local one."""
 Made = Callable[[Path], Checkpoint]
 
 
@@ -36,8 +38,10 @@ def made(request: pytest.FixtureRequest, session: SparkSession) -> Made:
         return found
 
     def mounted(directory: Path) -> Checkpoint:
-        session.conf.set(f"fs.viewfs.mounttable.{directory.parent.name}.link./up", directory.parent.as_uri())
-        address = f"viewfs://{directory.parent.name}/up/{directory.name}"
+        session.conf.set(MANAGER, "org.apache.spark.sql.execution.streaming.FileContextBasedCheckpointFileManager")
+        table = "".join(filter(str.isalnum, directory.parent.name))  # the name of a host
+        session.conf.set(f"fs.viewfs.mounttable.{table}.link./up", directory.parent.as_uri())
+        address = f"viewfs://{table}/up/{directory.name}"
         assert local_checkpoint(address) is None
         return HadoopCheckpoint(session, address)
 

@@ -237,8 +237,8 @@ def test_a_marker_changes_the_tables_of_a_kept_plan(bench: Bench, monkeypatch: p
             return judged.outcome()
 
     assert outcome(None).premature == (PrematureMessage(0, 0, 1),)
+    assert outcome(ChainCapture(BUCKET_ID, "s1", 1, 100)).held == 1, "a plan over no bucket at all has no table"
     planned = len(made)
-    assert outcome(ChainCapture(BUCKET_ID, "s1", 1, 100)).held == 1
     assert outcome(None).held == 1
     assert outcome(ChainCapture(BUCKET_ID + 1, "s2", 1, 200)).held == 1
     assert outcome(ChainDrop(BUCKET_ID, "s1", 100, 1)).reclaimable == 1
