@@ -33,6 +33,7 @@ from services.log.plane_topic import PlaneTopic
 from services.log.shard_group import Shards
 from services.plane.broker.embedded import EmbeddedBroker
 from services.plane.broker.topics import create_plane_topics
+from services.plane.upkeep.growth import served_at
 from services.runtime.loop.service import Message, Work
 from services.runtime.process import process as process_module
 from services.runtime.process.hosted_shard import Defragmentation, HostedShard, ServiceParts
@@ -164,6 +165,7 @@ def test_a_process_runs_shards_that_are_added_to_the_plane(tmp_path: Path) -> No
         PlaneTopic(playground.log).publish(3)
         eventually(lambda: playground.passed_on(2) == 1)
         assert (tmp_path / "recorder" / "1" / "db").is_dir()
+        eventually(lambda: served_at(client, str(client.base_url)) == {("recorder", shard) for shard in range(3)})
         assert client.post("/v1/shards/1/copies/a-copy").is_success
         eventually(lambda: is_up(client))
         playground.send(2)

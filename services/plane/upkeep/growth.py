@@ -189,7 +189,7 @@ class Growth:
     def _served(self, http: httpx.Client, parts: Iterable[Part]) -> set[Part]:
         """Return what the processes say that they serve of these parts."""
         urls = {part: self._url(*part) for part in parts}
-        said = {url: _served_at(http, url) for url in set(urls.values()) if url}
+        said = {url: served_at(http, url) for url in set(urls.values()) if url}
         return {part for part, url in urls.items() if part in said.get(url, ())}
 
     def _url(self, service: str, shard: int) -> str:
@@ -200,7 +200,8 @@ class Growth:
         return self.plane.elsewhere.get(service, "")
 
 
-def _served_at(http: httpx.Client, url: str) -> set[Part]:
+def served_at(http: httpx.Client, url: str) -> set[Part]:
+    """Return what a process serves: each shard whose loop has gone round, or whose chain Spark follows."""
     try:
         found = samples(http, url)
     except httpx.HTTPError:
