@@ -24,14 +24,12 @@ _TABLES = """
     CREATE TABLE entries (bucket INT, parent INT, name TEXT, object INT, birth INT, is_directory INT,
                           generation INT, length INT, since INT, until INT);
     CREATE UNIQUE INDEX entry_here ON entries (parent, name) WHERE until IS NULL;
-    CREATE INDEX entry_of_bucket ON entries (bucket);
     CREATE TABLE versions (object INT, birth INT, bucket INT, born INT, died INT, death INT, rollback TEXT,
                            container INT, first_block INT, blocks INT, block_bytes INT, bytes INT,
                            claim INT, previous INT, next INT, finish INT, held_claim INT, holder INT,
                            back INT DEFAULT 0, entered INT DEFAULT 0, length INT, whole INT, whole_birth INT,
                            position INT DEFAULT 0, key INT, versioned INT DEFAULT 0,
                            PRIMARY KEY (object, birth)) WITHOUT ROWID;
-    CREATE INDEX version_of_bucket ON versions (bucket) WHERE finish IS NULL;
     CREATE INDEX run_of_version ON versions (whole, whole_birth) WHERE whole IS NOT NULL;
     CREATE INDEX version_of_key ON versions (key) WHERE key IS NOT NULL;
     CREATE TABLE asked_again (object INT, birth INT, txn INT, death INT, previous INT, next INT,
@@ -42,6 +40,12 @@ _TABLES = """
                          second_judge INT);
     CREATE TABLE finishes (txn INTEGER PRIMARY KEY, time_ms INT);
 """
+_BY_BUCKET = (
+    "CREATE INDEX IF NOT EXISTS entry_of_bucket ON entries (bucket)",
+    "CREATE INDEX IF NOT EXISTS version_of_bucket ON versions (bucket) WHERE finish IS NULL",
+)
+"""Indexes that only rollbacks and undeletes of directories need, made by the first of them: most logs have none."""
+MAX_KNOWN_DIRECTORIES = 10_000
 _LIVE = "died = NULL, death = NULL, rollback = NULL, claim = NULL, previous = NULL, next = NULL"
 _RUNS = "whole = ? AND whole_birth = ? AND whole IS NOT NULL AND died = ?"
 """Finds the further runs that died with a version, with the values of ``_runs``."""
@@ -159,8 +163,14 @@ class History:
         self._database.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         self._database.executescript(_TABLES)
         self._database.execute("BEGIN")
-        self._run = self.execute = self._database.execute
-        self._has_grown = self._has_versions = False
+        self.execute = self._database.execute
+        self._run = self._database.cursor().execute
+        self._has_grown = self._has_versions = self._is_indexed_by_bucket = False
+        self._last_claim: Claim | None = None
+        self._last_finish: tuple[int, int] | None = None
+        """The last claim and the last finish that were asked for: the rows of a ledger message share them."""
+        self._directories: dict[tuple[int, str], Entry] = {}
+        """Some of the directories that are at their places now: a path is walked with every command in a tree."""
 
     def close(self) -> None:
         """Close the database file."""
@@ -170,12 +180,22 @@ class History:
 
     def find(self, parent_id: int, name: str) -> Entry | None:
         """Return the entry that is at a place now, or None."""
+        place = (parent_id, name)
+        if place in self._directories:
+            return self._directories[place]
         found = self._run(
             "SELECT object, birth, is_directory, generation, length FROM entries "
             "WHERE parent = ? AND name = ? AND until IS NULL",
-            (parent_id, name),
+            place,
         ).fetchone()
-        return None if found is None else Entry(found[0], found[1], bool(found[2]), found[3], found[4])
+        if found is None:
+            return None
+        entry = Entry(found[0], found[1], bool(found[2]), found[3], found[4])
+        if entry.is_directory:
+            if len(self._directories) >= MAX_KNOWN_DIRECTORIES:
+                self._directories.clear()
+            self._directories[place] = entry
+        return entry
 
     def has_children(self, parent_id: int) -> bool:
         """Return whether a directory or bucket has entries now."""
@@ -192,6 +212,7 @@ class History:
 
     def leave(self, parent_id: int, name: str, now: Moment) -> None:
         """Record that the entry at a place has left it."""
+        self._directories.pop((parent_id, name), None)
         self._run(
             "UPDATE entries SET until = ? WHERE parent = ? AND name = ? AND until IS NULL",
             (now.offset, parent_id, name),
@@ -203,6 +224,7 @@ class History:
         self._run("INSERT INTO trees VALUES (?, ?, ?, ?, ?)", (directory_id, now.txn, bucket_id, now.offset, is_empty))
         if is_empty:
             return
+        self._directories.clear()
         self._run("DROP TABLE IF EXISTS temp.tree")
         self._run(_DIRECTORIES_BELOW, (directory_id,))
         self._run(
@@ -242,6 +264,7 @@ class History:
         self._run("DELETE FROM trees WHERE object = ? AND death = ?", (directory_id, death))
         if tree.is_empty:
             return
+        self._index_by_bucket()
         place = (tree.bucket_id, tree.died)
         self._run(
             "UPDATE entries SET until = NULL WHERE bucket = ? AND until = ? AND object <> ?", (*place, directory_id)
@@ -254,6 +277,8 @@ class History:
 
     def roll_back(self, bucket_id: int, snapshot_offset: int, rollback_id: str, now: Moment) -> None:
         """Set a bucket back to an offset: newer entries leave, their versions die, missing entries return."""
+        self._directories.clear()
+        self._index_by_bucket()
         for table in ("target", "gone", "back"):
             self._run(f"DROP TABLE IF EXISTS temp.{table}")
         self._run(
@@ -297,6 +322,12 @@ class History:
             self._roll_back_growth(snapshot_offset, rollback_id, now)
         if self._has_versions:
             self._roll_back_versions(bucket_id, snapshot_offset, rollback_id, now)
+
+    def _index_by_bucket(self) -> None:
+        if not self._is_indexed_by_bucket:
+            for statement in _BY_BUCKET:
+                self._run(statement)
+            self._is_indexed_by_bucket = True
 
     def _name_as_current(self, bucket_id: int) -> None:
         """Name the versions that are current in the snapshot as current ones, whatever they are or died as."""
@@ -524,7 +555,7 @@ class History:
 
     def kept(self) -> Iterator[tuple[int, int]]:
         """Return the first block and the number of blocks of each run that is not deleted."""
-        return self._run("SELECT first_block, blocks FROM versions WHERE finish IS NULL AND first_block IS NOT NULL")
+        return self.execute("SELECT first_block, blocks FROM versions WHERE finish IS NULL AND first_block IS NOT NULL")
 
     # Claims
 
@@ -567,13 +598,17 @@ class History:
 
     def claim_of(self, txn: int) -> Claim | None:
         """Return the claim with this txn, or None."""
-        found = self._run("SELECT * FROM claims WHERE txn = ?", (txn,)).fetchone()
-        return None if found is None else Claim(*found)
+        if self._last_claim is None or self._last_claim.txn != txn:
+            found = self._run("SELECT * FROM claims WHERE txn = ?", (txn,)).fetchone()
+            self._last_claim = None if found is None else Claim(*found)
+        return self._last_claim
 
     def finish_time_ms(self, txn: int) -> int | None:
         """Return the log time of the finish with this txn, or None."""
-        found = self._run("SELECT time_ms FROM finishes WHERE txn = ?", (txn,)).fetchone()
-        return None if found is None else int(found[0])
+        if self._last_finish is None or self._last_finish[0] != txn:
+            found = self._run("SELECT txn, time_ms FROM finishes WHERE txn = ?", (txn,)).fetchone()
+            self._last_finish = None if found is None else (found[0], found[1])
+        return None if self._last_finish is None else self._last_finish[1]
 
     # Ledger rows
 
@@ -583,7 +618,7 @@ class History:
 
     def not_entered(self) -> Iterator[Version]:
         """Return the claimed versions without a ledger row, finished or not."""
-        return map(_version, self._run("SELECT * FROM versions WHERE claim IS NOT NULL AND entered = 0"))
+        return map(_version, self.execute("SELECT * FROM versions WHERE claim IS NOT NULL AND entered = 0"))
 
 
 def _version(row: tuple[object, ...]) -> Version:

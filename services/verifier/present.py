@@ -55,6 +55,8 @@ class Present:
         """That of new buckets."""
         self.stored_bytes = 0
         """Bytes of blocks that were allocated and are not freed."""
+        self.asked_bytes = 0
+        """Bytes for which blocks were asked, whether they were allocated or not."""
         self.volumes: dict[str, int] = {}
         self.buckets: dict[tuple[str, str], Bucket] = {}
         self.links: dict[tuple[str, str], tuple[str, str]] = {}
@@ -87,6 +89,7 @@ class Present:
 
     def store(self, size_bytes: int) -> None:
         """Count bytes as stored. Refuse more than a shard can count."""
+        self.asked_bytes += max(0, size_bytes)
         require(self.stored_bytes + size_bytes <= MAX_BYTES)
         self.stored_bytes += size_bytes
 

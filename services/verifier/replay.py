@@ -14,7 +14,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from schemas import records
 from schemas.records import DeletedKind, MetadataCommand, MetadataReply, RowNames
@@ -42,7 +42,7 @@ class UnknownCommandError(Exception):
 
 
 _PERSON = ""
-_STEERING: Mapping[type[Any], tuple[str, ...]] = {
+STEERING: Mapping[type[Any], tuple[str, ...]] = {
     records.Barrier: ("snapshots", "key_deletion", "directory_deletion"),
     records.GrantContainer: ("mock_scm",),
     records.StopClaims: ("snapshots", _PERSON),
@@ -54,28 +54,57 @@ _STEERING: Mapping[type[Any], tuple[str, ...]] = {
 """Commands that control the shard itself, with their allowed senders."""
 
 _BY_AUDIT = (records.RequeueOrphans, records.RepairQuota)
-_BY_ANSWER = (records.Undelete, *_BY_AUDIT, records.SetQuota, *COLLECTION_COMMANDS, *RIGHTS_COMMANDS)
+BY_ANSWER = frozenset({records.Undelete, *_BY_AUDIT, records.SetQuota, *COLLECTION_COMMANDS, *RIGHTS_COMMANDS})
 """Commands whose outcome is read from metadata's answer."""
-_BY_ANSWER_WITH_A_QUOTA = (
-    *(records.PutKey, records.PutKeyIf, records.MakeDirectory, records.OpenKey, records.AllocateBlocks),
-    *(records.SyncKey, records.CommitKey, records.InitiateUpload, records.CompleteUpload),
+BY_ANSWER_WITH_A_QUOTA = frozenset(
+    {
+        *(records.PutKey, records.PutKeyIf, records.MakeDirectory, records.OpenKey, records.AllocateBlocks),
+        *(records.SyncKey, records.CommitKey, records.InitiateUpload, records.CompleteUpload),
+    }
 )
 """Commands whose outcome is read from the answer, too, if their bucket has a quota: what is used of it depends on when
 deleted directories were expanded, which is not replayed."""
-_OF_LEVEL_2 = (
-    *(records.PutKeyIf, records.OpenKey, records.AllocateBlocks, records.SyncKey, records.CommitKey),
-    *(records.RecoverLease, records.AbandonKey, records.InitiateUpload, records.CompleteUpload, records.AbortUpload),
-    *(records.SetQuota, records.RepairQuota, records.CreateBucketLink),
-    *(records.SetBucketVersioning, records.DeleteKeyVersion, records.SetBucketReplication),
-    records.SetDefaultReplication,
-    *RIGHTS_COMMANDS,
+_OF_LEVEL_2 = frozenset(
+    {
+        *(records.PutKeyIf, records.OpenKey, records.AllocateBlocks, records.SyncKey, records.CommitKey),
+        *(records.RecoverLease, records.AbandonKey, records.InitiateUpload),
+        *(records.CompleteUpload, records.AbortUpload),
+        *(records.SetQuota, records.RepairQuota, records.CreateBucketLink),
+        *(records.SetBucketVersioning, records.DeleteKeyVersion, records.SetBucketReplication),
+        records.SetDefaultReplication,
+        *RIGHTS_COMMANDS,
+    }
 )
 """Commands that are refused before the shard has feature level 2."""
 _OF_THE_NAME = (records.CreateBucketLink, records.CreateBucket, records.DeleteBucket)
 """Commands on the name of a bucket, wherever it leads."""
 
+CLIENT_COMMANDS = frozenset(
+    {
+        *(records.CreateVolume, records.DeleteVolume, records.CreateBucket, records.CreateBucketLink),
+        *(records.DeleteBucket, records.PutKey, records.PutKeyIf, records.DeleteKey, records.DeleteKeys),
+        *(records.DeleteKeyVersion, records.SetBucketVersioning, records.SetBucketReplication),
+        *(records.SetDefaultReplication, records.RenameKey, records.MakeDirectory, records.DeleteDirectory),
+        *(records.RenameDirectory, records.OpenKey, records.AllocateBlocks, records.SyncKey, records.CommitKey),
+        *(records.RecoverLease, records.AbandonKey, records.InitiateUpload, records.CompleteUpload),
+        *(records.AbortUpload, records.SetSecret),
+        *BY_ANSWER,
+    }
+)
+"""Commands of clients."""
+
 Answers = Callable[[int], MetadataReply | None]
 """Return metadata's answer at a txn, or None when no answered command got this txn."""
+
+
+class Place(NamedTuple):
+    """Where a command stands in its shard: what the commands before it have left that all buckets share."""
+
+    txn: int
+    """That of the last command before it that has one."""
+    log_time_ms: int
+    is_repeat: bool
+    """Whether its client has sent its number, or a later one, before."""
 
 
 @dataclass(slots=True)
@@ -99,7 +128,7 @@ class LogReplay:
         shard: int,
         history: History,
         rollback_ends: Mapping[str, int],
-        answers: Answers = lambda txn: None,  # noqa: ARG005  enough for a log without commands of _BY_ANSWER
+        answers: Answers = lambda txn: None,  # noqa: ARG005  enough for a log without commands of BY_ANSWER
         note: Callable[[Finding], None] = lambda finding: None,  # noqa: ARG005
     ) -> None:
         self.history = history
@@ -121,6 +150,9 @@ class LogReplay:
         self._snapshots: dict[str, Bucket] = {}
         self._uncaptured: set[str] = set()
         """Snapshots that were dropped before they were captured. Later captures of them do nothing."""
+        self._place: Place | None = None
+        self.expired: dict[int, int] = {}
+        """By offset of the expiries that closed something, the number of rows for which each of them counts."""
         self._rollbacks: dict[tuple[int, str], _Rollback] = {}
         self._pages: dict[str, set[int]] = {}
         self._clients: dict[str, tuple[int, int]] = {}
@@ -142,6 +174,20 @@ class LogReplay:
             records.RemoveDirectories: ("directory_deletion", self._nothing),
         }
 
+    @property
+    def log_time_ms(self) -> int:
+        """The latest time of a message so far that is no dead letter."""
+        return self._log_time_ms
+
+    @property
+    def asked_bytes(self) -> int:
+        """The bytes that commands have asked for so far, whether they got them or not."""
+        return self._present.asked_bytes
+
+    def go_to(self, place: Place) -> None:
+        """Pass over commands that others replay: the next command stands there."""
+        self._place, self.txn, self._log_time_ms = place, place.txn, place.log_time_ms
+
     def apply(self, offset: int, signed: Signed | None) -> None:
         """Apply the next command; None is an unreadable one. Commands after an accepted lost tail are only counted.
 
@@ -156,7 +202,7 @@ class LogReplay:
         before_ms, self._present.time_ms = self._log_time_ms, max(self._log_time_ms, signed.timestamp_ms)
         self._present.begin(Moment(offset, self.txn + 1))
         try:
-            if type(signed.command.body) in (*self._client_commands, *_BY_ANSWER):
+            if type(signed.command.body) in CLIENT_COMMANDS:
                 self._apply_client_command(signed)
             else:
                 self._apply_internal_command(signed)
@@ -178,9 +224,9 @@ class LogReplay:
             return
         if command.shard != self._present.shard:
             return
-        if isinstance(command.body, _OF_LEVEL_2) and self._feature_level < 2:
+        if self._feature_level < 2 and type(command.body) in _OF_LEVEL_2:
             return
-        if isinstance(command.body, _BY_ANSWER):
+        if type(command.body) in BY_ANSWER:
             self._apply_by_answer(command)
             return
         try:
@@ -216,7 +262,7 @@ class LogReplay:
         return not is_elsewhere or self._secrets.may_manage(signed.command.user, name[0])
 
     def _needs_answer(self, body: Any) -> bool:
-        if not isinstance(body, _BY_ANSWER_WITH_A_QUOTA):
+        if type(body) not in BY_ANSWER_WITH_A_QUOTA:
             return False
         bucket = self._present.buckets.get(self._present.lead_to(body.volume, body.bucket))
         has_quota = bucket is not None and bucket.has_quota
@@ -254,6 +300,8 @@ class LogReplay:
 
     def _is_new(self, command: MetadataCommand) -> bool:
         """Record the number of a client's command. Return False when the client already sent this or a later one."""
+        if self._place is not None:
+            return not self._place.is_repeat
         if command.number <= self._clients.get(command.client_id, (0, 0))[0]:
             return False
         self._clients[command.client_id] = (command.number, self._present.time_ms)
@@ -271,8 +319,8 @@ class LogReplay:
                 raise DeadLetteredError
             carry_out(body)
             self.txn = self._present.now.txn
-        elif type(body) in _STEERING:
-            if command.sender not in _STEERING[type(body)] or (command.user and not self._is_new(command)):
+        elif type(body) in STEERING:
+            if command.sender not in STEERING[type(body)] or (command.user and not self._is_new(command)):
                 raise DeadLetteredError
             self._steer(body)
         else:
@@ -296,7 +344,8 @@ class LogReplay:
     def _expire(self, body: records.ExpireWrites) -> None:
         if not 0 <= body.table <= UPLOAD_TABLE:
             raise DeadLetteredError
-        self._writing.expire(body)
+        if rows := self._writing.expire(body):
+            self.expired[self._present.now.offset] = rows
 
     def _nothing(self, body: Any) -> None:
         """Do nothing: the command gets a txn, but changes neither live versions nor claims."""

@@ -238,24 +238,33 @@ class Writing:
         opened = required(self._writes.writer_of(parent_id, name, self._known_as(live)))
         self._writes.put_key(replace(opened, is_recovered=True, updated_ms=self._present.time_ms))
 
-    def expire(self, body: records.ExpireWrites) -> None:
-        """Close what is old enough on one page. A page ends at a number of rows, with those that it frees."""
+    def expire(self, body: records.ExpireWrites) -> int:
+        """Close what is old enough on one page, which ends at a number of rows, with those that it frees.
+
+        Return that number of rows.
+        """
         now_ms = self._present.time_ms
         if body.table == UPLOAD_TABLE:
             rows: list[OpenKey] | list[Upload] = list(self._uploads.first(body))
         else:
             rows = list(self._first_keys(body))
-        left = min(max(1, body.max_rows), MAX_PAGE_ROWS)
+        most = left = page_rows(body)
         for row in rows:
             if left <= 0:
-                return
+                break
             left -= 1
             if isinstance(row, OpenKey) and row.updated_ms + body.open_key_age_ms <= now_ms:
                 self._close(row)
                 left -= len(row.runs)
             elif isinstance(row, Upload) and row.initiated_ms + body.upload_age_ms <= now_ms:
                 left -= self._uploads.end(row)
+        return most - left
 
     def _first_keys(self, body: records.ExpireWrites) -> Sequence[OpenKey]:
         keys = self._writes.keys_from(body.table, body.start_key)
         return [row for row, _ in zip(keys, range(max(1, body.max_rows)), strict=False)]
+
+
+def page_rows(body: records.ExpireWrites) -> int:
+    """Return after how many rows a page of an expiry ends."""
+    return min(max(1, body.max_rows), MAX_PAGE_ROWS)
