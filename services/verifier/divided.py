@@ -38,6 +38,7 @@ from services.verifier.survey import (
     newest_finish,
     survey,
 )
+from services.verifier.writing import Page
 
 MAX_ROUNDS = 5
 T = TypeVar("T")
@@ -73,6 +74,8 @@ class Bounds:
     replies: Stretch
     progress_txn: int
     rollback_ends: Mapping[str, int]
+    next_keys: Mapping[int, bytes]
+    """By the txns of expiries where metadata has said that the next page begins. That is checked."""
 
 
 def verified_by_parts(engine: Engine, reading: Reading, bounds: Bounds, directory: Path | None) -> VerifyReport:
@@ -138,7 +141,15 @@ class _Numbering:
         tasks: list[CommandStretch | LedgerStretch] = [*self._tasks(), *self._ledger]
         complete_txn = max(min(self._bounds.progress_txn, self.txn), self._newest_finish)
         division = self._division()
-        part = PartTask(self._reading.shard, division, self._bounds.rollback_ends, self.txn, complete_txn, directory)
+        part = PartTask(
+            self._reading.shard,
+            division,
+            self._bounds.rollback_ends,
+            self._end_keys(),
+            self.txn,
+            complete_txn,
+            directory,
+        )
         return self._engine.by_part(partial(divided, self._reading, division), tasks, part.replayed)
 
     def _division(self) -> Division:
@@ -148,6 +159,16 @@ class _Numbering:
             for at, name in one.buckets
         }
         return replace(self._named, by_id=by_id)
+
+    def _end_keys(self) -> dict[int, bytes]:
+        """Return where the pages of expiries end, by their offsets."""
+        known = self._bounds.next_keys
+        return {
+            at.offset: known[txn]
+            for first, one in zip(self._first_txns(), self._surveys, strict=True)
+            for at, _ in one.expiries
+            if (txn := _txn_before(one, first, at) + 1) in known
+        }
 
     def _first_txns(self) -> list[int]:
         """Return the txn before each stretch."""
@@ -196,11 +217,20 @@ class _Numbering:
         if sum(report.asked_bytes for report in reports) > MAX_BYTES:
             raise IndivisibleError("the shard may have stored more bytes than it can count")
         for one in self._surveys:
-            for offset, most in one.expiries.items():
-                if sum(report.expired.get(offset, 0) for report in reports) >= most:
-                    raise IndivisibleError(f"the page of the expiry at offset {offset} may have been full")
+            for at, most in one.expiries:
+                pages = [report.pages[at.offset] for report in reports if at.offset in report.pages]
+                if not _is_one_page(pages, most):
+                    raise IndivisibleError(f"the page of the expiry at offset {at.offset} ended elsewhere")
         if any(FindingKind.UNKNOWN_VERSION in report.findings for report in reports):
             raise IndivisibleError("rows of the ledger name a version that is not in their bucket")
+
+
+def _is_one_page(pages: Sequence[Page], most: int) -> bool:
+    """Return whether the parts of a page end where the whole page ends that may have so many rows."""
+    rows = sum(page.rows for page in pages)
+    last_rows = max(((page.last_key, page.last_rows) for page in pages), default=(b"", 0))[1]
+    is_full = rows >= most or not any(page.has_rest for page in pages)
+    return is_full and (not rows or rows - last_rows < most) and not any(page.is_cut for page in pages)
 
 
 def _txn_before(one: Survey, first_txn: int, at: At) -> int:
@@ -214,7 +244,7 @@ def _whole(shard: int, numbering: _Numbering, reports: Sequence[PartReport]) -> 
     for name in ("rows", "repeated_rows", "blocks", "size_bytes", "unfinished_rows", "unfinished_bytes", "undeletes"):
         setattr(whole, name, sum(getattr(report, name) for report in reports))
     found = [(order, kind) for report in reports for kind, order in report.first_orders.items()]
-    for _, kind in sorted(found):
+    for _, kind in sorted(found, key=lambda pair: pair[0]):
         whole.findings[kind] = sum(report.findings.get(kind, 0) for report in reports)
     examples = [pair for report in reports for pair in zip(report.orders, report.examples, strict=True)]
     examples.sort(key=lambda pair: pair[0])

@@ -17,6 +17,7 @@ from services.verifier.messages import signed_command
 from services.verifier.replay import LogReplay, Place, UnknownCommandError
 from services.verifier.report import MAX_EXAMPLES, Finding, FindingKind, VerifyReport
 from services.verifier.verify import Verification
+from services.verifier.writing import Page
 
 OBSTACLE, COMMANDS, LEDGER_ROWS, MISSING_ROWS = range(4)
 """What a part receives and reports, in this order."""
@@ -70,8 +71,8 @@ class PartReport(VerifyReport):
     """Of the examples."""
     first_orders: dict[FindingKind, Order] = field(default_factory=dict)
     corrections: list[Correction] = field(default_factory=list)
-    expired: Mapping[int, int] = field(default_factory=dict)
-    """By offset of the expiries that closed something, their number of rows in this part."""
+    pages: Mapping[int, Page] = field(default_factory=dict)
+    """This part of the expiries' pages, by their offsets."""
     asked_bytes: int = 0
     obstacle: str = ""
     """Why the log does not divide."""
@@ -95,6 +96,8 @@ class PartTask:
     shard: int
     division: Division
     rollback_ends: Mapping[str, int]
+    end_keys: Mapping[int, bytes]
+    """By the offsets of expiries where their pages end; those that are not here end nowhere."""
     txn: int
     """The last one of the log."""
     complete_txn: int
@@ -123,7 +126,7 @@ class _Part:
         self._task = task
         self._report = report
         self._row: CommandRow | None = None
-        self._replay = LogReplay(task.shard, history, task.rollback_ends, self._answer, report.add)
+        self._replay = LogReplay(task.shard, history, task.rollback_ends, self._answer, report.add, task.end_keys)
         by_id = task.division.by_id
         self._verification = Verification(report, history, lambda bucket_id: by_id.get(bucket_id, 0) == number)
         self._decode_command = codec(MetadataCommand).decode_message
@@ -146,7 +149,7 @@ class _Part:
         report.at = (MISSING_ROWS,)
         report.txn = self._task.txn
         self._verification.end(self._task.complete_txn)
-        report.undeletes, report.expired, report.asked_bytes = replay.undeletes, replay.expired, replay.asked_bytes
+        report.undeletes, report.pages, report.asked_bytes = replay.undeletes, replay.pages, replay.asked_bytes
 
     def _command(self, row: CommandRow) -> None:
         command = self._decode_command(row.value)
@@ -159,7 +162,7 @@ class _Part:
             return
         is_numbered = self._replay.txn > row.txn
         if is_numbered != row.is_numbered:
-            is_certain = row.answer is None and type(command.body) not in BY_NUMBER
+            is_certain = row.is_repeat or (row.answer is None and type(command.body) not in BY_NUMBER)
             self._report.corrections.append(Correction(row.offset, is_numbered, is_certain))
         if self._replay.log_time_ms < row.timestamp_ms:
             raise IndivisibleError(f"the message at offset {row.offset} is a dead letter, and later than all before it")

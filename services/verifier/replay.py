@@ -14,6 +14,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from schemas import records
@@ -30,7 +31,7 @@ from services.verifier.rights import RIGHTS_COMMANDS, Rights
 from services.verifier.taken_bytes import Blocks, taken_bytes
 from services.verifier.unauthorized_commands import COLLECTION_COMMANDS, Secrets, Signed
 from services.verifier.uploads import Uploads
-from services.verifier.writing import UPLOAD_TABLE, Writing
+from services.verifier.writing import UPLOAD_TABLE, Page, Writing
 
 DAY_MS = 24 * 3_600_000
 HOUR_MS = 3_600_000
@@ -120,7 +121,8 @@ class LogReplay:
     """Replays one shard, starting from an empty disk.
 
     ``rollback_ends`` holds the last page of each rollback, ``answers`` returns metadata's answers, and ``note`` is
-    called with each finding about an undelete or requeued orphans.
+    called with each finding about an undelete or requeued orphans. ``end_keys`` says by the offsets of expiries where
+    their pages end, if others replay a part of them.
     """
 
     def __init__(
@@ -130,6 +132,7 @@ class LogReplay:
         rollback_ends: Mapping[str, int],
         answers: Answers = lambda txn: None,  # noqa: ARG005  enough for a log without commands of BY_ANSWER
         note: Callable[[Finding], None] = lambda finding: None,  # noqa: ARG005
+        end_keys: Mapping[int, bytes] = MappingProxyType({}),
     ) -> None:
         self.history = history
         self._answers = answers
@@ -151,8 +154,9 @@ class LogReplay:
         self._uncaptured: set[str] = set()
         """Snapshots that were dropped before they were captured. Later captures of them do nothing."""
         self._place: Place | None = None
-        self.expired: dict[int, int] = {}
-        """By offset of the expiries that closed something, the number of rows for which each of them counts."""
+        self._end_keys = end_keys
+        self.pages: dict[int, Page] = {}
+        """By the offsets of the expiries that have met something."""
         self._rollbacks: dict[tuple[int, str], _Rollback] = {}
         self._pages: dict[str, set[int]] = {}
         self._clients: dict[str, tuple[int, int]] = {}
@@ -344,8 +348,10 @@ class LogReplay:
     def _expire(self, body: records.ExpireWrites) -> None:
         if not 0 <= body.table <= UPLOAD_TABLE:
             raise DeadLetteredError
-        if rows := self._writing.expire(body):
-            self.expired[self._present.now.offset] = rows
+        offset = self._present.now.offset
+        page = self._writing.expire(body, self._end_keys.get(offset, b""))
+        if self._place is not None and (page.rows or page.has_rest):
+            self.pages[offset] = page
 
     def _nothing(self, body: Any) -> None:
         """Do nothing: the command gets a txn, but changes neither live versions nor claims."""

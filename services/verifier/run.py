@@ -17,7 +17,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from schemas.records import MetadataReply, RollbackOutcome, RollbackPage, RollbackPageDone
+from schemas.records import MetadataReply, RollbackOutcome, RollbackPage, RollbackPageDone, WritesExpired
 from schemas.topics import LEDGER, METADATA_COMMANDS, METADATA_PROGRESS, METADATA_REPLIES
 from services.domain.errors import DeepcleanError
 from services.log.port import Log
@@ -44,6 +44,8 @@ class _Progress:
     txn: int = 0
     ended: dict[str, int] = field(default_factory=dict)
     went_on: dict[str, int] = field(default_factory=dict)
+    next_keys: dict[int, bytes] = field(default_factory=dict)
+    """By the txns of expiries where the next page begins, if it is not the last one."""
 
 
 class _Answers:
@@ -106,7 +108,17 @@ def verify_shard(
         VerifyError: the log was trimmed, or holds a command that this version does not know.
         StackError: the broker does not answer.
     """
+    require_beginning(log, shard)
     return compared_with_store(lambda: replay_shard(log, shard, directory, report_progress), deleted_bytes)
+
+
+def require_beginning(log: Log, shard: int) -> None:
+    """Raise VerifyError if the beginning of a shard's log was trimmed."""
+    if log.first_offset(METADATA_COMMANDS.name, shard) > 0:
+        raise VerifyError(
+            f"shard {shard}: {METADATA_COMMANDS.name} was trimmed, and a ledger is verified from its beginning: verify "
+            f"before the log is trimmed (deepclean trim-log), and keep the report"
+        )
 
 
 def compared_with_store(replay: Callable[[], VerifyReport], deleted_bytes: Callable[[], int]) -> VerifyReport:
@@ -130,11 +142,7 @@ def replay_shard(
         VerifyError: the log was trimmed, or holds a command that this version does not know.
         StackError: the broker does not answer.
     """
-    if log.first_offset(METADATA_COMMANDS.name, shard) > 0:
-        raise VerifyError(
-            f"shard {shard}: {METADATA_COMMANDS.name} was trimmed, and a ledger is verified from its beginning: verify "
-            f"before the log is trimmed (deepclean trim-log), and keep the report"
-        )
+    require_beginning(log, shard)
     progress = _read_progress(log, shard)
     ledger_end = log.end_offset(LEDGER.name, shard)
     rollback_ends = _rollback_ends(log, shard, progress)
@@ -142,7 +150,7 @@ def replay_shard(
         commands_end = log.end_offset(METADATA_COMMANDS.name, shard)
         name = METADATA_REPLIES.name
         replies = Stretch(log.first_offset(name, shard), log.end_offset(name, shard))
-        bounds = Bounds(commands_end, ledger_end, replies, progress.txn, rollback_ends)
+        bounds = Bounds(commands_end, ledger_end, replies, progress.txn, rollback_ends, progress.next_keys)
         try:
             return verified_by_parts(by_parts.engine, Reading(by_parts.open_log, shard), bounds, directory)
         except IndivisibleError as error:
@@ -199,6 +207,8 @@ def _read_progress(log: Log, shard: int) -> _Progress:
             if pages is not None:
                 # Keep the first page: a page that is sent again after the end gets the last page's answer.
                 pages.setdefault(done.rollback_id, done.page)
+        elif isinstance(message.body, WritesExpired) and message.body.next_key:
+            progress.next_keys.setdefault(message.txn, message.body.next_key)
     return progress
 
 

@@ -83,8 +83,8 @@ class Survey:
     """Commands that create buckets."""
     links: list[tuple[Name, Name]] = field(default_factory=list)
     with_quota: set[Name] = field(default_factory=set)
-    expiries: dict[int, int] = field(default_factory=dict)
-    """By offset after how many rows the page of an expiry ends."""
+    expiries: list[tuple[At, int]] = field(default_factory=list)
+    """Expiries, and after how many rows their pages end."""
 
 
 @dataclass(slots=True)
@@ -143,7 +143,7 @@ def _note_shared(found: Survey, at: At, body: Any) -> None:
     elif isinstance(body, records.SetQuota) and body.bucket:
         found.with_quota.add((body.volume, body.bucket))
     elif isinstance(body, records.ExpireWrites):
-        found.expiries[at.offset] = page_rows(body)
+        found.expiries.append((at, page_rows(body)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from services.client.kafka_plane import KafkaPlane
 from services.log.port import Log
 from services.plane.upkeep.verification import replay_by_parts
 from services.verifier.report import FindingKind, VerifyReport
-from services.verifier.run import compared_with_store, replay_shard
+from services.verifier.run import compared_with_store, replay_shard, require_beginning
 
 LOSS_STATUS, DIFFERENCE_STATUS = 3, 4
 COMMANDS_FOR_SPARK = 500_000
@@ -72,7 +72,7 @@ def verify(
         spark_servers = plane.address.bootstrap_servers if isinstance(plane, KafkaPlane) and spark is not False else ""
         replays = _Replays(log, session.home, scratch, spark_servers, is_forced=spark is True, master=master, heap=heap)
         reports = [
-            compared_with_store(partial(replays.replay, one), lambda one=one: plane.scm(one).totals().deleted_bytes)  # type: ignore[misc]
+            compared_with_store(replays.way(one), lambda one=one: plane.scm(one).totals().deleted_bytes)  # type: ignore[misc]
             for one in shards
         ]
     if as_json:
@@ -100,14 +100,14 @@ class _Replays:
     master: str
     heap: str
 
-    def replay(self, shard: int) -> VerifyReport:
-        """Replay a shard and compare its ledger."""
-        topic = METADATA_COMMANDS.name
-        first, end = self.log.first_offset(topic, shard), self.log.end_offset(topic, shard)
-        is_large = self.is_forced or end >= COMMANDS_FOR_SPARK
-        if first > 0 or not (is_large and self.spark_servers):  # a trimmed log is refused
-            return replay_shard(self.log, shard, self.scratch, _progress(shard))
-        return replay_by_parts(
+    def way(self, shard: int) -> Callable[[], VerifyReport]:
+        """Return what replays a shard and compares its ledger."""
+        require_beginning(self.log, shard)
+        is_large = self.is_forced or self.log.end_offset(METADATA_COMMANDS.name, shard) >= COMMANDS_FOR_SPARK
+        if not (is_large and self.spark_servers):
+            return partial(replay_shard, self.log, shard, self.scratch, _progress(shard))
+        return partial(
+            replay_by_parts,
             *(self.spark_servers, self.home, shard, self.scratch, _progress(shard)),
             say_whole=lambda why: print(f"shard {shard}: replayed as one part, as {why}", file=sys.stderr, flush=True),
             master=self.master,
