@@ -7,7 +7,7 @@
 ``fill`` puts keys, deletes two of three and brings some back, takes snapshots and drops every other one, and then
 claims and finishes whatever nobody holds, as key_deletion would: metadata applies it all as it does in its process.
 ``verify`` replays the log in this process and compares, ``verify-by-parts`` does so on Spark. Both say the most memory
-that all their processes, the broker excepted, have had at a time.
+that all their processes, the broker excepted, have had at a time, and their processor time.
 """
 
 from __future__ import annotations
@@ -158,46 +158,58 @@ def verify(home: Path, *, by_parts: bool) -> VerifyReport:
             return replay_by_parts(log.bootstrap_servers, home, 0, home, say_whole=print)
 
         before_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        memory = _Memory()
+        use = _Use()
         started = time.monotonic()
         report = compared_with_store(replay, lambda: freed_bytes)
         seconds = time.monotonic() - started
-        peak_kib = memory.peak_kib()
+        peak_kib, processor_seconds = use.end()
     print(
         f"{report.commands:,} commands, {report.rows:,} freed versions and {report.undeletes:,} undeletes verified in "
-        f"{seconds:.1f} s, {report.commands / seconds:,.0f} commands/s; {peak_kib // 1024} MiB at most, "
+        f"{seconds:.1f} s, {report.commands / seconds:,.0f} commands/s, {processor_seconds:.1f} s of processors; "
+        f"{peak_kib // 1024} MiB at most, "
         f"{before_kib // 1024} before; findings: {dict(report.findings) or 'none'}"
     )
     return report
 
 
-class _Memory:
-    """Looks every tenth of a second at the memory of this process and of all that it starts, the broker excepted."""
+class _Use:
+    """Looks every second at the memory and the processor time of this process and of all that it starts, the broker
+    excepted.
+    """
 
     def __init__(self) -> None:
         self._broker = _tree(os.getpid()) - {os.getpid()}
         self._peak_kib = 0
+        self._seconds: dict[int, float] = {}
+        self._before_seconds = _processor_seconds(os.getpid())
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._look, daemon=True)
         self._thread.start()
 
     def _look(self) -> None:
-        while not self._ends.wait(0.1):
-            self._peak_kib = max(self._peak_kib, sum(map(_resident_kib, _tree(os.getpid()) - self._broker)))
+        while not self._ends.wait(1.0):
+            self._look_once()
 
-    def peak_kib(self) -> int:
-        """Stop and return the most memory at a time."""
+    def _look_once(self) -> None:
+        processes = _tree(os.getpid()) - self._broker
+        self._peak_kib = max(self._peak_kib, sum(map(_resident_kib, processes)))
+        for process in processes:
+            self._seconds[process] = max(self._seconds.get(process, 0.0), _processor_seconds(process))
+
+    def end(self) -> tuple[int, float]:
+        """Stop, and return the most memory at a time in KiB and the processor time in seconds."""
         self._ends.set()
         self._thread.join()
-        return self._peak_kib
+        self._look_once()
+        return self._peak_kib, sum(self._seconds.values()) - self._before_seconds
 
 
 def _tree(process: int) -> set[int]:
     """A process and all that it has started, directly or not."""
     try:
-        tasks = Path(f"/proc/{process}/task").glob("*/children")
+        tasks = list(Path(f"/proc/{process}/task").glob("*/children"))
         children = [child for file in tasks for child in file.read_text("ascii").split()]
-    except OSError:
+    except OSError:  # it has ended
         return {process}
     return {process}.union(*(_tree(int(child)) for child in children))
 
@@ -209,6 +221,14 @@ def _resident_kib(process: int) -> int:
     except OSError:  # it has ended
         return 0
     return next((int(line.split()[1]) for line in text.splitlines() if line.startswith("Pss:")), 0)
+
+
+def _processor_seconds(process: int) -> float:
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text("ascii").rpartition(")")[2].split()
+    except OSError:  # it has ended
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -11,6 +11,7 @@ before it, so it would have been corrected.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,8 +19,8 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from schemas import records
-from services.domain.table_keys import object_id
-from services.verifier.division import Division, IndivisibleError, joined, why_indivisible
+from services.domain.table_keys import object_id, object_txn
+from services.verifier.division import Division, IndivisibleError, Name, joined, shared_out, why_indivisible
 from services.verifier.part import Correction, PartReport, PartTask
 from services.verifier.present import MAX_BYTES
 from services.verifier.replay import BY_ANSWER
@@ -33,6 +34,7 @@ from services.verifier.survey import (
     Seen,
     Stretch,
     Survey,
+    answered_without_number,
     answers_of,
     divided,
     newest_finish,
@@ -118,6 +120,11 @@ class _Numbering:
             raise IndivisibleError(why)
         heads = joined(link for one in self._surveys for link in one.links)
         named = Division(engine.parts, heads)
+        sizes = Counter[Name]()
+        for one in self._surveys:
+            for name, size in one.sizes.items():
+                sizes[named.head_of(*name)] += size
+        named = replace(named, by_head=shared_out(sizes, engine.parts))
         with_quota = frozenset(named.head_of(*name) for one in self._surveys for name in one.with_quota)
         self._named = replace(named, with_quota=with_quota, is_secured=records.SetSecret in kinds)
         self._needs_answers = bool(BY_ANSWER & kinds) or self._named.is_secured
@@ -130,6 +137,11 @@ class _Numbering:
             self._ledger.append(LedgerStretch(stretch, newest))
             newest = max(newest, finish)
         self._newest_finish = newest
+        self._answered: dict[int, int] = {}
+        if any(one.asked for one in self._surveys):
+            for found in engine.each(partial(answered_without_number, reading), replies):
+                self._answered |= found
+            self._guess()
 
     @property
     def txn(self) -> int:
@@ -197,6 +209,11 @@ class _Numbering:
 
     def correct(self, corrections: Sequence[Correction]) -> None:
         """Take up what is certain: what does not depend on the txns before it, and the first one, which are right."""
+        self._correct(corrections)
+        if self._answered and any(one.is_certain for one in corrections):
+            self._guess()
+
+    def _correct(self, corrections: Sequence[Correction]) -> None:
         first = min(corrections).offset
         for one in sorted(corrections):
             if not one.is_certain and one.offset != first:
@@ -207,6 +224,22 @@ class _Numbering:
                 del of.unnumbered[place]
             else:
                 of.unnumbered.insert(place, one.offset)
+
+    def _guess(self) -> None:
+        """Assume of commands without a number, whose outcome is only in metadata's answer, what the answers say."""
+        txn = 0
+        for one in self._surveys:
+            for at, named_id in one.asked:
+                place = bisect_left(one.unnumbered, at.offset)
+                was_refused = one.unnumbered[place : place + 1] == [at.offset]
+                its_txn = txn + at.place - place + 1
+                answered_id = self._answered.get(its_txn)
+                is_its = answered_id is not None and (answered_id == named_id or object_txn(answered_id) == its_txn)
+                if is_its and was_refused:
+                    del one.unnumbered[place]
+                elif not is_its and not was_refused:
+                    one.unnumbered.insert(place, at.offset)
+            txn += one.messages - len(one.unnumbered)
 
     def check(self, reports: Sequence[PartReport]) -> None:
         """Check what the parts have taken for granted.

@@ -9,6 +9,7 @@ What would need more than this does not divide: the log is then replayed as one 
 
 from __future__ import annotations
 
+import heapq
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -61,6 +62,8 @@ class Division:
     parts: int
     heads: Mapping[Name, Name] = field(default_factory=dict)
     """Of the buckets that links join, one that stands for them all."""
+    by_head: Mapping[Name, int] = field(default_factory=dict)
+    """The part of each of these, so that parts have about as many commands; others go where their names fall."""
     by_id: Mapping[int, int] = field(default_factory=dict)
     """The part of each bucket by its id."""
     with_quota: frozenset[Name] = frozenset()
@@ -74,7 +77,10 @@ class Division:
 
     def of_name(self, volume: str, bucket: str) -> int:
         """Return the part of a bucket."""
-        return zlib.crc32("/".join(self.head_of(volume, bucket)).encode("utf-8", "surrogatepass")) % self.parts
+        head = self.head_of(volume, bucket)
+        if head in self.by_head:
+            return self.by_head[head]
+        return zlib.crc32("/".join(head).encode("utf-8", "surrogatepass")) % self.parts
 
     def needs_answer(self, body: Any) -> bool:
         """Return whether metadata's answer may decide if a command is refused."""
@@ -118,6 +124,16 @@ def joined(links: Iterable[tuple[Name, Name]]) -> dict[Name, Name]:
     for source, target in links:
         heads[head_of(source)] = head_of(target)
     return {name: head_of(name) for name in list(heads)}
+
+
+def shared_out(sizes: Mapping[Name, int], parts: int) -> dict[Name, int]:
+    """Return a part for each bucket, the largest first to the part that has least."""
+    loads = [(0, part) for part in range(parts)]
+    found: dict[Name, int] = {}
+    for name, size in sorted(sizes.items(), key=lambda pair: (-pair[1], pair[0])):
+        load, found[name] = heapq.heappop(loads)
+        heapq.heappush(loads, (load + size, found[name]))
+    return found
 
 
 def why_indivisible(kinds: Iterable[type[Any]]) -> str:

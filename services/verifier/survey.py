@@ -6,6 +6,7 @@ A task reads one stretch. What the messages before it have left comes from the s
 from __future__ import annotations
 
 import marshal
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -26,7 +27,7 @@ from services.verifier.division import (
 )
 from services.verifier.messages import messages_between
 from services.verifier.part import COMMANDS, LEDGER_ROWS, OBSTACLE
-from services.verifier.replay import HOUR_MS
+from services.verifier.replay import BY_ANSWER, CLIENT_COMMANDS, HOUR_MS
 from services.verifier.writing import page_rows
 
 CHUNK_ROWS = 500
@@ -83,6 +84,10 @@ class Survey:
     """Commands that create buckets."""
     links: list[tuple[Name, Name]] = field(default_factory=list)
     with_quota: set[Name] = field(default_factory=set)
+    sizes: Counter[Name] = field(default_factory=Counter)
+    """Number of commands of each bucket."""
+    asked: list[tuple[At, int]] = field(default_factory=list)
+    """Commands without a number whose outcome is only in metadata's answer, each with the objectID that it names."""
     expiries: list[tuple[At, int]] = field(default_factory=list)
     """Expiries, and after how many rows their pages end."""
 
@@ -130,8 +135,12 @@ def survey(reading: Reading, refused: set[tuple[str, int]], stretch: Stretch) ->
         if counts_number(command):
             seen = found.clients.get(command.client_id, Seen(0, record.timestamp_ms))
             found.clients[command.client_id] = seen.after(command.number, record.timestamp_ms)
+        if not command.number and kind in BY_ANSWER:
+            found.asked.append((at, getattr(body, "object_id", 0)))
         if kind in SHARED:
             _note_shared(found, at, body)
+        elif kind in CLIENT_COMMANDS:
+            found.sizes[getattr(body, "volume", ""), getattr(body, "bucket", "")] += 1
     return found
 
 
@@ -144,6 +153,13 @@ def _note_shared(found: Survey, at: At, body: Any) -> None:
         found.with_quota.add((body.volume, body.bucket))
     elif isinstance(body, records.ExpireWrites):
         found.expiries.append((at, page_rows(body)))
+
+
+def answered_without_number(reading: Reading, stretch: Stretch) -> dict[int, int]:
+    """Return the objectIDs in metadata's answers to commands without a number, by their txns."""
+    messages = messages_between(reading.open_log(), METADATA_REPLIES, reading.shard, *stretch)
+    replies = [one for _, one in messages if one is not None and one.txn > 0 and not one.number]
+    return {one.txn: one.committed.object_id if one.committed else 0 for one in replies}
 
 
 @dataclass(frozen=True, slots=True)

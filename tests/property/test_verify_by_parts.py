@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -103,7 +104,7 @@ def _some_command(random: Random, place: int) -> MetadataCommand:
     bucket, key = f"bucket-{random.randrange(BUCKETS)}", random.choice("abc")
     txn = random.randrange(1, 100)
     gone = RowName(DeletedKind.KEY, object_id(0, txn, 1), object_id(0, txn, 1), txn, random.randrange(txn, txn + 20))
-    body = random.choices(
+    body: Any = random.choices(
         [
             CreateVolume("vol"),
             CreateBucket("vol", bucket, random.choice((BucketLayout.OBJECT_STORE, BucketLayout.FILE_SYSTEM_OPTIMIZED))),
