@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -147,8 +146,7 @@ class Claim(NamedTuple):
     second_judge_version: int
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
+class Moment(NamedTuple):
     """A position in the log: an offset and the txn that the shard assigned there."""
 
     offset: int

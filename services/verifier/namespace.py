@@ -35,6 +35,8 @@ class Namespace:
         self._present = present
         self._history = present.history
         self._owners = owners
+        self.has_quotas = False
+        """Whether a bucket has ever had a quota."""
         self._quotas: dict[str, tuple[int, int]] = {}
         """Bytes and buckets that the quotas of a volume allow."""
         self.commands: Mapping[type[Any], Callable[[Any], None]] = {
@@ -109,6 +111,7 @@ class Namespace:
         """Apply a quota that metadata has accepted: the sums that it compares are not replayed."""
         if body.bucket:
             bucket = self._present.bucket(body)
+            self.has_quotas = True
             bucket.has_quota = (body.quota_bytes, body.quota_namespace) != (NO_QUOTA, NO_QUOTA)
         else:
             self._quotas[body.volume] = (body.quota_bytes, body.quota_namespace)

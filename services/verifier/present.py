@@ -16,6 +16,7 @@ MAX_BLOCKS = 65_535
 MAX_OBJECTS = 255
 MAX_LINKS = 32
 REPLICATIONS = tuple(Replication)
+_NUMBERS = {replication: number for number, replication in enumerate(REPLICATIONS)}
 CONTAINER_BITS = 48
 """Bits of a container's id below its replication."""
 
@@ -84,7 +85,7 @@ class Present:
         count = -(-size_bytes // block_size_bytes)
         require(count <= MAX_BLOCKS)
         first = local_id(self.shard, self.now.txn, 0)
-        container_id = (REPLICATIONS.index(bucket.replication) << CONTAINER_BITS) + self.container_id
+        container_id = (_NUMBERS[bucket.replication] << CONTAINER_BITS) + self.container_id
         return BlockRun(container_id, first, count, block_size_bytes, size_bytes)
 
     def store(self, size_bytes: int) -> None:
@@ -98,6 +99,8 @@ class Present:
     def lead_to(self, volume: str, bucket: str) -> tuple[str, str]:
         """Return the name to which a name leads over links. Refuse links that go round in a circle."""
         name = (volume, bucket)
+        if not self.links:
+            return name
         for _ in range(MAX_LINKS + 1):
             if name not in self.links:
                 return name
