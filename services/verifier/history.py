@@ -10,7 +10,7 @@ The history is a SQLite database on disk, so that memory stays bounded for a log
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -45,6 +45,7 @@ _BY_BUCKET = (
 )
 """Indexes that only rollbacks and undeletes of directories need, made by the first of them: most logs have none."""
 MAX_KNOWN_DIRECTORIES = 10_000
+NAMES_PER_QUERY = 100
 _LIVE = "died = NULL, death = NULL, rollback = NULL, claim = NULL, previous = NULL, next = NULL"
 _RUNS = "whole = ? AND whole_birth = ? AND whole IS NOT NULL AND died = ?"
 """Finds the further runs that died with a version, with the values of ``_runs``."""
@@ -162,7 +163,8 @@ class History:
         self._database.executescript(_TABLES)
         self._database.execute("BEGIN")
         self.execute = self._database.execute
-        self._run = self._database.cursor().execute
+        cursor = self._database.cursor()
+        self._run, self._run_all = cursor.execute, cursor.executemany
         self._has_grown = self._has_versions = self._is_indexed_by_bucket = False
         self._last_claim: Claim | None = None
         self._last_finish: tuple[int, int] | None = None
@@ -551,6 +553,19 @@ class History:
         found = self._run("SELECT * FROM versions WHERE object = ? AND birth = ?", (object_id, birth)).fetchone()
         return None if found is None else _version(found)
 
+    def versions(self, names: Sequence[tuple[int, int]]) -> dict[tuple[int, int], Version]:
+        """Return the versions among these that there are, live or dead, by their names."""
+        found = dict[tuple[int, int], Version]()
+        for first in range(0, len(names), NAMES_PER_QUERY):
+            some = names[first : first + NAMES_PER_QUERY]
+            rows = self._run(
+                f"WITH named (object, birth) AS (VALUES {', '.join(['(?, ?)'] * len(some))}) "  # noqa: S608  ours
+                "SELECT versions.* FROM named CROSS JOIN versions USING (object, birth)",
+                [number for name in some for number in name],
+            )
+            found |= {(row[0], row[1]): _version(row) for row in rows}
+        return found
+
     def kept(self) -> Iterator[tuple[int, int]]:
         """Return the first block and the number of blocks of each run that is not deleted."""
         return self.execute("SELECT first_block, blocks FROM versions WHERE finish IS NULL AND first_block IS NOT NULL")
@@ -561,15 +576,19 @@ class History:
         """Record a claim command."""
         self._run("INSERT INTO claims VALUES (?, ?, ?, ?, ?, ?)", claim)
 
-    def ask(self, version: Version, asked: Asked) -> None:
-        """Record that a claim names a dead version which no snapshot holds.
+    def ask_all(self, asked: Mapping[tuple[int, int], Asked]) -> None:
+        """Record that a claim names dead versions which no snapshot holds and no claim has named before.
 
         Whether metadata granted the claim is not known here: the ledger row names the claim.
         """
-        if version.claim_txn is None:
-            self._change(version.name, "claim = ?, death = ?, previous = ?, next = ?", *asked)
-        else:
-            self._run("INSERT OR IGNORE INTO asked_again VALUES (?, ?, ?, ?, ?, ?)", (*version.name, *asked))
+        self._run_all(
+            "UPDATE versions SET claim = ?, death = ?, previous = ?, next = ? WHERE object = ? AND birth = ?",
+            [(*facts, *name) for name, facts in asked.items()],
+        )
+
+    def ask_again(self, version: Version, asked: Asked) -> None:
+        """Record that a further claim names such a version."""
+        self._run("INSERT OR IGNORE INTO asked_again VALUES (?, ?, ?, ?, ?, ?)", (*version.name, *asked))
 
     def asked(self, version: Version, claim_txn: int) -> Asked | None:
         """Return how a claim named a version, or None if it did not name it or a snapshot held the version."""
@@ -590,9 +609,11 @@ class History:
         """Record a finish command."""
         self._run("INSERT INTO finishes VALUES (?, ?)", (txn, time_ms))
 
-    def finish(self, version: Version, finish_txn: int) -> None:
-        """Record that the blocks of a claimed version are deleted."""
-        self._change(version.name, "finish = ?", finish_txn)
+    def finish_all(self, names: Iterable[tuple[int, int]], finish_txn: int) -> None:
+        """Record that the blocks of claimed versions are deleted."""
+        self._run_all(
+            "UPDATE versions SET finish = ? WHERE object = ? AND birth = ?", [(finish_txn, *name) for name in names]
+        )
 
     def claim_of(self, txn: int) -> Claim | None:
         """Return the claim with this txn, or None."""
@@ -610,9 +631,9 @@ class History:
 
     # Ledger rows
 
-    def enter(self, version: Version) -> None:
-        """Count a ledger row of a version."""
-        self._change(version.name, "entered = entered + 1")
+    def enter_all(self, names: Iterable[tuple[int, int]]) -> None:
+        """Count a ledger row of each version."""
+        self._run_all("UPDATE versions SET entered = entered + 1 WHERE object = ? AND birth = ?", names)
 
     def not_entered(self) -> Iterator[Version]:
         """Return the claimed versions without a ledger row, finished or not."""

@@ -11,7 +11,7 @@ metadata granted the claim: the ledger row names the claim.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -558,12 +558,15 @@ class LogReplay:
         self.history.note_claim(claim)
         for names in body.rows:
             if names.kind is DeletedKind.KEY:
-                for named in zip(names.bucket_ids, names.object_ids, names.births, names.deaths, strict=True):
-                    self._claim_one(*named)
+                asked = dict[tuple[int, int], Asked]()
+                for bucket_id, version, death in self._dead_among(names):
+                    self._claim_one(bucket_id, version, death, asked)
+                self.history.ask_all(asked)
 
-    def _claim_one(self, bucket_id: int, named_id: int, birth: int, death: int) -> None:
-        version, bucket = self._dead(bucket_id, named_id, birth, death), self._present.by_id.get(bucket_id)
-        if version is None or bucket is None or version.died is None or version.claim_txn == self._present.now.txn:
+    def _claim_one(self, bucket_id: int, version: Version, death: int, asked: dict[tuple[int, int], Asked]) -> None:
+        bucket = self._present.by_id.get(bucket_id)
+        is_asked = version.claim_txn == self._present.now.txn or version.name in asked
+        if bucket is None or version.died is None or is_asked:
             return
         after_birth = bisect_left(bucket.offsets, version.born)
         before_death = bisect_left(bucket.offsets, version.died)
@@ -572,14 +575,29 @@ class LogReplay:
             return
         previous_txn = bucket.txns[before_death - 1] if before_death else 0
         next_txn = bucket.txns[after_birth] if after_birth < len(bucket.txns) else 0
-        self.history.ask(version, Asked(self._present.now.txn, death, previous_txn, next_txn))
+        facts = Asked(self._present.now.txn, death, previous_txn, next_txn)
+        if version.claim_txn is None:
+            asked[version.name] = facts
+        else:
+            self.history.ask_again(version, facts)
+
+    def _dead_among(self, names: RowNames) -> Iterator[tuple[int, Version, int]]:
+        """Yield the versions with blocks that these names denote, each with the bucket and the death of its name."""
+        versions = self.history.versions(list(zip(names.object_ids, names.births, strict=True)))
+        for bucket_id, *name, death in zip(names.bucket_ids, names.object_ids, names.births, names.deaths, strict=True):
+            version = self._denoted(versions.get((name[0], name[1])), bucket_id, death)
+            if version is not None:
+                yield bucket_id, version, death
 
     def _dead(self, bucket_id: int, named_id: int, birth: int, death: int) -> Version | None:
-        """Return the version with blocks that these names denote, or None.
+        """Return the version with blocks that these names denote, or None."""
+        return self._denoted(self.history.version(named_id, birth), bucket_id, death)
+
+    def _denoted(self, version: Version | None, bucket_id: int, death: int) -> Version | None:
+        """Return a version if it has blocks and died in this bucket at this txn.
 
         ``death`` must be the version's own, or the txn of a page of the rollback that deleted it.
         """
-        version = self.history.version(named_id, birth)
         if version is None or version.bucket_id != bucket_id or version.first_local_id is None:
             return None
         # metadata rolls back page by page, this replay at once: any page's txn may be the death.
@@ -590,11 +608,12 @@ class LogReplay:
         _check_whole(body.rows)
         self.history.note_finish(self._present.now.txn, self._present.time_ms)
         for names in body.rows:
-            for named in zip(names.bucket_ids, names.object_ids, names.births, names.deaths, strict=True):
-                version = self._dead(*named)
-                if version is not None and version.claim_txn is not None and version.finish_txn is None:
-                    self.history.finish(version, self._present.now.txn)
+            finished = set[tuple[int, int]]()
+            for _, version, _ in self._dead_among(names):
+                if version.claim_txn is not None and version.finish_txn is None and version.name not in finished:
+                    finished.add(version.name)
                     self._present.stored_bytes -= _taken_bytes(version)
+            self.history.finish_all(finished, self._present.now.txn)
 
 
 def _taken_bytes(version: Version) -> int:

@@ -39,17 +39,29 @@ class Verification:
             self._add(FindingKind.UNREADABLE, None, f"the message at offset {offset} is none of this ledger's")
             return
         is_repeat = message.finish_txn <= self.newest_finish
+        versions = self._history.versions(
+            [(row.object_id, row.birth) for row in rows if self._has_bucket(row.bucket_id)]
+        )
+        entered = list[tuple[int, int]]()
         for self._place, row in enumerate(rows):
             if self._has_bucket(row.bucket_id):
-                self._row(row, is_repeat=is_repeat)
+                self._row(row, versions, entered, is_repeat=is_repeat)
+        self._history.enter_all(entered)
         self.newest_finish = max(self.newest_finish, message.finish_txn)
 
-    def _row(self, row: LedgerRow, *, is_repeat: bool) -> None:
+    def _row(
+        self,
+        row: LedgerRow,
+        versions: dict[tuple[int, int], Version],
+        entered: list[tuple[int, int]],
+        *,
+        is_repeat: bool,
+    ) -> None:
         report = self.report
         if row.finish_txn > report.txn and report.lost_tail_offset is not None:
             report.beyond_rows += 1
             return
-        version = self._history.version(row.object_id, row.birth)
+        version = versions.get((row.object_id, row.birth))
         if is_repeat and version is not None and version.entered and version.finish_txn == row.finish_txn:
             report.repeated_rows += 1
         else:
@@ -57,7 +69,8 @@ class Verification:
             report.blocks += row.block_count
             report.size_bytes += row.size_bytes
             if version is not None:
-                self._history.enter(version)
+                entered.append(version.name)
+                versions[version.name] = version._replace(entered=version.entered + 1)
                 if version.entered:
                     self._add(FindingKind.TWICE, row, "the ledger has it once already, freed at another txn or with it")
         for kind, reason in self._wrong(row, version):
