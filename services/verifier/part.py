@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from schemas.codec import codec
 from schemas.records import LedgerRows, MetadataCommand, MetadataReply
-from services.verifier.division import BY_NUMBER, UNNUMBERED, Division, IndivisibleError
+from services.verifier.division import BY_NUMBER, UNNUMBERED, Division, IndivisibleError, counts_number
 from services.verifier.history import History
 from services.verifier.messages import signed_command
 from services.verifier.replay import LogReplay, Place, UnknownCommandError
@@ -164,6 +164,9 @@ class _Part:
         if is_numbered != row.is_numbered:
             is_certain = row.is_repeat or (row.answer is None and type(command.body) not in BY_NUMBER)
             self._report.corrections.append(Correction(row.offset, is_numbered, is_certain))
+        is_untaken = not self._replay.has_taken_number and counts_number(command)
+        if is_untaken and not self._task.division.is_secured:  # with signatures no repeat is divided at all
+            raise IndivisibleError(f"the number of the command at offset {row.offset} does not count")
         if self._replay.log_time_ms < row.timestamp_ms:
             raise IndivisibleError(f"the message at offset {row.offset} is a dead letter, and later than all before it")
 

@@ -154,6 +154,8 @@ class LogReplay:
         self._uncaptured: set[str] = set()
         """Snapshots that were dropped before they were captured. Later captures of them do nothing."""
         self._place: Place | None = None
+        self.has_taken_number = False
+        """Whether the number of the last command has counted as one of its client's."""
         self._end_keys = end_keys
         self.pages: dict[int, Page] = {}
         """By the offsets of the expiries that have met something."""
@@ -191,6 +193,7 @@ class LogReplay:
     def go_to(self, place: Place) -> None:
         """Pass over commands that others replay: the next command stands there."""
         self._place, self.txn, self._log_time_ms = place, place.txn, place.log_time_ms
+        self.has_taken_number = False
 
     def apply(self, offset: int, signed: Signed | None) -> None:
         """Apply the next command; None is an unreadable one. Commands after an accepted lost tail are only counted.
@@ -308,6 +311,7 @@ class LogReplay:
     def _is_new(self, command: MetadataCommand) -> bool:
         """Record the number of a client's command. Return False when the client already sent this or a later one."""
         if self._place is not None:
+            self.has_taken_number = True
             return not self._place.is_repeat
         if command.number <= self._clients.get(command.client_id, (0, 0))[0]:
             return False

@@ -23,11 +23,12 @@ from schemas.records import (
     LedgerRows,
     MetadataCommand,
     PutKey,
+    RepairQuota,
     RequeueOrphans,
     RowName,
     Undelete,
 )
-from schemas.topics import METADATA_COMMANDS
+from schemas.topics import METADATA_COMMANDS, METADATA_PROGRESS
 from services.domain.table_keys import object_id
 from services.plane.in_memory.plane import InMemoryPlane
 from services.verifier import divided
@@ -87,7 +88,7 @@ def test_runs_with_faults() -> None:
 
 @settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 2**32))
-def test_commands_that_nobody_waits_for_on_many_buckets(seed: int) -> None:
+def test_commands_that_nobody_waits_for(seed: int) -> None:
     """Only the replay of its bucket knows whether such a command was refused, and all later ones are numbered by it."""
     random, plane = Random(seed), InMemoryPlane()
     for place in range(120):
@@ -167,6 +168,29 @@ def test_a_log_that_does_not_divide_is_replayed_as_one_part() -> None:
     plane.log.append(METADATA_COMMANDS.name, 0, codec(MetadataCommand).encode_message(command))
     same(plane, engine)
     assert engine.why_whole == ["the log has RequeueOrphans"]
+
+
+def test_a_page_of_an_expiry_ends_for_all_buckets_where_it_is_full() -> None:
+    why = list[str]()
+    for seed in range(12):
+        written = writers(seed, 120)
+        log = written.plane.log
+        log.trim(METADATA_PROGRESS.name, 0, log.end_offset(METADATA_PROGRESS.name, 0))  # nobody says where
+        engine = InProcess()
+        same(written.plane, engine)
+        why += engine.why_whole
+    assert why
+    assert all("the page of the expiry" in one for one in why)
+
+
+def test_the_number_of_a_dead_letter_does_not_count() -> None:
+    plane, engine = played(1), InProcess()
+    repair = RepairQuota(1, 1, 0, 0, 0, 0, 0, 0, 0)
+    for number, body in ((7, repair), (5, CreateVolume("late"))):
+        command = MetadataCommand(0, "me", number, body)
+        plane.log.append(METADATA_COMMANDS.name, 0, codec(MetadataCommand).encode_message(command))
+    same(plane, engine)
+    assert ["does not count" in why for why in engine.why_whole] == [True]
 
 
 def test_the_parts_have_to_agree(monkeypatch: pytest.MonkeyPatch) -> None:
