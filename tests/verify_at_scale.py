@@ -155,7 +155,7 @@ def verify(home: Path, *, by_parts: bool) -> VerifyReport:
         def replay() -> VerifyReport:
             if not by_parts:
                 return replay_shard(log, 0, home)
-            return replay_by_parts(log.bootstrap_servers, home, 0, home, say_whole=print)
+            return replay_by_parts(log.bootstrap_servers, home, 0, home, say_how=print)
 
         before_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         use = _Use()

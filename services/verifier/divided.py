@@ -80,19 +80,24 @@ class Bounds:
     """By the txns of expiries where metadata has said that the next page begins. That is checked."""
 
 
-def verified_by_parts(engine: Engine, reading: Reading, bounds: Bounds, directory: Path | None) -> VerifyReport:
+def verified_by_parts(
+    engine: Engine, reading: Reading, bounds: Bounds, directory: Path | None, say_round: Callable[[int, int], None]
+) -> VerifyReport:
     """Replay a shard's log by parts and compare the ledger with it.
+
+    ``say_round`` is told the number of each round, and of the commands whose outcome it has corrected.
 
     Raises:
         IndivisibleError: this log does not divide; a replay in one part has to be made.
     """
     numbering = _Numbering(engine, reading, bounds)
-    for _ in range(MAX_ROUNDS):
+    for number in range(1, MAX_ROUNDS + 1):
         reports = numbering.round(directory)
         obstacles = [report.obstacle for report in reports if report.obstacle]
         if obstacles:
             raise IndivisibleError(obstacles[0])
         corrections = [one for report in reports for one in report.corrections]
+        say_round(number, len(corrections))
         if not corrections:
             numbering.check(reports)
             return _whole(reading.shard, numbering, reports)

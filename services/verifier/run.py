@@ -93,6 +93,8 @@ class ByParts:
     """Opens the log in a task."""
     say_whole: Callable[[str], None]
     """Is told why a log does not divide and is replayed as one part."""
+    say_round: Callable[[int, int], None] = lambda number, corrections: None  # noqa: ARG005
+    """Is told the number of each round, and of the commands whose outcome it has corrected."""
 
 
 def verify_shard(
@@ -152,7 +154,8 @@ def replay_shard(
         replies = Stretch(log.first_offset(name, shard), log.end_offset(name, shard))
         bounds = Bounds(commands_end, ledger_end, replies, progress.txn, rollback_ends, progress.next_keys)
         try:
-            return verified_by_parts(by_parts.engine, Reading(by_parts.open_log, shard), bounds, directory)
+            reading = Reading(by_parts.open_log, shard)
+            return verified_by_parts(by_parts.engine, reading, bounds, directory, by_parts.say_round)
         except IndivisibleError as error:
             by_parts.say_whole(str(error))
     report = VerifyReport(shard)

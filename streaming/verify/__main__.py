@@ -36,8 +36,14 @@ def main() -> None:
     with saying_errors(), spark_session(started) as session:
         log = task_log(options.bootstrap_servers)
         engine = SparkEngine(session, log.end_offset(METADATA_COMMANDS.name, options.shard))
-        by_parts = ByParts(engine, functools.partial(task_log, options.bootstrap_servers), lambda why: say(whole=why))
-        report = replay_shard(log, options.shard, options.directory, _say_progress, by_parts)
+        by_parts = ByParts(
+            engine,
+            functools.partial(task_log, options.bootstrap_servers),
+            say_whole=lambda why: say(whole=why),
+            say_round=lambda number, corrections: say(round=number, corrections=corrections),
+        )
+        directory = options.directory if started.is_local else None  # other machines have their own
+        report = replay_shard(log, options.shard, directory, _say_progress, by_parts)
         say(report=asdict(report))
 
 

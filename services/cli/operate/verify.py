@@ -109,7 +109,7 @@ class _Replays:
         return partial(
             replay_by_parts,
             *(self.spark_servers, self.home, shard, self.scratch, _progress(shard)),
-            say_whole=lambda why: print(f"shard {shard}: replayed as one part, as {why}", file=sys.stderr, flush=True),
+            say_how=lambda text: print(f"shard {shard}: {text}", file=sys.stderr, flush=True),
             master=self.master,
             heap=self.heap,
         )

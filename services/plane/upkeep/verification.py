@@ -25,13 +25,13 @@ def replay_by_parts(
     shard: int,
     scratch: Path | None = None,
     report_progress: Callable[[int, int], None] = lambda done, end: None,  # noqa: ARG005 commands replayed, total
-    say_whole: Callable[[str], None] = lambda why: None,  # noqa: ARG005
+    say_how: Callable[[str], None] = lambda text: None,  # noqa: ARG005
     master: str = "local[*]",
     heap: str = "1g",
 ) -> VerifyReport:
     """Replay a shard's log on Spark and compare the ledger with it, as ``services.verifier.run.replay_shard`` does.
 
-    ``say_whole`` is told why a log does not divide and is replayed as one part.
+    ``say_how`` is told the end of each round, and why a log does not divide and is replayed as one part.
 
     Raises:
         VerifyError: the job failed.
@@ -45,7 +45,9 @@ def replay_by_parts(
         if "report" in line:
             report = _REPORT.validate_python(line["report"])
         elif "whole" in line:
-            say_whole(str(line["whole"]))
+            say_how(f"replayed as one part, as {line['whole']}")
+        elif "round" in line:
+            say_how(f"round {line['round']} ended, with {int(line['corrections']):,} commands to correct")
         elif "done" in line:
             report_progress(int(line["done"]), int(line["end"]))
 
