@@ -123,30 +123,37 @@ class _Numbering:
         kinds = {kind for one in self._surveys for kind in one.kinds}
         if why := why_indivisible(kinds):
             raise IndivisibleError(why)
-        heads = joined(link for one in self._surveys for link in one.links)
-        named = Division(engine.parts, heads)
-        sizes = Counter[Name]()
-        for one in self._surveys:
-            for name, size in one.sizes.items():
-                sizes[named.head_of(*name)] += size
-        named = replace(named, by_head=shared_out(sizes, engine.parts))
-        with_quota = frozenset(named.head_of(*name) for one in self._surveys for name in one.with_quota)
-        self._named = replace(named, with_quota=with_quota, is_secured=records.SetSecret in kinds)
+        self._named = self._divided_by_name(is_secured=records.SetSecret in kinds)
         self._needs_answers = bool(BY_ANSWER & kinds) or self._named.is_secured
         if self._needs_answers and bounds.replies.first > 0:
             raise IndivisibleError("answers of metadata were trimmed")
         self.messages = sum(one.messages for one in self._surveys)
-        ledger = stretches(0, bounds.ledger, engine.stretch_messages)
-        self._ledger, newest = list[LedgerStretch](), 0
-        for stretch, finish in zip(ledger, engine.each(partial(newest_finish, reading), ledger), strict=True):
-            self._ledger.append(LedgerStretch(stretch, newest))
-            newest = max(newest, finish)
-        self._newest_finish = newest
+        self._ledger, self._newest_finish = self._ledger_stretches()
         self._answered: dict[int, int] = {}
         if any(one.asked for one in self._surveys):
             for found in engine.each(partial(answered_without_number, reading), replies):
                 self._answered |= found
             self._guess()
+
+    def _divided_by_name(self, *, is_secured: bool) -> Division:
+        """Return to which part each bucket goes by its name."""
+        whole = Division(self._engine.parts, joined(link for one in self._surveys for link in one.links))
+        sizes = Counter[Name]()
+        for one in self._surveys:
+            for name, size in one.sizes.items():
+                sizes[whole.head_of(*name)] += size
+        with_quota = frozenset(whole.head_of(*name) for one in self._surveys for name in one.with_quota)
+        by_head = shared_out(sizes, whole.parts)
+        return replace(whole, by_head=by_head, with_quota=with_quota, is_secured=is_secured)
+
+    def _ledger_stretches(self) -> tuple[list[LedgerStretch], int]:
+        """Return the stretches of the ledger, and its highest finish."""
+        cut = stretches(0, self._bounds.ledger, self._engine.stretch_messages)
+        found, newest = list[LedgerStretch](), 0
+        for stretch, finish in zip(cut, self._engine.each(partial(newest_finish, self._reading), cut), strict=True):
+            found.append(LedgerStretch(stretch, newest))
+            newest = max(newest, finish)
+        return found, newest
 
     @property
     def txn(self) -> int:
