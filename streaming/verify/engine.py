@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from services.verifier.survey import Keyed
 
-COMMANDS_PER_PART = 500_000
+COMMANDS_PER_PART = 250_000
 """At most so many, on average: the state of their replay then fits into the cache of its database."""
 PARTS_PER_CORE = 2
 MIN_STRETCH_MESSAGES = 100_000
