@@ -46,7 +46,7 @@ BY_NUMBER = frozenset(
     }
 )
 """Commands that name a txn, or whose answer is found by one: with wrong txns before them they look refused."""
-_OF_ROWS = (records.ClaimRows, records.FinishRows)
+_OF_ROWS = frozenset({records.ClaimRows, records.FinishRows})
 _SPREAD = 512
 """Offsets in a row that go to the same part, of commands that need none."""
 
@@ -103,7 +103,7 @@ class Division:
         if kind in CLIENT_COMMANDS:
             owner = self.of_name(getattr(body, "volume", ""), getattr(body, "bucket", ""))
             return owner, (owner,)
-        found = self.of_buckets(_bucket_ids(body.rows)) if isinstance(body, _OF_ROWS) else []
+        found = self.of_buckets(_bucket_ids(body.rows)) if kind in _OF_ROWS else []
         found = found or [offset // _SPREAD % self.parts]
         return found[0], found
 

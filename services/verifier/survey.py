@@ -215,13 +215,12 @@ class _Chunks:
         self._rows: dict[int, list[tuple[Any, ...]]] = {}
         self._bytes: dict[int, int] = {}
 
-    def add(self, part: int, row: tuple[Any, ...], size_bytes: int) -> Iterator[Keyed]:
-        """Add a row whose first field is its offset. Yield the chunk that is full with it."""
+    def add(self, part: int, row: tuple[Any, ...], size_bytes: int) -> Keyed | None:
+        """Add a row whose first field is its offset. Return the chunk that is full with it, or None."""
         rows = self._rows.setdefault(part, [])
         rows.append(row)
-        self._bytes[part] = self._bytes.get(part, 0) + size_bytes
-        if len(rows) >= CHUNK_ROWS or self._bytes[part] >= CHUNK_BYTES:
-            yield self._chunk(part)
+        total_bytes = self._bytes[part] = self._bytes.get(part, 0) + size_bytes
+        return self._chunk(part) if len(rows) >= CHUNK_ROWS or total_bytes >= CHUNK_BYTES else None
 
     def rest(self) -> Iterator[Keyed]:
         """Yield what is left."""
@@ -252,7 +251,9 @@ def _divided_commands(reading: Reading, division: Division, task: CommandStretch
         owner, parts = division.parts_of(command, offset)
         before = (offset, txn, log_time_ms, time_ms, is_repeat, is_numbered)
         for part in parts:
-            yield from chunks.add(part, (*before, part == owner, record.value, answer), len(record.value))
+            full = chunks.add(part, (*before, part == owner, record.value, answer), len(record.value))
+            if full is not None:
+                yield full
         txn += is_numbered
         log_time_ms = max(log_time_ms, time_ms)
     yield from chunks.rest()
@@ -265,7 +266,9 @@ def _divided_ledger(reading: Reading, division: Division, task: LedgerStretch) -
         parts = {division.by_id.get(one, 0) for one in set(message.groups.bucket_ids)} if is_readable else {0}
         for part in parts:
             row = (record.offset, newest_finish, record.value, message is not None)
-            yield from chunks.add(part, row, len(record.value))
+            full = chunks.add(part, row, len(record.value))
+            if full is not None:
+                yield full
         if is_readable:
             newest_finish = max(newest_finish, message.finish_txn)
     yield from chunks.rest()
