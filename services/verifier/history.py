@@ -210,6 +210,22 @@ class History:
             (bucket_id, parent_id, name, *entry, now.offset),
         )
 
+    def add_new(self, bucket_id: int, parent_id: int, name: str, entry: Entry, now: Moment) -> bool:
+        """Record an entry as ``add`` does if nothing is at its place. Return whether it was recorded."""
+        added = self._run(
+            "INSERT OR IGNORE INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, NULL)",
+            (bucket_id, parent_id, name, *entry, now.offset),
+        )
+        return added.rowcount == 1
+
+    def take(self, parent_id: int, name: str, now: Moment) -> tuple[int, int] | None:
+        """Record that the file at a place has left it. Return the name of its version; None if nothing was there."""
+        left = self._run(
+            "UPDATE entries SET until = ? WHERE parent = ? AND name = ? AND until IS NULL RETURNING object, birth",
+            (now.offset, parent_id, name),
+        ).fetchall()
+        return (left[0][0], left[0][1]) if left else None
+
     def leave(self, parent_id: int, name: str, now: Moment) -> None:
         """Record that the entry at a place has left it."""
         self._directories.pop((parent_id, name), None)

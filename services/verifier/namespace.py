@@ -140,6 +140,8 @@ class Namespace:
         bucket = present.bucket(body)
         check_length("a tag", body.tag, MAX_KEY_TAG_LENGTH)
         blocks = present.new_blocks(bucket, body.size_bytes, body.block_size_bytes)
+        if expected_generation == NO_CONDITION and self._put_new(bucket, body, blocks):
+            return
         parent_id, missing, name, there = present.place_for_file(bucket, body.key)
         require(len(missing) + (there is None) <= MAX_OBJECTS)
         require_generation(there, expected_generation)
@@ -147,6 +149,24 @@ class Namespace:
         present.store(taken_bytes(blocks_of(blocks)) if blocks else 0)
         place = (present.add_directories(bucket, parent_id, missing), name)
         self.replace(bucket, place, there, body.size_bytes, blocks)
+
+    def _put_new(self, bucket: Bucket, body: records.PutKey | records.PutKeyIf, blocks: BlockRun | None) -> bool:
+        """Write the first version of a key in a directory that is there. Return False if it takes more than that.
+
+        Most commands of most logs are of this kind.
+        """
+        present, now = self._present, self._present.now
+        check_key_path(body.key, is_tree=bucket.is_tree)
+        parent_id, missing, name = present.place(bucket, body.key)
+        taken = taken_bytes(blocks_of(blocks)) if blocks else 0
+        if missing or bucket.versioning is not BucketVersioning.UNVERSIONED or not present.has_room(taken):
+            return False
+        entry = Entry(present.new_object_id(), now.txn, is_directory=False, generation=now.txn, length=body.size_bytes)
+        if not self._history.add_new(bucket.bucket_id, parent_id, name, entry, now):
+            return False
+        present.store(taken)
+        self._history.write(bucket.bucket_id, entry.object_id, now.txn, body.size_bytes, blocks, now)
+        return True
 
     def replace(
         self, bucket: Bucket, place: tuple[int, str], there: Entry | None, length: int, blocks: BlockRun | None
@@ -195,8 +215,14 @@ class Namespace:
         self._delete(self._present.tree(body), body.directory, is_recursive=body.is_recursive)
 
     def _delete(self, bucket: Bucket, path: str, *, is_recursive: bool) -> None:
+        now = self._present.now
+        if not bucket.is_tree:
+            version = required(self._history.take(bucket.bucket_id, path, now))
+            self._history.die(*version, now)
+            self._history.die_with_key(version[0], now)
+            return
         parent_id, name, there = self._present.find(bucket, path)
-        found, now = required(there), self._present.now
+        found = required(there)
         if found.is_directory:
             require(is_recursive or not self._history.has_children(found.object_id))
             self._history.leave_tree(bucket.bucket_id, found.object_id, now)

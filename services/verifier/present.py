@@ -88,10 +88,14 @@ class Present:
         container_id = (_NUMBERS[bucket.replication] << CONTAINER_BITS) + self.container_id
         return BlockRun(container_id, first, count, block_size_bytes, size_bytes)
 
+    def has_room(self, size_bytes: int) -> bool:
+        """Return whether so many bytes can be counted as stored."""
+        return self.stored_bytes + size_bytes <= MAX_BYTES
+
     def store(self, size_bytes: int) -> None:
         """Count bytes as stored. Refuse more than a shard can count."""
         self.asked_bytes += max(0, size_bytes)
-        require(self.stored_bytes + size_bytes <= MAX_BYTES)
+        require(self.has_room(size_bytes))
         self.stored_bytes += size_bytes
 
     # Buckets
