@@ -9,7 +9,8 @@ COMPILED := .venv/.compiled
 FUZZER := .venv/.fuzzer
 # Property tests that play whole planes, databases or git histories: more than half of the time of all property tests.
 SLOW_PROPERTIES := changed_rows chaos_workloads diff_against_git diff_rows explanations git_replay hostile_input \
-	hostile_reads ledger rebuild rollback rollback_plane snapshots_restarts space_plan steps_plane two_processes_of_one_shard
+	hostile_reads ledger rebuild rollback rollback_plane snapshots_restarts space_plan steps_plane two_processes_of_one_shard \
+	verify_by_parts
 PIP := .venv/bin/python -m pip --disable-pip-version-check install --quiet
 LOCK := .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 	--no-annotate --no-emit-index-url --no-emit-find-links

@@ -10,8 +10,7 @@ The history is a SQLite database on disk, so that memory stays bounded for a log
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,14 +23,12 @@ _TABLES = """
     CREATE TABLE entries (bucket INT, parent INT, name TEXT, object INT, birth INT, is_directory INT,
                           generation INT, length INT, since INT, until INT);
     CREATE UNIQUE INDEX entry_here ON entries (parent, name) WHERE until IS NULL;
-    CREATE INDEX entry_of_bucket ON entries (bucket);
     CREATE TABLE versions (object INT, birth INT, bucket INT, born INT, died INT, death INT, rollback TEXT,
                            container INT, first_block INT, blocks INT, block_bytes INT, bytes INT,
                            claim INT, previous INT, next INT, finish INT, held_claim INT, holder INT,
                            back INT DEFAULT 0, entered INT DEFAULT 0, length INT, whole INT, whole_birth INT,
                            position INT DEFAULT 0, key INT, versioned INT DEFAULT 0,
                            PRIMARY KEY (object, birth)) WITHOUT ROWID;
-    CREATE INDEX version_of_bucket ON versions (bucket) WHERE finish IS NULL;
     CREATE INDEX run_of_version ON versions (whole, whole_birth) WHERE whole IS NOT NULL;
     CREATE INDEX version_of_key ON versions (key) WHERE key IS NOT NULL;
     CREATE TABLE asked_again (object INT, birth INT, txn INT, death INT, previous INT, next INT,
@@ -42,6 +39,13 @@ _TABLES = """
                          second_judge INT);
     CREATE TABLE finishes (txn INTEGER PRIMARY KEY, time_ms INT);
 """
+_BY_BUCKET = (
+    "CREATE INDEX IF NOT EXISTS entry_of_bucket ON entries (bucket)",
+    "CREATE INDEX IF NOT EXISTS version_of_bucket ON versions (bucket) WHERE finish IS NULL",
+)
+"""Indexes that only rollbacks and undeletes of directories need, made by the first of them: most logs have none."""
+MAX_KNOWN_DIRECTORIES = 10_000
+NAMES_PER_QUERY = 100
 _LIVE = "died = NULL, death = NULL, rollback = NULL, claim = NULL, previous = NULL, next = NULL"
 _RUNS = "whole = ? AND whole_birth = ? AND whole IS NOT NULL AND died = ?"
 """Finds the further runs that died with a version, with the values of ``_runs``."""
@@ -143,8 +147,7 @@ class Claim(NamedTuple):
     second_judge_version: int
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
+class Moment(NamedTuple):
     """A position in the log: an offset and the txn that the shard assigned there."""
 
     offset: int
@@ -159,8 +162,15 @@ class History:
         self._database.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         self._database.executescript(_TABLES)
         self._database.execute("BEGIN")
-        self._run = self.execute = self._database.execute
-        self._has_grown = self._has_versions = False
+        self.execute = self._database.execute
+        cursor = self._database.cursor()
+        self._run, self._run_all = cursor.execute, cursor.executemany
+        self._has_grown = self._has_versions = self._is_indexed_by_bucket = False
+        self._last_claim: Claim | None = None
+        self._last_finish: tuple[int, int] | None = None
+        """The last claim and the last finish that were asked for: the rows of a ledger message share them."""
+        self._directories: dict[tuple[int, str], Entry] = {}
+        """Some of the directories that are at their places now: a path is walked with every command in a tree."""
 
     def close(self) -> None:
         """Close the database file."""
@@ -170,12 +180,22 @@ class History:
 
     def find(self, parent_id: int, name: str) -> Entry | None:
         """Return the entry that is at a place now, or None."""
+        place = (parent_id, name)
+        if place in self._directories:
+            return self._directories[place]
         found = self._run(
             "SELECT object, birth, is_directory, generation, length FROM entries "
             "WHERE parent = ? AND name = ? AND until IS NULL",
-            (parent_id, name),
+            place,
         ).fetchone()
-        return None if found is None else Entry(found[0], found[1], bool(found[2]), found[3], found[4])
+        if found is None:
+            return None
+        entry = Entry(found[0], found[1], bool(found[2]), found[3], found[4])
+        if entry.is_directory:
+            if len(self._directories) >= MAX_KNOWN_DIRECTORIES:
+                self._directories.clear()
+            self._directories[place] = entry
+        return entry
 
     def has_children(self, parent_id: int) -> bool:
         """Return whether a directory or bucket has entries now."""
@@ -190,8 +210,25 @@ class History:
             (bucket_id, parent_id, name, *entry, now.offset),
         )
 
+    def add_new(self, bucket_id: int, parent_id: int, name: str, entry: Entry, now: Moment) -> bool:
+        """Record an entry as ``add`` does if nothing is at its place. Return whether it was recorded."""
+        added = self._run(
+            "INSERT OR IGNORE INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, NULL)",
+            (bucket_id, parent_id, name, *entry, now.offset),
+        )
+        return added.rowcount == 1
+
+    def take(self, parent_id: int, name: str, now: Moment) -> tuple[int, int] | None:
+        """Record that the file at a place has left it. Return the name of its version; None if nothing was there."""
+        left = self._run(
+            "UPDATE entries SET until = ? WHERE parent = ? AND name = ? AND until IS NULL RETURNING object, birth",
+            (now.offset, parent_id, name),
+        ).fetchall()
+        return (left[0][0], left[0][1]) if left else None
+
     def leave(self, parent_id: int, name: str, now: Moment) -> None:
         """Record that the entry at a place has left it."""
+        self._directories.pop((parent_id, name), None)
         self._run(
             "UPDATE entries SET until = ? WHERE parent = ? AND name = ? AND until IS NULL",
             (now.offset, parent_id, name),
@@ -203,6 +240,7 @@ class History:
         self._run("INSERT INTO trees VALUES (?, ?, ?, ?, ?)", (directory_id, now.txn, bucket_id, now.offset, is_empty))
         if is_empty:
             return
+        self._directories.clear()
         self._run("DROP TABLE IF EXISTS temp.tree")
         self._run(_DIRECTORIES_BELOW, (directory_id,))
         self._run(
@@ -242,6 +280,7 @@ class History:
         self._run("DELETE FROM trees WHERE object = ? AND death = ?", (directory_id, death))
         if tree.is_empty:
             return
+        self._index_by_bucket()
         place = (tree.bucket_id, tree.died)
         self._run(
             "UPDATE entries SET until = NULL WHERE bucket = ? AND until = ? AND object <> ?", (*place, directory_id)
@@ -254,6 +293,8 @@ class History:
 
     def roll_back(self, bucket_id: int, snapshot_offset: int, rollback_id: str, now: Moment) -> None:
         """Set a bucket back to an offset: newer entries leave, their versions die, missing entries return."""
+        self._directories.clear()
+        self._index_by_bucket()
         for table in ("target", "gone", "back"):
             self._run(f"DROP TABLE IF EXISTS temp.{table}")
         self._run(
@@ -297,6 +338,12 @@ class History:
             self._roll_back_growth(snapshot_offset, rollback_id, now)
         if self._has_versions:
             self._roll_back_versions(bucket_id, snapshot_offset, rollback_id, now)
+
+    def _index_by_bucket(self) -> None:
+        if not self._is_indexed_by_bucket:
+            for statement in _BY_BUCKET:
+                self._run(statement)
+            self._is_indexed_by_bucket = True
 
     def _name_as_current(self, bucket_id: int) -> None:
         """Name the versions that are current in the snapshot as current ones, whatever they are or died as."""
@@ -522,9 +569,22 @@ class History:
         found = self._run("SELECT * FROM versions WHERE object = ? AND birth = ?", (object_id, birth)).fetchone()
         return None if found is None else _version(found)
 
+    def versions(self, names: Sequence[tuple[int, int]]) -> dict[tuple[int, int], Version]:
+        """Return the versions among these that there are, live or dead, by their names."""
+        found = dict[tuple[int, int], Version]()
+        for first in range(0, len(names), NAMES_PER_QUERY):
+            some = names[first : first + NAMES_PER_QUERY]
+            rows = self._run(
+                f"WITH named (object, birth) AS (VALUES {', '.join(['(?, ?)'] * len(some))}) "  # noqa: S608  ours
+                "SELECT versions.* FROM named CROSS JOIN versions USING (object, birth)",
+                [number for name in some for number in name],
+            )
+            found |= {(row[0], row[1]): _version(row) for row in rows}
+        return found
+
     def kept(self) -> Iterator[tuple[int, int]]:
         """Return the first block and the number of blocks of each run that is not deleted."""
-        return self._run("SELECT first_block, blocks FROM versions WHERE finish IS NULL AND first_block IS NOT NULL")
+        return self.execute("SELECT first_block, blocks FROM versions WHERE finish IS NULL AND first_block IS NOT NULL")
 
     # Claims
 
@@ -532,15 +592,19 @@ class History:
         """Record a claim command."""
         self._run("INSERT INTO claims VALUES (?, ?, ?, ?, ?, ?)", claim)
 
-    def ask(self, version: Version, asked: Asked) -> None:
-        """Record that a claim names a dead version which no snapshot holds.
+    def ask_all(self, asked: Mapping[tuple[int, int], Asked]) -> None:
+        """Record that a claim names dead versions which no snapshot holds and no claim has named before.
 
         Whether metadata granted the claim is not known here: the ledger row names the claim.
         """
-        if version.claim_txn is None:
-            self._change(version.name, "claim = ?, death = ?, previous = ?, next = ?", *asked)
-        else:
-            self._run("INSERT OR IGNORE INTO asked_again VALUES (?, ?, ?, ?, ?, ?)", (*version.name, *asked))
+        self._run_all(
+            "UPDATE versions SET claim = ?, death = ?, previous = ?, next = ? WHERE object = ? AND birth = ?",
+            [(*facts, *name) for name, facts in asked.items()],
+        )
+
+    def ask_again(self, version: Version, asked: Asked) -> None:
+        """Record that a further claim names such a version."""
+        self._run("INSERT OR IGNORE INTO asked_again VALUES (?, ?, ?, ?, ?, ?)", (*version.name, *asked))
 
     def asked(self, version: Version, claim_txn: int) -> Asked | None:
         """Return how a claim named a version, or None if it did not name it or a snapshot held the version."""
@@ -561,29 +625,35 @@ class History:
         """Record a finish command."""
         self._run("INSERT INTO finishes VALUES (?, ?)", (txn, time_ms))
 
-    def finish(self, version: Version, finish_txn: int) -> None:
-        """Record that the blocks of a claimed version are deleted."""
-        self._change(version.name, "finish = ?", finish_txn)
+    def finish_all(self, names: Iterable[tuple[int, int]], finish_txn: int) -> None:
+        """Record that the blocks of claimed versions are deleted."""
+        self._run_all(
+            "UPDATE versions SET finish = ? WHERE object = ? AND birth = ?", [(finish_txn, *name) for name in names]
+        )
 
     def claim_of(self, txn: int) -> Claim | None:
         """Return the claim with this txn, or None."""
-        found = self._run("SELECT * FROM claims WHERE txn = ?", (txn,)).fetchone()
-        return None if found is None else Claim(*found)
+        if self._last_claim is None or self._last_claim.txn != txn:
+            found = self._run("SELECT * FROM claims WHERE txn = ?", (txn,)).fetchone()
+            self._last_claim = None if found is None else Claim(*found)
+        return self._last_claim
 
     def finish_time_ms(self, txn: int) -> int | None:
         """Return the log time of the finish with this txn, or None."""
-        found = self._run("SELECT time_ms FROM finishes WHERE txn = ?", (txn,)).fetchone()
-        return None if found is None else int(found[0])
+        if self._last_finish is None or self._last_finish[0] != txn:
+            found = self._run("SELECT txn, time_ms FROM finishes WHERE txn = ?", (txn,)).fetchone()
+            self._last_finish = None if found is None else (found[0], found[1])
+        return None if self._last_finish is None else self._last_finish[1]
 
     # Ledger rows
 
-    def enter(self, version: Version) -> None:
-        """Count a ledger row of a version."""
-        self._change(version.name, "entered = entered + 1")
+    def enter_all(self, names: Iterable[tuple[int, int]]) -> None:
+        """Count a ledger row of each version."""
+        self._run_all("UPDATE versions SET entered = entered + 1 WHERE object = ? AND birth = ?", names)
 
     def not_entered(self) -> Iterator[Version]:
         """Return the claimed versions without a ledger row, finished or not."""
-        return map(_version, self._run("SELECT * FROM versions WHERE claim IS NOT NULL AND entered = 0"))
+        return map(_version, self.execute("SELECT * FROM versions WHERE claim IS NOT NULL AND entered = 0"))
 
 
 def _version(row: tuple[object, ...]) -> Version:

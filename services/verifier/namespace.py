@@ -35,6 +35,8 @@ class Namespace:
         self._present = present
         self._history = present.history
         self._owners = owners
+        self.has_quotas = False
+        """Whether a bucket has ever had a quota."""
         self._quotas: dict[str, tuple[int, int]] = {}
         """Bytes and buckets that the quotas of a volume allow."""
         self.commands: Mapping[type[Any], Callable[[Any], None]] = {
@@ -109,6 +111,7 @@ class Namespace:
         """Apply a quota that metadata has accepted: the sums that it compares are not replayed."""
         if body.bucket:
             bucket = self._present.bucket(body)
+            self.has_quotas = True
             bucket.has_quota = (body.quota_bytes, body.quota_namespace) != (NO_QUOTA, NO_QUOTA)
         else:
             self._quotas[body.volume] = (body.quota_bytes, body.quota_namespace)
@@ -137,6 +140,8 @@ class Namespace:
         bucket = present.bucket(body)
         check_length("a tag", body.tag, MAX_KEY_TAG_LENGTH)
         blocks = present.new_blocks(bucket, body.size_bytes, body.block_size_bytes)
+        if expected_generation == NO_CONDITION and self._put_new(bucket, body, blocks):
+            return
         parent_id, missing, name, there = present.place_for_file(bucket, body.key)
         require(len(missing) + (there is None) <= MAX_OBJECTS)
         require_generation(there, expected_generation)
@@ -144,6 +149,24 @@ class Namespace:
         present.store(taken_bytes(blocks_of(blocks)) if blocks else 0)
         place = (present.add_directories(bucket, parent_id, missing), name)
         self.replace(bucket, place, there, body.size_bytes, blocks)
+
+    def _put_new(self, bucket: Bucket, body: records.PutKey | records.PutKeyIf, blocks: BlockRun | None) -> bool:
+        """Write the first version of a key in a directory that is there. Return False if it takes more than that.
+
+        Most commands of most logs are of this kind.
+        """
+        present, now = self._present, self._present.now
+        check_key_path(body.key, is_tree=bucket.is_tree)
+        parent_id, missing, name = present.place(bucket, body.key)
+        taken = taken_bytes(blocks_of(blocks)) if blocks else 0
+        if missing or bucket.versioning is not BucketVersioning.UNVERSIONED or not present.has_room(taken):
+            return False
+        entry = Entry(present.new_object_id(), now.txn, is_directory=False, generation=now.txn, length=body.size_bytes)
+        if not self._history.add_new(bucket.bucket_id, parent_id, name, entry, now):
+            return False
+        present.store(taken)
+        self._history.write(bucket.bucket_id, entry.object_id, now.txn, body.size_bytes, blocks, now)
+        return True
 
     def replace(
         self, bucket: Bucket, place: tuple[int, str], there: Entry | None, length: int, blocks: BlockRun | None
@@ -192,8 +215,14 @@ class Namespace:
         self._delete(self._present.tree(body), body.directory, is_recursive=body.is_recursive)
 
     def _delete(self, bucket: Bucket, path: str, *, is_recursive: bool) -> None:
+        now = self._present.now
+        if not bucket.is_tree:
+            version = required(self._history.take(bucket.bucket_id, path, now))
+            self._history.die(*version, now)
+            self._history.die_with_key(version[0], now)
+            return
         parent_id, name, there = self._present.find(bucket, path)
-        found, now = required(there), self._present.now
+        found = required(there)
         if found.is_directory:
             require(is_recursive or not self._history.has_children(found.object_id))
             self._history.leave_tree(bucket.bucket_id, found.object_id, now)

@@ -16,6 +16,7 @@ MAX_BLOCKS = 65_535
 MAX_OBJECTS = 255
 MAX_LINKS = 32
 REPLICATIONS = tuple(Replication)
+_NUMBERS = {replication: number for number, replication in enumerate(REPLICATIONS)}
 CONTAINER_BITS = 48
 """Bits of a container's id below its replication."""
 
@@ -55,6 +56,8 @@ class Present:
         """That of new buckets."""
         self.stored_bytes = 0
         """Bytes of blocks that were allocated and are not freed."""
+        self.asked_bytes = 0
+        """Bytes for which blocks were asked, whether they were allocated or not."""
         self.volumes: dict[str, int] = {}
         self.buckets: dict[tuple[str, str], Bucket] = {}
         self.links: dict[tuple[str, str], tuple[str, str]] = {}
@@ -82,12 +85,17 @@ class Present:
         count = -(-size_bytes // block_size_bytes)
         require(count <= MAX_BLOCKS)
         first = local_id(self.shard, self.now.txn, 0)
-        container_id = (REPLICATIONS.index(bucket.replication) << CONTAINER_BITS) + self.container_id
+        container_id = (_NUMBERS[bucket.replication] << CONTAINER_BITS) + self.container_id
         return BlockRun(container_id, first, count, block_size_bytes, size_bytes)
+
+    def has_room(self, size_bytes: int) -> bool:
+        """Return whether so many bytes can be counted as stored."""
+        return self.stored_bytes + size_bytes <= MAX_BYTES
 
     def store(self, size_bytes: int) -> None:
         """Count bytes as stored. Refuse more than a shard can count."""
-        require(self.stored_bytes + size_bytes <= MAX_BYTES)
+        self.asked_bytes += max(0, size_bytes)
+        require(self.has_room(size_bytes))
         self.stored_bytes += size_bytes
 
     # Buckets
@@ -95,6 +103,8 @@ class Present:
     def lead_to(self, volume: str, bucket: str) -> tuple[str, str]:
         """Return the name to which a name leads over links. Refuse links that go round in a circle."""
         name = (volume, bucket)
+        if not self.links:
+            return name
         for _ in range(MAX_LINKS + 1):
             if name not in self.links:
                 return name

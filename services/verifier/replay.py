@@ -11,10 +11,11 @@ metadata granted the claim: the ledger row names the claim.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from schemas import records
 from schemas.records import DeletedKind, MetadataCommand, MetadataReply, RowNames
@@ -30,7 +31,7 @@ from services.verifier.rights import RIGHTS_COMMANDS, Rights
 from services.verifier.taken_bytes import Blocks, taken_bytes
 from services.verifier.unauthorized_commands import COLLECTION_COMMANDS, Secrets, Signed
 from services.verifier.uploads import Uploads
-from services.verifier.writing import UPLOAD_TABLE, Writing
+from services.verifier.writing import UPLOAD_TABLE, Page, Writing
 
 DAY_MS = 24 * 3_600_000
 HOUR_MS = 3_600_000
@@ -42,7 +43,7 @@ class UnknownCommandError(Exception):
 
 
 _PERSON = ""
-_STEERING: Mapping[type[Any], tuple[str, ...]] = {
+STEERING: Mapping[type[Any], tuple[str, ...]] = {
     records.Barrier: ("snapshots", "key_deletion", "directory_deletion"),
     records.GrantContainer: ("mock_scm",),
     records.StopClaims: ("snapshots", _PERSON),
@@ -54,28 +55,57 @@ _STEERING: Mapping[type[Any], tuple[str, ...]] = {
 """Commands that control the shard itself, with their allowed senders."""
 
 _BY_AUDIT = (records.RequeueOrphans, records.RepairQuota)
-_BY_ANSWER = (records.Undelete, *_BY_AUDIT, records.SetQuota, *COLLECTION_COMMANDS, *RIGHTS_COMMANDS)
+BY_ANSWER = frozenset({records.Undelete, *_BY_AUDIT, records.SetQuota, *COLLECTION_COMMANDS, *RIGHTS_COMMANDS})
 """Commands whose outcome is read from metadata's answer."""
-_BY_ANSWER_WITH_A_QUOTA = (
-    *(records.PutKey, records.PutKeyIf, records.MakeDirectory, records.OpenKey, records.AllocateBlocks),
-    *(records.SyncKey, records.CommitKey, records.InitiateUpload, records.CompleteUpload),
+BY_ANSWER_WITH_A_QUOTA = frozenset(
+    {
+        *(records.PutKey, records.PutKeyIf, records.MakeDirectory, records.OpenKey, records.AllocateBlocks),
+        *(records.SyncKey, records.CommitKey, records.InitiateUpload, records.CompleteUpload),
+    }
 )
 """Commands whose outcome is read from the answer, too, if their bucket has a quota: what is used of it depends on when
 deleted directories were expanded, which is not replayed."""
-_OF_LEVEL_2 = (
-    *(records.PutKeyIf, records.OpenKey, records.AllocateBlocks, records.SyncKey, records.CommitKey),
-    *(records.RecoverLease, records.AbandonKey, records.InitiateUpload, records.CompleteUpload, records.AbortUpload),
-    *(records.SetQuota, records.RepairQuota, records.CreateBucketLink),
-    *(records.SetBucketVersioning, records.DeleteKeyVersion, records.SetBucketReplication),
-    records.SetDefaultReplication,
-    *RIGHTS_COMMANDS,
+_OF_LEVEL_2 = frozenset(
+    {
+        *(records.PutKeyIf, records.OpenKey, records.AllocateBlocks, records.SyncKey, records.CommitKey),
+        *(records.RecoverLease, records.AbandonKey, records.InitiateUpload),
+        *(records.CompleteUpload, records.AbortUpload),
+        *(records.SetQuota, records.RepairQuota, records.CreateBucketLink),
+        *(records.SetBucketVersioning, records.DeleteKeyVersion, records.SetBucketReplication),
+        records.SetDefaultReplication,
+        *RIGHTS_COMMANDS,
+    }
 )
 """Commands that are refused before the shard has feature level 2."""
 _OF_THE_NAME = (records.CreateBucketLink, records.CreateBucket, records.DeleteBucket)
 """Commands on the name of a bucket, wherever it leads."""
 
+CLIENT_COMMANDS = frozenset(
+    {
+        *(records.CreateVolume, records.DeleteVolume, records.CreateBucket, records.CreateBucketLink),
+        *(records.DeleteBucket, records.PutKey, records.PutKeyIf, records.DeleteKey, records.DeleteKeys),
+        *(records.DeleteKeyVersion, records.SetBucketVersioning, records.SetBucketReplication),
+        *(records.SetDefaultReplication, records.RenameKey, records.MakeDirectory, records.DeleteDirectory),
+        *(records.RenameDirectory, records.OpenKey, records.AllocateBlocks, records.SyncKey, records.CommitKey),
+        *(records.RecoverLease, records.AbandonKey, records.InitiateUpload, records.CompleteUpload),
+        *(records.AbortUpload, records.SetSecret),
+        *BY_ANSWER,
+    }
+)
+"""Commands of clients."""
+
 Answers = Callable[[int], MetadataReply | None]
 """Return metadata's answer at a txn, or None when no answered command got this txn."""
+
+
+class Place(NamedTuple):
+    """Where a command stands in its shard: what the commands before it have left that all buckets share."""
+
+    txn: int
+    """That of the last command before it that has one."""
+    log_time_ms: int
+    is_repeat: bool
+    """Whether its client has sent its number, or a later one, before."""
 
 
 @dataclass(slots=True)
@@ -91,7 +121,8 @@ class LogReplay:
     """Replays one shard, starting from an empty disk.
 
     ``rollback_ends`` holds the last page of each rollback, ``answers`` returns metadata's answers, and ``note`` is
-    called with each finding about an undelete or requeued orphans.
+    called with each finding about an undelete or requeued orphans. ``end_keys`` says by the offsets of expiries where
+    their pages end, if others replay a part of them.
     """
 
     def __init__(
@@ -99,8 +130,9 @@ class LogReplay:
         shard: int,
         history: History,
         rollback_ends: Mapping[str, int],
-        answers: Answers = lambda txn: None,  # noqa: ARG005  enough for a log without commands of _BY_ANSWER
+        answers: Answers = lambda txn: None,  # noqa: ARG005  enough for a log without commands of BY_ANSWER
         note: Callable[[Finding], None] = lambda finding: None,  # noqa: ARG005
+        end_keys: Mapping[int, bytes] = MappingProxyType({}),
     ) -> None:
         self.history = history
         self._answers = answers
@@ -121,6 +153,12 @@ class LogReplay:
         self._snapshots: dict[str, Bucket] = {}
         self._uncaptured: set[str] = set()
         """Snapshots that were dropped before they were captured. Later captures of them do nothing."""
+        self._place: Place | None = None
+        self.has_taken_number = False
+        """Whether the number of the last command has counted as one of its client's."""
+        self._end_keys = end_keys
+        self.pages: dict[int, Page] = {}
+        """By the offsets of the expiries that have met something."""
         self._rollbacks: dict[tuple[int, str], _Rollback] = {}
         self._pages: dict[str, set[int]] = {}
         self._clients: dict[str, tuple[int, int]] = {}
@@ -142,6 +180,21 @@ class LogReplay:
             records.RemoveDirectories: ("directory_deletion", self._nothing),
         }
 
+    @property
+    def log_time_ms(self) -> int:
+        """The latest time of a message so far that is no dead letter."""
+        return self._log_time_ms
+
+    @property
+    def asked_bytes(self) -> int:
+        """The bytes that commands have asked for so far, whether they got them or not."""
+        return self._present.asked_bytes
+
+    def go_to(self, place: Place) -> None:
+        """Pass over commands that others replay: the next command stands there."""
+        self._place, self.txn, self._log_time_ms = place, place.txn, place.log_time_ms
+        self.has_taken_number = False
+
     def apply(self, offset: int, signed: Signed | None) -> None:
         """Apply the next command; None is an unreadable one. Commands after an accepted lost tail are only counted.
 
@@ -156,7 +209,7 @@ class LogReplay:
         before_ms, self._present.time_ms = self._log_time_ms, max(self._log_time_ms, signed.timestamp_ms)
         self._present.begin(Moment(offset, self.txn + 1))
         try:
-            if type(signed.command.body) in (*self._client_commands, *_BY_ANSWER):
+            if type(signed.command.body) in CLIENT_COMMANDS:
                 self._apply_client_command(signed)
             else:
                 self._apply_internal_command(signed)
@@ -178,13 +231,14 @@ class LogReplay:
             return
         if command.shard != self._present.shard:
             return
-        if isinstance(command.body, _OF_LEVEL_2) and self._feature_level < 2:
+        if self._feature_level < 2 and type(command.body) in _OF_LEVEL_2:
             return
-        if isinstance(command.body, _BY_ANSWER):
+        if type(command.body) in BY_ANSWER:
             self._apply_by_answer(command)
             return
         try:
-            require(not self._needs_answer(command.body) or self._answer_to(command) is not None)
+            if self._needs_answer(command.body):
+                require(self._answer_to(command) is not None)
             require(not self._is_of_a_tenant(command.body))
             self._client_commands[type(command.body)](command.body)
         except (RefusedError, InvalidNameError):
@@ -216,7 +270,9 @@ class LogReplay:
         return not is_elsewhere or self._secrets.may_manage(signed.command.user, name[0])
 
     def _needs_answer(self, body: Any) -> bool:
-        if not isinstance(body, _BY_ANSWER_WITH_A_QUOTA):
+        if not self._namespace.has_quotas:
+            return False
+        if type(body) not in BY_ANSWER_WITH_A_QUOTA:
             return False
         bucket = self._present.buckets.get(self._present.lead_to(body.volume, body.bucket))
         has_quota = bucket is not None and bucket.has_quota
@@ -254,6 +310,9 @@ class LogReplay:
 
     def _is_new(self, command: MetadataCommand) -> bool:
         """Record the number of a client's command. Return False when the client already sent this or a later one."""
+        if self._place is not None:
+            self.has_taken_number = True
+            return not self._place.is_repeat
         if command.number <= self._clients.get(command.client_id, (0, 0))[0]:
             return False
         self._clients[command.client_id] = (command.number, self._present.time_ms)
@@ -271,8 +330,8 @@ class LogReplay:
                 raise DeadLetteredError
             carry_out(body)
             self.txn = self._present.now.txn
-        elif type(body) in _STEERING:
-            if command.sender not in _STEERING[type(body)] or (command.user and not self._is_new(command)):
+        elif type(body) in STEERING:
+            if command.sender not in STEERING[type(body)] or (command.user and not self._is_new(command)):
                 raise DeadLetteredError
             self._steer(body)
         else:
@@ -296,7 +355,10 @@ class LogReplay:
     def _expire(self, body: records.ExpireWrites) -> None:
         if not 0 <= body.table <= UPLOAD_TABLE:
             raise DeadLetteredError
-        self._writing.expire(body)
+        offset = self._present.now.offset
+        page = self._writing.expire(body, self._end_keys.get(offset, b""))
+        if self._place is not None and (page.rows or page.has_rest):
+            self.pages[offset] = page
 
     def _nothing(self, body: Any) -> None:
         """Do nothing: the command gets a txn, but changes neither live versions nor claims."""
@@ -500,12 +562,15 @@ class LogReplay:
         self.history.note_claim(claim)
         for names in body.rows:
             if names.kind is DeletedKind.KEY:
-                for named in zip(names.bucket_ids, names.object_ids, names.births, names.deaths, strict=True):
-                    self._claim_one(*named)
+                asked = dict[tuple[int, int], Asked]()
+                for bucket_id, version, death in self._dead_among(names):
+                    self._claim_one(bucket_id, version, death, asked)
+                self.history.ask_all(asked)
 
-    def _claim_one(self, bucket_id: int, named_id: int, birth: int, death: int) -> None:
-        version, bucket = self._dead(bucket_id, named_id, birth, death), self._present.by_id.get(bucket_id)
-        if version is None or bucket is None or version.died is None or version.claim_txn == self._present.now.txn:
+    def _claim_one(self, bucket_id: int, version: Version, death: int, asked: dict[tuple[int, int], Asked]) -> None:
+        bucket = self._present.by_id.get(bucket_id)
+        is_asked = version.claim_txn == self._present.now.txn or version.name in asked
+        if bucket is None or version.died is None or is_asked:
             return
         after_birth = bisect_left(bucket.offsets, version.born)
         before_death = bisect_left(bucket.offsets, version.died)
@@ -514,14 +579,29 @@ class LogReplay:
             return
         previous_txn = bucket.txns[before_death - 1] if before_death else 0
         next_txn = bucket.txns[after_birth] if after_birth < len(bucket.txns) else 0
-        self.history.ask(version, Asked(self._present.now.txn, death, previous_txn, next_txn))
+        facts = Asked(self._present.now.txn, death, previous_txn, next_txn)
+        if version.claim_txn is None:
+            asked[version.name] = facts
+        else:
+            self.history.ask_again(version, facts)
+
+    def _dead_among(self, names: RowNames) -> Iterator[tuple[int, Version, int]]:
+        """Yield the versions with blocks that these names denote, each with the bucket and the death of its name."""
+        versions = self.history.versions(list(zip(names.object_ids, names.births, strict=True)))
+        for bucket_id, *name, death in zip(names.bucket_ids, names.object_ids, names.births, names.deaths, strict=True):
+            version = self._denoted(versions.get((name[0], name[1])), bucket_id, death)
+            if version is not None:
+                yield bucket_id, version, death
 
     def _dead(self, bucket_id: int, named_id: int, birth: int, death: int) -> Version | None:
-        """Return the version with blocks that these names denote, or None.
+        """Return the version with blocks that these names denote, or None."""
+        return self._denoted(self.history.version(named_id, birth), bucket_id, death)
+
+    def _denoted(self, version: Version | None, bucket_id: int, death: int) -> Version | None:
+        """Return a version if it has blocks and died in this bucket at this txn.
 
         ``death`` must be the version's own, or the txn of a page of the rollback that deleted it.
         """
-        version = self.history.version(named_id, birth)
         if version is None or version.bucket_id != bucket_id or version.first_local_id is None:
             return None
         # metadata rolls back page by page, this replay at once: any page's txn may be the death.
@@ -532,11 +612,12 @@ class LogReplay:
         _check_whole(body.rows)
         self.history.note_finish(self._present.now.txn, self._present.time_ms)
         for names in body.rows:
-            for named in zip(names.bucket_ids, names.object_ids, names.births, names.deaths, strict=True):
-                version = self._dead(*named)
-                if version is not None and version.claim_txn is not None and version.finish_txn is None:
-                    self.history.finish(version, self._present.now.txn)
+            finished = set[tuple[int, int]]()
+            for _, version, _ in self._dead_among(names):
+                if version.claim_txn is not None and version.finish_txn is None and version.name not in finished:
+                    finished.add(version.name)
                     self._present.stored_bytes -= _taken_bytes(version)
+            self.history.finish_all(finished, self._present.now.txn)
 
 
 def _taken_bytes(version: Version) -> int:

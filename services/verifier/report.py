@@ -77,8 +77,8 @@ class VerifyReport:
         """Return whether a finding is one of ``LOSSES``."""
         return any(kind in self.findings for kind in LOSSES)
 
-    def add(self, finding: Finding) -> None:
-        """Count a finding and keep it as an example, at most ``MAX_EXAMPLES``."""
+    def add(self, finding: Finding, place: int = 0) -> None:  # noqa: ARG002  for those that order findings
+        """Count a finding and keep it as an example, at most ``MAX_EXAMPLES``. ``place`` is that of its ledger row."""
         self.findings[finding.kind] = self.findings.get(finding.kind, 0) + 1
         if len(self.examples) < MAX_EXAMPLES:
             self.examples.append(finding)

@@ -25,6 +25,7 @@ _OF_USERS_OF_TENANTS = (
     *(records.AssignUserToTenant, records.RevokeUserFromTenant, records.AssignTenantAdmin),
     *(records.SetS3Secret, records.RevokeS3Secret),
 )
+_MAKE_BUCKETS = (records.CreateBucket, records.CreateBucketLink)
 _BY_OWNERS_ALONE = (records.Undelete, records.SetCollection, records.SetBreaker, records.ResetBreaker)
 _ADMINISTRATORS_ONLY = (
     *(records.CreateVolume, records.SetSecret, records.RequeueOrphans, records.RepairQuota),
@@ -79,8 +80,8 @@ class Rights:
 
     def bucket_made(self, command: MetadataCommand) -> None:
         """Note the owner of a new bucket: who was given the right to create it."""
-        body, user = command.body, self._user(command)
-        if isinstance(body, records.CreateBucket | records.CreateBucketLink):
+        if isinstance(command.body, _MAKE_BUCKETS):
+            body, user = command.body, self._user(command)
             self._owners_of_buckets.pop((body.volume, body.bucket), None)
             if self._secrets.are_asked_for and not self._secrets.may_manage(user, body.volume):
                 self._owners_of_buckets[body.volume, body.bucket] = user

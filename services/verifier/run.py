@@ -12,26 +12,25 @@ some commands, such as undeletes, is only in metadata's answer.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from schemas.codec import DecodeError, codec, schema_id_of
-from schemas.records import MetadataCommand, MetadataReply, RollbackOutcome, RollbackPage, RollbackPageDone
-from schemas.topics import LEDGER, METADATA_COMMANDS, METADATA_PROGRESS, METADATA_REPLIES, Topic
+from schemas.records import MetadataReply, RollbackOutcome, RollbackPage, RollbackPageDone, WritesExpired
+from schemas.topics import LEDGER, METADATA_COMMANDS, METADATA_PROGRESS, METADATA_REPLIES
 from services.domain.errors import DeepcleanError
-from services.log.port import Log, LogRecord
-from services.log.reads import records_between
+from services.log.port import Log
+from services.verifier.divided import Bounds, Engine, verified_by_parts
+from services.verifier.division import IndivisibleError
 from services.verifier.history import History
+from services.verifier.messages import messages_between, signed_command
 from services.verifier.replay import LogReplay, UnknownCommandError
 from services.verifier.report import VerifyReport
-from services.verifier.unauthorized_commands import Signed
-from services.verifier.verify import Verification
+from services.verifier.survey import Reading, Stretch
+from services.verifier.verify import Verification, compare_bytes
 
 RECORDS_PER_REPORT = 20_000
-_FIRST = codec(MetadataCommand).first_frame
 
 
 class VerifyError(DeepcleanError):
@@ -45,6 +44,8 @@ class _Progress:
     txn: int = 0
     ended: dict[str, int] = field(default_factory=dict)
     went_on: dict[str, int] = field(default_factory=dict)
+    next_keys: dict[int, bytes] = field(default_factory=dict)
+    """By the txns of expiries where the next page begins, if it is not the last one."""
 
 
 class _Answers:
@@ -54,7 +55,7 @@ class _Answers:
         self._shard = shard
         self._first = log.first_offset(METADATA_REPLIES.name, shard)
         end = log.end_offset(METADATA_REPLIES.name, shard)
-        self._messages = _messages(log, METADATA_REPLIES, shard, self._first, end)
+        self._messages = messages_between(log, METADATA_REPLIES, shard, self._first, end)
         self._newest: MetadataReply | None = None
 
     def at(self, txn: int) -> MetadataReply | None:
@@ -83,6 +84,19 @@ class _Answers:
         self._messages.close()
 
 
+@dataclass(frozen=True, slots=True)
+class ByParts:
+    """How a log is replayed by parts."""
+
+    engine: Engine
+    open_log: Callable[[], Log]
+    """Opens the log in a task."""
+    say_whole: Callable[[str], None]
+    """Is told why a log does not divide and is replayed as one part."""
+    say_round: Callable[[int, int], None] = lambda number, corrections: None  # noqa: ARG005
+    """Is told the number of each round, and of the commands whose outcome it has corrected."""
+
+
 def verify_shard(
     log: Log,
     shard: int,
@@ -96,26 +110,65 @@ def verify_shard(
         VerifyError: the log was trimmed, or holds a command that this version does not know.
         StackError: the broker does not answer.
     """
+    require_beginning(log, shard)
+    return compared_with_store(lambda: replay_shard(log, shard, directory, report_progress), deleted_bytes)
+
+
+def require_beginning(log: Log, shard: int) -> None:
+    """Raise VerifyError if the beginning of a shard's log was trimmed."""
     if log.first_offset(METADATA_COMMANDS.name, shard) > 0:
         raise VerifyError(
             f"shard {shard}: {METADATA_COMMANDS.name} was trimmed, and a ledger is verified from its beginning: verify "
             f"before the log is trimmed (deepclean trim-log), and keep the report"
         )
+
+
+def compared_with_store(replay: Callable[[], VerifyReport], deleted_bytes: Callable[[], int]) -> VerifyReport:
+    """Return the report of a replay, compared with the bytes that the block store has deleted before and after it."""
     deleted_before = deleted_bytes()
+    report = replay()
+    compare_bytes(report, deleted_before, deleted_bytes())
+    return report
+
+
+def replay_shard(
+    log: Log,
+    shard: int,
+    directory: Path | None = None,
+    report_progress: Callable[[int, int], None] = lambda done, end: None,  # noqa: ARG005 commands replayed, total
+    by_parts: ByParts | None = None,
+) -> VerifyReport:
+    """Replay a shard's log, by parts if that is asked for and the log divides, and compare the ledger with it.
+
+    Raises:
+        VerifyError: the log was trimmed, or holds a command that this version does not know.
+        StackError: the broker does not answer.
+    """
+    require_beginning(log, shard)
     progress = _read_progress(log, shard)
     ledger_end = log.end_offset(LEDGER.name, shard)
+    rollback_ends = _rollback_ends(log, shard, progress)
+    if by_parts is not None:
+        commands_end = log.end_offset(METADATA_COMMANDS.name, shard)
+        name = METADATA_REPLIES.name
+        replies = Stretch(log.first_offset(name, shard), log.end_offset(name, shard))
+        bounds = Bounds(commands_end, ledger_end, replies, progress.txn, rollback_ends, progress.next_keys)
+        try:
+            reading = Reading(by_parts.open_log, shard)
+            return verified_by_parts(by_parts.engine, reading, bounds, directory, by_parts.say_round)
+        except IndivisibleError as error:
+            by_parts.say_whole(str(error))
     report = VerifyReport(shard)
     with tempfile.TemporaryDirectory(prefix="deepclean-verify-", dir=directory) as scratch:
         history = History(Path(scratch) / "history")
         try:
-            _replay(log, report, history, _rollback_ends(log, shard, progress), report_progress)
+            _replay(log, report, history, rollback_ends, report_progress)
             verification = Verification(report, history)
-            for record, message in _messages(log, LEDGER, shard, 0, ledger_end):
+            for record, message in messages_between(log, LEDGER, shard, 0, ledger_end):
                 verification.receive(message, record.offset)
             verification.end(min(progress.txn, report.txn))
         finally:
             history.close()
-    verification.compare_bytes(deleted_before, deleted_bytes())
     return report
 
 
@@ -129,8 +182,8 @@ def _replay(
     end = log.end_offset(METADATA_COMMANDS.name, report.shard)
     with closing(_Answers(log, report.shard)) as answers:
         replay = LogReplay(report.shard, history, rollback_ends, answers.at, report.add)
-        for record, command in _messages(log, METADATA_COMMANDS, report.shard, 0, end):
-            signed = None if command is None else _signed(command, record)
+        for record, command in messages_between(log, METADATA_COMMANDS, report.shard, 0, end):
+            signed = None if command is None else signed_command(command, record.timestamp_ms, record.value)
             try:
                 replay.apply(record.offset, signed)
             except UnknownCommandError as error:
@@ -147,7 +200,7 @@ def _read_progress(log: Log, shard: int) -> _Progress:
     progress = _Progress()
     name = METADATA_PROGRESS.name
     ends = log.first_offset(name, shard), log.end_offset(name, shard)
-    for _, message in _messages(log, METADATA_PROGRESS, shard, *ends):
+    for _, message in messages_between(log, METADATA_PROGRESS, shard, *ends):
         if message is None:
             continue
         progress.txn = max(progress.txn, message.txn)
@@ -157,6 +210,8 @@ def _read_progress(log: Log, shard: int) -> _Progress:
             if pages is not None:
                 # Keep the first page: a page that is sent again after the end gets the last page's answer.
                 pages.setdefault(done.rollback_id, done.page)
+        elif isinstance(message.body, WritesExpired) and message.body.next_key:
+            progress.next_keys.setdefault(message.txn, message.body.next_key)
     return progress
 
 
@@ -169,24 +224,9 @@ def _rollback_ends(log: Log, shard: int, progress: _Progress) -> dict[str, int]:
         return progress.ended
     last_pages: dict[str, int] = {}
     end = log.end_offset(METADATA_COMMANDS.name, shard)
-    for _, command in _messages(log, METADATA_COMMANDS, shard, 0, end):
+    for _, command in messages_between(log, METADATA_COMMANDS, shard, 0, end):
         if command is not None and isinstance(command.body, RollbackPage):
             page = command.body
             last_pages[page.rollback_id] = max(page.page, last_pages.get(page.rollback_id, 0))
     unanswered = {one: page for one, page in last_pages.items() if page != progress.went_on.get(one)}
     return unanswered | progress.ended
-
-
-def _signed(command: MetadataCommand, record: LogRecord) -> Signed:
-    is_first = record.value.startswith(_FIRST)
-    return Signed(command, record.timestamp_ms, record.value, 0 if is_first else schema_id_of(record.value) or 0)
-
-
-def _messages(log: Log, topic: Topic, shard: int, first: int, end: int) -> Generator[tuple[LogRecord, Any]]:
-    """Yield the records from ``first`` to before ``end``, each with its decoded message, or None if unreadable."""
-    decode = codec(topic.record).decode_message
-    for record in records_between(log, topic.name, shard, first, end):
-        try:
-            yield record, decode(record.value)
-        except DecodeError:
-            yield record, None

@@ -6,7 +6,7 @@ Only permissions are checked here, not whether rows may be freed.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from schemas import records
 from schemas.records import MetadataCommand, SecretRole, SetSecret
@@ -29,8 +29,7 @@ _BY_RIGHTS = (
 """Commands without a volume that belongs to somebody: here for administrators; see ``rights`` for others."""
 
 
-@dataclass(frozen=True, slots=True)
-class Signed:
+class Signed(NamedTuple):
     """A command with its signed bytes."""
 
     command: MetadataCommand

@@ -93,11 +93,6 @@ class Uploads:
             free(self._present, upload.bucket_id, part.runs)
         return len(parts) + sum(len(part.runs) for part in parts)
 
-    def first(self, body: records.ExpireWrites) -> Sequence[Upload]:
-        """Return the uploads that a page of an expiry may reach."""
-        uploads = self._writes.uploads_from(body.start_key)
-        return [upload for upload, _ in zip(uploads, range(max(1, body.max_rows)), strict=False)]
-
 
 def free(present: Present, bucket_id: int, runs: Sequence[Run]) -> None:
     """Record blocks that never belonged to a version: they are born and die now."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from schemas.records import LedgerRows
@@ -14,10 +14,19 @@ from services.verifier.report import Finding, FindingKind, VerifyReport
 class Verification:
     """Compare the ledger of one shard, message by message, with the history replayed from the command log."""
 
-    def __init__(self, report: VerifyReport, history: History) -> None:
+    def __init__(
+        self,
+        report: VerifyReport,
+        history: History,
+        has_bucket: Callable[[int], bool] = lambda bucket_id: True,  # noqa: ARG005
+    ) -> None:
+        """``has_bucket`` says for the id of a bucket whether its rows are compared here."""
         self.report = report
         self._history = history
-        self._newest_finish = 0
+        self._has_bucket = has_bucket
+        self._place = 0
+        self.newest_finish = 0
+        """The highest of the messages so far."""
 
     def receive(self, message: LedgerRows | None, offset: int) -> None:
         """Compare the next message; None is an unreadable one. Rows of a repeated message are counted apart."""
@@ -29,17 +38,30 @@ class Verification:
         if message is None:
             self._add(FindingKind.UNREADABLE, None, f"the message at offset {offset} is none of this ledger's")
             return
-        is_repeat = message.finish_txn <= self._newest_finish
-        for row in rows:
-            self._row(row, is_repeat=is_repeat)
-        self._newest_finish = max(self._newest_finish, message.finish_txn)
+        is_repeat = message.finish_txn <= self.newest_finish
+        versions = self._history.versions(
+            [(row.object_id, row.birth) for row in rows if self._has_bucket(row.bucket_id)]
+        )
+        entered = list[tuple[int, int]]()
+        for self._place, row in enumerate(rows):
+            if self._has_bucket(row.bucket_id):
+                self._row(row, versions, entered, is_repeat=is_repeat)
+        self._history.enter_all(entered)
+        self.newest_finish = max(self.newest_finish, message.finish_txn)
 
-    def _row(self, row: LedgerRow, *, is_repeat: bool) -> None:
+    def _row(
+        self,
+        row: LedgerRow,
+        versions: dict[tuple[int, int], Version],
+        entered: list[tuple[int, int]],
+        *,
+        is_repeat: bool,
+    ) -> None:
         report = self.report
         if row.finish_txn > report.txn and report.lost_tail_offset is not None:
             report.beyond_rows += 1
             return
-        version = self._history.version(row.object_id, row.birth)
+        version = versions.get((row.object_id, row.birth))
         if is_repeat and version is not None and version.entered and version.finish_txn == row.finish_txn:
             report.repeated_rows += 1
         else:
@@ -47,7 +69,8 @@ class Verification:
             report.blocks += row.block_count
             report.size_bytes += row.size_bytes
             if version is not None:
-                self._history.enter(version)
+                entered.append(version.name)
+                versions[version.name] = version._replace(entered=version.entered + 1)
                 if version.entered:
                     self._add(FindingKind.TWICE, row, "the ledger has it once already, freed at another txn or with it")
         for kind, reason in self._wrong(row, version):
@@ -111,29 +134,13 @@ class Verification:
         finish later are counted as unfinished.
         """
         report = self.report
-        complete_txn = max(complete_txn, self._newest_finish)
+        complete_txn = max(complete_txn, self.newest_finish)
         for version in self._history.not_entered():
             if version.finish_txn is not None and version.finish_txn <= complete_txn:
                 self._add(FindingKind.MISSING, version, f"finished at txn {version.finish_txn}, and not in the ledger")
             else:
                 report.unfinished_rows += 1
                 report.unfinished_bytes += version.size_bytes
-
-    def compare_bytes(self, deleted_before: int, deleted_after: int) -> None:
-        """Compare the ledger's bytes with the block store's deleted bytes, read before the replay and after it."""
-        report = self.report
-        report.deleted_bytes_before, report.deleted_bytes_after = deleted_before, deleted_after
-        if report.lost_tail_offset is not None:
-            return
-        if report.size_bytes > deleted_after:
-            reason = f"the ledger has {report.size_bytes} bytes, the block store deleted {deleted_after} only"
-            self._add(FindingKind.BYTES, None, reason)
-        elif deleted_before > report.size_bytes + report.unfinished_bytes:
-            reason = (
-                f"the block store had deleted {deleted_before} bytes, the ledger has {report.size_bytes} and "
-                f"{report.unfinished_bytes} were on their way"
-            )
-            self._add(FindingKind.BYTES, None, reason)
 
     def _add(self, kind: FindingKind, about: LedgerRow | Version | None, reason: str) -> None:
         if isinstance(about, LedgerRow):
@@ -144,4 +151,20 @@ class Verification:
             txns = (about.claim_txn or 0, about.finish_txn or 0)
         else:
             name, txns = (0, 0, 0, 0), (0, 0)
-        self.report.add(Finding(kind, *name, *txns, reason))
+        self.report.add(Finding(kind, *name, *txns, reason), self._place)
+
+
+def compare_bytes(report: VerifyReport, deleted_before: int, deleted_after: int) -> None:
+    """Compare the ledger's bytes with the block store's deleted bytes, read before the replay and after it."""
+    report.deleted_bytes_before, report.deleted_bytes_after = deleted_before, deleted_after
+    if report.lost_tail_offset is not None:
+        return
+    if report.size_bytes > deleted_after:
+        reason = f"the ledger has {report.size_bytes} bytes, the block store deleted {deleted_after} only"
+        report.add(Finding(FindingKind.BYTES, 0, 0, 0, 0, 0, 0, reason))
+    elif deleted_before > report.size_bytes + report.unfinished_bytes:
+        reason = (
+            f"the block store had deleted {deleted_before} bytes, the ledger has {report.size_bytes} and "
+            f"{report.unfinished_bytes} were on their way"
+        )
+        report.add(Finding(FindingKind.BYTES, 0, 0, 0, 0, 0, 0, reason))

@@ -8,9 +8,10 @@ belonged to a version die when they are freed, and were born then.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from itertools import islice
+from typing import Any, NamedTuple
 
 from schemas import records
 from schemas.records import BlockRun
@@ -28,6 +29,19 @@ FLAT_TABLE, TREE_TABLE, UPLOAD_TABLE = range(3)
 """What ``ExpireWrites.table`` names."""
 MAX_PART_NUMBER = 10_000
 MAX_PAGE_ROWS = 10_000
+
+
+class Page(NamedTuple):
+    """What a page of an expiry has taken."""
+
+    rows: int
+    last_key: bytes
+    last_rows: int
+    """As many of them as the last key took."""
+    is_cut: bool
+    """Whether it was full before its last key."""
+    has_rest: bool
+    """Whether there are keys behind it."""
 
 
 class Writing:
@@ -238,24 +252,37 @@ class Writing:
         opened = required(self._writes.writer_of(parent_id, name, self._known_as(live)))
         self._writes.put_key(replace(opened, is_recovered=True, updated_ms=self._present.time_ms))
 
-    def expire(self, body: records.ExpireWrites) -> None:
-        """Close what is old enough on one page. A page ends at a number of rows, with those that it frees."""
-        now_ms = self._present.time_ms
-        if body.table == UPLOAD_TABLE:
-            rows: list[OpenKey] | list[Upload] = list(self._uploads.first(body))
-        else:
-            rows = list(self._first_keys(body))
-        left = min(max(1, body.max_rows), MAX_PAGE_ROWS)
-        for row in rows:
-            if left <= 0:
-                return
-            left -= 1
-            if isinstance(row, OpenKey) and row.updated_ms + body.open_key_age_ms <= now_ms:
-                self._close(row)
-                left -= len(row.runs)
-            elif isinstance(row, Upload) and row.initiated_ms + body.upload_age_ms <= now_ms:
-                left -= self._uploads.end(row)
+    def expire(self, body: records.ExpireWrites, end_key: bytes = b"") -> Page:
+        """Close what is old enough on one page, which ends at a number of rows, with those that it frees.
 
-    def _first_keys(self, body: records.ExpireWrites) -> Sequence[OpenKey]:
-        keys = self._writes.keys_from(body.table, body.start_key)
-        return [row for row, _ in zip(keys, range(max(1, body.max_rows)), strict=False)]
+        It ends before ``end_key``, too, if there is one: where others have the rest of its rows.
+        """
+        left, last_key, last_rows = page_rows(body), b"", 0
+        for row in list(islice(self._rows_from(body.table, body.start_key), max(1, body.max_rows))):
+            if end_key and row.key >= end_key:
+                break
+            if left <= 0:
+                return Page(page_rows(body) - left, last_key, last_rows, is_cut=True, has_rest=True)
+            last_key, last_rows = row.key, 1 + self._expire_row(body, row)
+            left -= last_rows
+        rows = page_rows(body) - left
+        rest = self._rows_from(body.table, end_key or last_key + b"\0") if end_key or rows else iter(())
+        return Page(rows, last_key, last_rows, is_cut=False, has_rest=next(rest, None) is not None)
+
+    def _expire_row(self, body: records.ExpireWrites, row: OpenKey | Upload) -> int:
+        """Close an open key or end an upload, if it is old enough. Return the number of rows that this frees."""
+        now_ms = self._present.time_ms
+        if isinstance(row, OpenKey) and row.updated_ms + body.open_key_age_ms <= now_ms:
+            self._close(row)
+            return len(row.runs)
+        if isinstance(row, Upload) and row.initiated_ms + body.upload_age_ms <= now_ms:
+            return self._uploads.end(row)
+        return 0
+
+    def _rows_from(self, table: int, key: bytes) -> Iterator[OpenKey | Upload]:
+        return self._writes.uploads_from(key) if table == UPLOAD_TABLE else self._writes.keys_from(table, key)
+
+
+def page_rows(body: records.ExpireWrites) -> int:
+    """Return after how many rows a page of an expiry ends."""
+    return min(max(1, body.max_rows), MAX_PAGE_ROWS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,8 @@ from services.log.port import LogRecord
 from services.plane.broker.embedded import EmbeddedBroker
 from services.plane.broker.topics import create_topics
 from services.plane.in_memory.plane import InMemoryPlane
-from services.verifier.run import verify_shard
+from services.plane.upkeep.verification import replay_by_parts
+from services.verifier.run import ByParts, replay_shard, verify_shard
 from streaming.ledger_export.__main__ import (
     CHECKPOINT_DIRECTORY,
     MARKS_DIRECTORY,
@@ -31,6 +33,8 @@ from streaming.ledger_export.__main__ import (
     Exported,
     export,
 )
+from streaming.verify.engine import SparkEngine
+from streaming.verify.task_log import task_log
 from tests.property.test_ledger import played, verified
 from tests.spark_session import SPARK_MARKS, started_session
 
@@ -78,6 +82,25 @@ def test_the_ledger_is_read_and_verified_over_a_broker(broker: str, plane: InMem
     assert expected.rows
     assert list(read_ledger(log, 0, LedgerFilter())) == list(read_ledger(plane.log, 0, LedgerFilter()))
     assert list(read_ledger(log, 1, LedgerFilter())) == []
+
+
+def test_a_log_is_verified_by_parts_on_spark(broker: str, plane: InMemoryPlane, session: SparkSession) -> None:
+    log, why = KafkaLog(broker, "deepclean.test"), list[str]()
+    engine = SparkEngine(session, log.end_offset(METADATA_COMMANDS.name, 0))
+    engine.stretch_messages = 50
+    by_parts = ByParts(engine, partial(task_log, broker), why.append)
+    expected = replay_shard(plane.log, 0)
+    assert replay_shard(log, 0, by_parts=by_parts) == expected
+    assert expected.rows
+    assert why == []
+    assert engine.parts > 1
+
+
+def test_the_verify_job_gives_the_report(broker: str, plane: InMemoryPlane, tmp_path: Path) -> None:
+    said = list[str]()
+    report = replay_by_parts(broker, tmp_path, 0, tmp_path, say_how=said.append)
+    assert report == replay_shard(plane.log, 0)
+    assert said[-1].endswith("ended, with 0 commands to correct")
 
 
 def _exported(session: SparkSession, directory: Path) -> list[dict[str, int]]:

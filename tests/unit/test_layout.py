@@ -54,6 +54,7 @@ ALLOWED = {
     "services.client": CLIENT,
     "services.log": (*BASE, "services.log"),
     "services.storage": (*BASE, "services.storage"),
+    "streaming.verify": (*BASE, "services.log", "services.verifier", "streaming"),
     "streaming.lens": (*BASE, *WORK, "services.workloads.git_history", "services.lens", "streaming"),
     "streaming": (*BASE, "services.log", "streaming"),
     "services.domain": ("schemas.error_codes", "schemas.records", "services.domain"),
@@ -67,7 +68,7 @@ ROOMS = {
     "services.runtime": ("loop", "http", "copies", "parts", "process"),
     "services.plane": ("machine", "broker", "stack", "upkeep", "in_memory"),
     "services.client": ("wire", "tasks"),
-    "streaming": ("spark", "rocksdb", "reclaiming", "audit", "diff", "ledger_export", "lens"),
+    "streaming": ("spark", "rocksdb", "reclaiming", "audit", "diff", "ledger_export", "verify", "lens"),
 }
 """Rooms of a package, lowest first: a module imports from its own room and from those before it."""
 

@@ -95,6 +95,7 @@ def test_a_ledger_that_is_as_the_log_says(line: CommandLine) -> None:
     assert "5 versions, 5 blocks, 1.0 KiB" in said
     assert "Whatever was freed was held by nobody" in said
     line.run("verify", "--shard", "2", status=2)
+    assert "no broker for Spark" in line.run("verify", "--spark", status=2)
 
 
 def test_the_exit_status_distinguishes_losses_from_differences(line: CommandLine) -> None:

@@ -11,8 +11,8 @@ from services.verifier.history import History
 from services.verifier.replay import LogReplay
 from tests.unit.test_audit_independence import ROOT, RULES, _imports
 
-RUN = "services.verifier.run"
-"""Reads the log and hands it to the others; it decides nothing, and may use the log's errors and topics."""
+READ = {f"services.verifier.{name}" for name in ("divided", "messages", "part", "run", "survey")}
+"""These read the log and hand it to the others. They may use the log, its errors and its topics."""
 VERIFY = {f"services.verifier.{path.stem}" for path in (ROOT / "services" / "verifier").glob("[!_]*.py")}
 RECORDS = {f"schemas.records.{path.stem}" for path in (ROOT / "schemas" / "records").glob("[!_]*.py")}
 MAY_USE = RECORDS | {
@@ -26,7 +26,7 @@ MAY_USE = RECORDS | {
     ),
     *("services.domain.authorization", "services.domain.names", "services.domain.table_keys"),
 }
-RUN_MAY_USE = {
+READ_MAY_USE = {
     "schemas.avro_binary",
     "schemas.codec",
     "schemas.published",
@@ -50,17 +50,18 @@ def reached_from(modules: set[str]) -> set[str]:
 
 
 def test_what_verifies_shares_no_rule_with_the_judges() -> None:
-    assert {"services.verifier.replay", "services.verifier.history", "services.verifier.verify", RUN} <= VERIFY
+    assert {"services.verifier.replay", "services.verifier.history", "services.verifier.verify", *READ} <= VERIFY
     reached = reached_from(VERIFY)
     assert not reached & RULES
     assert not {module for module in reached if module.startswith("services.metadata")}
-    assert reached_from(VERIFY - {RUN}) <= VERIFY | MAY_USE
-    assert reached <= VERIFY | MAY_USE | RUN_MAY_USE
+    assert reached_from(VERIFY - READ) <= VERIFY | MAY_USE
+    assert reached <= VERIFY | MAY_USE | READ_MAY_USE
 
 
 def test_every_command_of_the_log_is_known(tmp_path: Path) -> None:
     history = History(tmp_path / "history")
     known = LogReplay(0, history, {})
-    taught = {*known._client_commands, *known._service_commands, *replay._STEERING, *replay._BY_ANSWER}
+    taught = {*known._client_commands, *known._service_commands, *replay.STEERING, *replay.BY_ANSWER}
     history.close()
+    assert {*known._client_commands, *replay.BY_ANSWER} == replay.CLIENT_COMMANDS
     assert taught == set(typing.get_args(typing.get_type_hints(MetadataCommand)["body"]))

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from schemas.topics import METADATA_COMMANDS
 from services.cli.operate.plane_log import log_of
 from services.cli.output import bytes_text, counted, print_fields, print_json, print_table
 from services.cli.session import JsonOption, session_of
 from services.cli.terminal import say
+from services.client.kafka_plane import KafkaPlane
+from services.log.port import Log
+from services.plane.upkeep.verification import replay_by_parts
 from services.verifier.report import FindingKind, VerifyReport
-from services.verifier.run import verify_shard
+from services.verifier.run import compared_with_store, replay_shard, require_beginning
 
 LOSS_STATUS, DIFFERENCE_STATUS = 3, 4
+COMMANDS_FOR_SPARK = 1_000_000
+"""A smaller log is replayed in this process: on two cores Spark would not end earlier."""
 MAX_SHOWN = 20
 _MEANING = {
     FindingKind.FREED_WHILE_LIVE: "freed, and the active namespace shows them",
@@ -39,6 +47,15 @@ def verify(
     scratch: Annotated[
         Path | None, typer.Option(help="Directory for the state of the replay: some 300 bytes a command.")
     ] = None,
+    spark: Annotated[
+        bool | None,
+        typer.Option(
+            "--spark/--no-spark",
+            help=f"Replay the log by buckets on Spark. By default if it has {COMMANDS_FOR_SPARK:,} commands or more.",
+        ),
+    ] = None,
+    master: Annotated[str, typer.Option(help="Spark's master.")] = "local[*]",
+    heap: Annotated[str, typer.Option(help="Heap of Spark's driver.")] = "1g",
     as_json: JsonOption = False,
 ) -> None:
     """Replay the command log with independent code and compare the result with the ledger.
@@ -50,8 +67,12 @@ def verify(
         plane = session.connected()
         shards = session.shards(shard)
         log = log_of(session, "deepclean.verify", is_whole=True)
+        if spark and not isinstance(plane, KafkaPlane):
+            raise typer.BadParameter("a plane in memory has no broker for Spark to read", param_hint="--spark")
+        spark_servers = plane.address.bootstrap_servers if isinstance(plane, KafkaPlane) and spark is not False else ""
+        replays = _Replays(log, session.home, scratch, spark_servers, is_forced=spark is True, master=master, heap=heap)
         reports = [
-            verify_shard(log, one, lambda one=one: plane.scm(one).totals().deleted_bytes, scratch, _progress(one))  # type: ignore[misc]
+            compared_with_store(replays.way(one), lambda one=one: plane.scm(one).totals().deleted_bytes)  # type: ignore[misc]
             for one in shards
         ]
     if as_json:
@@ -63,6 +84,35 @@ def verify(
         raise typer.Exit(LOSS_STATUS)
     if not all(report.is_clean for report in reports):
         raise typer.Exit(DIFFERENCE_STATUS)
+
+
+@dataclass(frozen=True, slots=True)
+class _Replays:
+    """Replays shards: a large one on Spark, any other one in this process."""
+
+    log: Log
+    home: Path
+    scratch: Path | None
+    spark_servers: str
+    """The brokers, if Spark may be used."""
+    is_forced: bool
+    """Whether it is used for small logs, too."""
+    master: str
+    heap: str
+
+    def way(self, shard: int) -> Callable[[], VerifyReport]:
+        """Return what replays a shard and compares its ledger."""
+        require_beginning(self.log, shard)
+        is_large = self.is_forced or self.log.end_offset(METADATA_COMMANDS.name, shard) >= COMMANDS_FOR_SPARK
+        if not (is_large and self.spark_servers):
+            return partial(replay_shard, self.log, shard, self.scratch, _progress(shard))
+        return partial(
+            replay_by_parts,
+            *(self.spark_servers, self.home, shard, self.scratch, _progress(shard)),
+            say_how=lambda text: print(f"shard {shard}: {text}", file=sys.stderr, flush=True),
+            master=self.master,
+            heap=self.heap,
+        )
 
 
 def _progress(shard: int) -> Callable[[int, int], None]:

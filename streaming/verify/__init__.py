@@ -1,0 +1,1 @@
+"""The job that verifies the ledger of a large shard."""
