@@ -23,8 +23,8 @@ from services.verifier.report import FindingKind, VerifyReport
 from services.verifier.run import compared_with_store, replay_shard, require_beginning
 
 LOSS_STATUS, DIFFERENCE_STATUS = 3, 4
-COMMANDS_FOR_SPARK = 1_000_000
-"""A smaller log is replayed in this process: on two cores Spark would not end earlier."""
+COMMANDS_FOR_SPARK = 10_000_000
+"""A smaller log is replayed in this process: with a million commands, Spark on two cores did not end earlier."""
 MAX_SHOWN = 20
 _MEANING = {
     FindingKind.FREED_WHILE_LIVE: "freed, and the active namespace shows them",
