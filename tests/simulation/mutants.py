@@ -489,7 +489,8 @@ MUTANTS = {
         "held by nobody but still in SCM",
     ),
     "a judge ignores a gap": Mutant(
-        a_gap_is_ignored, FaultMix(hole="streaming"), "holes", "streaming judged without marker"
+        *(a_gap_is_ignored, FaultMix(hole="streaming"), "holes", "streaming judged without marker"),
+        first_seed=7_002,
     ),
     "SCM before the claim": Mutant(scm_before_the_claim, FaultMix(), "claimed_first", "was not claimed"),
     "a position saved before its state": Mutant(position_before_state, _CRASHES, "services", "does not start"),

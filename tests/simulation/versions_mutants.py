@@ -13,7 +13,7 @@ from services.metadata.namespace import garbage, key_versions, keys, tree, versi
 from services.metadata.state.tables import KEY_PART_TABLE
 from tests.simulation import versions_scripts as scripts
 from tests.simulation.faults import FaultMix
-from tests.simulation.mutant import Mutant, scripted
+from tests.simulation.mutant import FIRST_SEED, Mutant, scripted
 from tests.simulation.mutants import Patch
 from tests.simulation.nets import Fault, unshielded
 
@@ -124,8 +124,8 @@ def a_version_is_a_name(patch: Patch) -> None:
     patch.setattr(key_versions, "become_noncurrent", become)
 
 
-def _free(fault: Fault, oracle: str, message: str, runs: int = 60) -> Mutant:
-    return Mutant(fault, FaultMix(), oracle, message, runs)
+def _free(fault: Fault, oracle: str, message: str, first_seed: int = FIRST_SEED) -> Mutant:
+    return Mutant(fault, FaultMix(), oracle, message, first_seed=first_seed)
 
 
 VERSIONS_MUTANTS = {
@@ -134,7 +134,8 @@ VERSIONS_MUTANTS = {
     "versions die as if no snapshot listed them, unshielded": _free(
         unshielded(versions_die_as_if_no_snapshot_listed_them), "given_away", _GIVEN_AWAY
     ),
-    "an overwrite ends every version": _free(an_overwrite_ends_every_version, "given_away", _GIVEN_AWAY),
+    # In earlier runs it changes a txn first, which the same oracle finds.
+    "an overwrite ends every version": _free(an_overwrite_ends_every_version, "given_away", _GIVEN_AWAY, 7_009),
     "suspension ends what was kept": scripted(
         suspension_ends_what_was_kept, scripts.an_overwrite_while_suspended, "given_away", _GIVEN_AWAY
     ),
