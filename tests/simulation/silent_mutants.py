@@ -116,8 +116,8 @@ def log_time_goes_back(patch: Patch) -> None:
 def markers_are_not_flushed(patch: Patch) -> None:
     """A marker of the chain is sent off like any other message, and those behind it may arrive before it."""
 
-    def send(self: Outbox, row: records.OutboxRow) -> None:
-        for run in row.runs:
+    def send(self: Outbox, waiting: Any) -> None:
+        for run in waiting.row.runs:
             for value in run.values:
                 self._sink.send(run.topic, self._shard, value)
                 self._probe(Point.MID_PUBLISH)
