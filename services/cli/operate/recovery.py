@@ -136,7 +136,7 @@ def rebuild(
     ):
         _print_digest(run.apply_and_compare(say, _progress))
         sent = run.send()
-    say(f"The log has what commands below offset {run.published_below:,} caused; {sent:,} messages were sent again.")
+    say(f"The log had what commands below offset {run.published_below:,} caused. Sent: {counted(sent, 'message')}.")
 
 
 @contextmanager
