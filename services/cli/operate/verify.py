@@ -51,7 +51,7 @@ def verify(
         bool | None,
         typer.Option(
             "--spark/--no-spark",
-            help=f"Replay the log by buckets on Spark. By default for a log of {COMMANDS_FOR_SPARK:,} commands or more.",
+            help=f"Replay by buckets on Spark. By default for a log of {COMMANDS_FOR_SPARK:,} commands or more.",
         ),
     ] = None,
     master: Annotated[str, typer.Option(help="Spark's master.")] = "local[*]",
