@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from _pytest.runner import runtestprotocol
+from _pytest.warnings import catch_warnings_for_item
 from hypothesis import HealthCheck, Phase, settings
 
 from tests.faults.fault import IN_FORCE, Fault, all_faults
@@ -33,7 +34,8 @@ class FaultItem(pytest.Item):
             with pytest.MonkeyPatch.context() as patch:
                 self.fault.apply(patch)
                 patch.setenv(IN_FORCE, f"{self.path.stem}.{self.name}")
-                reports = runtestprotocol(case, log=False, nextitem=None)
+                with catch_warnings_for_item(self.config, case.ihook, "runtest", case):  # as its marks say
+                    reports = runtestprotocol(case, log=False, nextitem=None)
             failed = [str(report.longrepr) for report in reports if report.failed]
             if any(re.search(self.fault.message, text) for text in failed):
                 return

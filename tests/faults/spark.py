@@ -238,8 +238,7 @@ FAULTS = (
     Fault(
         a_partition_that_is_added_ends_the_query,
         caught_by=f"{JOB}::test_a_shard_that_is_added_is_judged_by_the_running_job",
-        # What the query that has ended leaves open may be all that pytest reports.
-        message=r"it never came to be|unclosed <socket",
+        message=r"it never came to be",
     ),
     Fault(
         a_broken_chain_stops_every_shard,
