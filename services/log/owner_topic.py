@@ -10,13 +10,10 @@ from __future__ import annotations
 
 import json
 import threading
-from typing import Any
 
 from schemas.topics import OWNERS
+from services.log.followed_topic import FollowedTopic, said
 from services.log.port import Log
-from services.log.reads import records_between
-
-PARTITION = 0
 
 
 def owner_key(service: str, shard: int) -> bytes:
@@ -29,21 +26,12 @@ def owner_value(url: str) -> bytes:
     return json.dumps({"url": url}).encode()
 
 
-def _url_in(value: bytes) -> str:
-    try:
-        said: Any = json.loads(value)
-        return str(said["url"])
-    except (ValueError, KeyError, TypeError):
-        return ""
-
-
 class OwnerTopic:
     """The owners that are known. Safe to share between threads."""
 
     def __init__(self, log: Log) -> None:
-        self._log = log
+        self._topic = FollowedTopic(log, OWNERS)
         self._lock = threading.Lock()
-        self._next_offset = 0
         self._urls: dict[bytes, str] = {}
 
     def read(self) -> None:
@@ -53,14 +41,9 @@ class OwnerTopic:
             TopicMissingError: no owner of this plane publishes its address.
         """
         with self._lock:
-            end = self._log.end_offset(OWNERS, PARTITION)
-            if end < self._next_offset:  # the topic was recreated
-                self._next_offset = 0
-                self._urls.clear()
-            first = max(self._next_offset, self._log.first_offset(OWNERS, PARTITION))
-            for record in records_between(self._log, OWNERS, PARTITION, first, end):
-                self._urls[record.key] = _url_in(record.value)
-            self._next_offset = max(first, end)
+            for record in self._topic.new_records(self._urls.clear):
+                url = said(record.value, "url")
+                self._urls[record.key] = "" if url is None else str(url)
 
     def url(self, service: str, shard: int) -> str:
         """Return where the owner of a shard answers, as far as it was read; empty if it is not known."""

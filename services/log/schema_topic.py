@@ -21,37 +21,26 @@ from schemas.codec import MAX_SCHEMA_ID
 from schemas.schema_files import JsonSchema, released_versions
 from schemas.topics import METADATA_COMMANDS, SCHEMAS, Topic
 from services.domain.errors import InvariantError
+from services.log.followed_topic import FollowedTopic
 from services.log.port import Log
-from services.log.reads import records_between
-
-_PARTITION = 0
 
 
 class SchemaTopic:
     """Reads and writes the topic of schemas. Safe to share between threads."""
 
     def __init__(self, log: Log) -> None:
-        self._log = log
+        self._topic = FollowedTopic(log, SCHEMAS)
         self._lock = threading.Lock()
-        self._next_offset = 0
         self._found: dict[bytes, tuple[int, JsonSchema] | None] = {}
         """The id and schema of each key; None for a key without a schema."""
 
     def read(self) -> None:
         """Learn the schemas published since the last call. Raise RetryableError if the broker did not answer."""
         with self._lock:
-            end = self._log.end_offset(SCHEMAS, _PARTITION)
-            if end == self._next_offset:
-                return
-            first = self._log.first_offset(SCHEMAS, _PARTITION)
-            if end < self._next_offset:  # the topic was recreated, or has lost its tail
-                self._next_offset = 0
-                self._found.clear()
-            for record in records_between(self._log, SCHEMAS, _PARTITION, max(self._next_offset, first), end):
+            for record in self._topic.new_records(self._found.clear):
                 self._found[record.key] = found = _schema_in(record.value)
                 if found is not None:
                     published.learn(*found)
-            self._next_offset = end
 
     def publish(self, topics: Iterable[Topic], announce: Callable[[int], None]) -> int:
         """Publish each released schema of the topics that is missing; return their number once the broker has them.
@@ -76,13 +65,7 @@ class SchemaTopic:
         if commands:
             announce(commands[-1].schema_id)
         if missing:
-            sink = self._log.open_sink()
-            try:
-                for row in missing:
-                    sink.send(SCHEMAS, _PARTITION, row.value, row.key)
-                sink.flush()
-            finally:
-                sink.close()
+            self._topic.append((row.value, row.key) for row in missing)
         return len(missing)
 
     def require(self, topics: Iterable[Topic]) -> None:

@@ -13,23 +13,19 @@ from __future__ import annotations
 
 import json
 import threading
-from typing import Any
 
 from schemas.topics import VOLUMES
+from services.log.followed_topic import FollowedTopic, said
 from services.log.plane_topic import MOST_SHARDS
 from services.log.port import Log
-from services.log.reads import records_between
-
-PARTITION = 0
 
 
 class VolumeTopic:
     """Reads and adds to the names that belong to a shard. Safe to share between threads."""
 
     def __init__(self, log: Log) -> None:
-        self._log = log
+        self._topic = FollowedTopic(log, VOLUMES)
         self._lock = threading.Lock()
-        self._next_offset = 0
         self._shards: dict[bytes, int] = {}
 
     def place(self, volume: str, chosen: int) -> int:
@@ -43,36 +39,18 @@ class VolumeTopic:
         with self._lock:
             self._read()
             if name not in self._shards:
-                self._append(name, chosen)
+                self._topic.append([(json.dumps({"shard": chosen}).encode(), name)])
                 self._read()
             return self._shards[name]
 
-    def _append(self, name: bytes, shard: int) -> None:
-        sink = self._log.open_sink()
-        try:
-            sink.send(VOLUMES, PARTITION, json.dumps({"shard": shard}).encode(), name)
-            sink.flush()
-        finally:
-            sink.close()
-
     def _read(self) -> None:
-        end = self._log.end_offset(VOLUMES, PARTITION)
-        if end < self._next_offset:  # the topic was recreated
-            self._next_offset = 0
-            self._shards.clear()
-        first = max(self._next_offset, self._log.first_offset(VOLUMES, PARTITION))
-        for record in records_between(self._log, VOLUMES, PARTITION, first, end):
+        for record in self._topic.new_records(self._shards.clear):
             shard = _shard_in(record.value)
             if shard is not None:
                 self._shards.setdefault(record.key, shard)
-        self._next_offset = max(first, end)
 
 
 def _shard_in(value: bytes) -> int | None:
     """Return the shard in a message; None for one that is not usable."""
-    try:
-        said: Any = json.loads(value)
-        shard = said["shard"]
-    except (ValueError, KeyError, TypeError):
-        return None
+    shard = said(value, "shard")
     return shard if isinstance(shard, int) and 0 <= shard < MOST_SHARDS else None

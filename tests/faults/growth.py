@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection
 from typing import Any
 
 import pytest
 
+from services.log.followed_topic import said
 from services.log.plane_topic import PlaneTopic
 from services.log.volume_topic import VolumeTopic
 from services.plane.broker.topics import create_partitions, publish_shards
@@ -29,13 +31,13 @@ def the_number_is_published_before_the_partitions_are_there(patch: pytest.Monkey
 
 def the_last_number_counts(patch: pytest.MonkeyPatch) -> None:
     """Of two operators who added shards at once, the slower one took away those of the other."""
-    read = PlaneTopic._read
 
-    def forget(topic: PlaneTopic, end: int) -> None:
-        topic._shards, topic._next_offset = 0, end - 1
-        read(topic, end)
+    def last(topic: PlaneTopic) -> int:
+        for record in topic._topic.new_records(lambda: None):
+            topic._shards = said(record.value, "shards")
+        return topic._shards
 
-    patch.setattr(PlaneTopic, "_read", forget)
+    patch.setattr(PlaneTopic, "shards", last)
 
 
 def each_client_believes_its_own_choice(patch: pytest.MonkeyPatch) -> None:
@@ -45,13 +47,15 @@ def each_client_believes_its_own_choice(patch: pytest.MonkeyPatch) -> None:
 
 def the_first_choice_is_not_looked_for_again(patch: pytest.MonkeyPatch) -> None:
     """Two clients that created a volume at once each had one."""
-    append = VolumeTopic._append
 
-    def kept(topic: VolumeTopic, name: bytes, shard: int) -> None:
-        append(topic, name, shard)
-        topic._shards[name] = shard
+    def place(topic: VolumeTopic, volume: str, chosen: int) -> int:
+        topic._read()
+        if (name := volume.encode()) not in topic._shards:
+            topic._topic.append([(json.dumps({"shard": chosen}).encode(), name)])
+            topic._shards[name] = chosen
+        return topic._shards[name]
 
-    patch.setattr(VolumeTopic, "_append", kept)
+    patch.setattr(VolumeTopic, "place", place)
 
 
 def clients_keep_the_number_that_they_began_with(patch: pytest.MonkeyPatch) -> None:

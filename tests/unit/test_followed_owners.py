@@ -11,8 +11,9 @@ from services.client.wire import http_reads
 from services.client.wire.http_reads import HttpShard
 from services.client.wire.owners import FollowedOwner
 from services.log.clock import VirtualClock
+from services.log.followed_topic import PARTITION
 from services.log.memory import MemoryLog
-from services.log.owner_topic import PARTITION, OwnerTopic, owner_key, owner_value
+from services.log.owner_topic import OwnerTopic, owner_key, owner_value
 
 HERE, THERE = "http://127.0.0.1:1", "http://127.0.0.1:2"
 

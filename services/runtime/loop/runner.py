@@ -35,7 +35,8 @@ from schemas.stored_rows import row_codec
 from schemas.topics import BY_NAME, DEAD_LETTERS, OWNERS, SCM_REPLIES, SNAPSHOT_CHAIN
 from services.domain.errors import ChainBrokenError, InvariantError, PositionError, RetryableError
 from services.log.clock import Clock
-from services.log.owner_topic import PARTITION, owner_key, owner_value
+from services.log.followed_topic import PARTITION
+from services.log.owner_topic import owner_key, owner_value
 from services.log.port import Log, LogRecord, Sink, Source
 from services.runtime.loop.changelog import changelog_of
 from services.runtime.loop.changelog_table import CHANGELOG, CHANGELOG_KEY
