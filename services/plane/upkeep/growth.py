@@ -52,6 +52,7 @@ from services.plane.broker.topics import (
     send_commands,
 )
 from services.plane.machine.errors import StackError
+from services.plane.machine.waiting import poll_until
 from services.plane.stack.plane_file import PlaneFile, running_plane
 from services.plane.stack.process_names import METADATA, SERVICES, STREAMING
 from services.plane.stack.secrets import administrator, http_token, person
@@ -63,7 +64,6 @@ from services.storage.tables import TablesReader
 
 SERVE_SECONDS = 120.0
 ASK_SECONDS = 10.0
-POLL_SECONDS = 0.1
 STEPPED = "deepclean_last_step_timestamp_seconds"
 FOLLOWED = "deepclean_streaming_chain_version"
 Say = Callable[[str], None]
@@ -159,25 +159,30 @@ class Growth:
     def _await_served(self) -> None:
         """Wait until each process that is known here serves all shards, and ``plane.json`` names them."""
         parts = set(self._parts())
-        waiting, deadline = parts, time.monotonic() + SERVE_SECONDS
+        waiting, deadline = set(parts), time.monotonic() + SERVE_SECONDS
         with http_client(http_token(Path(self.plane.home)), seconds=ASK_SECONDS) as http:
-            while waiting := waiting - self._served(http, waiting):
-                if time.monotonic() > deadline:
-                    service, shard = min(waiting)
-                    raise StackError(
-                        f"Shard {shard} is not served by {service} yet: see how it does (deepclean status), then call "
-                        f"deepclean shards add {self.wanted} again, which waits for it."
-                    )
-                time.sleep(POLL_SECONDS)  # the state belongs to other processes, so it must be polled
-        while running_plane(Path(self.plane.home)).shards < self.wanted:
-            if time.monotonic() > deadline:
-                raise StackError(
-                    "The supervisor of this host does not know the new shards yet: see its log in the home's logs, "
-                    f"then call deepclean shards add {self.wanted} again."
-                )
-            time.sleep(POLL_SECONDS)
+
+            def are_served() -> bool:
+                waiting.difference_update(self._served(http, waiting))
+                return not waiting
+
+            poll_until(are_served, deadline, lambda: self._not_served(*min(waiting)))
+        poll_until(
+            lambda: running_plane(Path(self.plane.home)).shards >= self.wanted,
+            deadline,
+            lambda: (
+                f"The supervisor of this host does not know the new shards yet: see its log in the home's logs, then "
+                f"call deepclean shards add {self.wanted} again."
+            ),
+        )
         services = ", ".join(sorted({service for service, _ in parts}))
         self.say(f"served: all {self.wanted} shards, by {services}")
+
+    def _not_served(self, service: str, shard: int) -> str:
+        return (
+            f"Shard {shard} is not served by {service} yet: see how it does (deepclean status), then call "
+            f"deepclean shards add {self.wanted} again, which waits for it."
+        )
 
     def _parts(self) -> Iterator[Part]:
         """Yield the services and shards whose owners can be found from here."""

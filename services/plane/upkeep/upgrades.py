@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -14,6 +15,7 @@ from schemas.feature_level import confirmation
 from schemas.records import SetFeatureLevel, ShardState
 from services.client.wire.http_reads import HttpShard, http_client
 from services.plane.machine.errors import StackError
+from services.plane.machine.waiting import poll_until
 from services.plane.stack.plane_file import PlaneFile
 from services.plane.stack.process_names import METADATA
 from services.plane.stack.secrets import http_token
@@ -22,7 +24,6 @@ from services.plane.upkeep.operator_commands import send_to_metadata
 
 ASK_SECONDS = 10.0
 APPLY_SECONDS = 60.0
-POLL_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +79,22 @@ def finish_upgrade(plane: PlaneFile, status: UpgradeStatus) -> None:
     deadline = time.monotonic() + APPLY_SECONDS
     with http_client(http_token(Path(plane.home)), seconds=ASK_SECONDS) as http:
         for shard in shards:
-            while _state(http, plane.processes[METADATA].url, shard).feature_level < level:
-                if time.monotonic() > deadline:
-                    raise StackError(
-                        f"Shard {shard} has not reached feature level {level} within {APPLY_SECONDS:g} s: see its dead "
-                        f"letters (deepclean dead-letters list), and call deepclean upgrade finish again."
-                    )
-                time.sleep(POLL_SECONDS)  # the state belongs to another process, so it must be polled
+            poll_until(
+                partial(_has_reached, level, http, plane.processes[METADATA].url, shard),
+                deadline,
+                partial(_not_reached, level, shard),
+            )
+
+
+def _has_reached(level: int, http: httpx.Client, url: str, shard: int) -> bool:
+    return _state(http, url, shard).feature_level >= level
+
+
+def _not_reached(level: int, shard: int) -> str:
+    return (
+        f"Shard {shard} has not reached feature level {level} within {APPLY_SECONDS:g} s: see its dead letters "
+        f"(deepclean dead-letters list), and call deepclean upgrade finish again."
+    )
 
 
 def _part(http: httpx.Client, name: str, url: str) -> Part:
