@@ -142,13 +142,7 @@ class KafkaPlane:
         Raises:
             UnreachableError: the broker does not answer.
         """
-        try:
-            self._owner_topic.read()
-        except DeepcleanError as error:
-            raise UnreachableError(
-                f"the owners of shards cannot be read ({error}): see that the broker runs"
-            ) from error
-        return self._owner_topic.url(service, shard)
+        return FollowedOwner(lambda: self._owner_topic, service, shard).newest_url()
 
     def submit(self, shard: int, command: NamespaceCommand) -> int:
         """Send a command; wait only if too many are unanswered. Return its number."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 from collections.abc import Iterator
 from functools import partial
@@ -30,6 +29,7 @@ from services.plane.machine.processes import ChildProcess
 from services.plane.stack.description import read_description
 from services.plane.stack.process_names import SERVICES
 from services.plane.stack.stack import Stack
+from services.plane.upkeep.metrics_page import samples
 from tests.broker_cluster import BrokerCluster
 from tests.waiting import eventually
 
@@ -133,9 +133,9 @@ def _has_given_up(child: ChildProcess, shard: int) -> bool:
 
 def _caught_up_standbys(stack: Stack) -> set[int]:
     """The shards that metadata of a host follows, and is not behind in."""
-    page = httpx.get(f"{stack.url('metadata')}/metrics").text
-    lags = re.findall(r'^deepclean_standby_lag_messages{.*shard="(\d+)".*} ([0-9.]+)$', page, re.MULTILINE)
-    return {int(shard) for shard, lag in lags if not float(lag)}
+    with httpx.Client() as http:
+        found = samples(http, stack.url("metadata"))
+    return {int(one.labels["shard"]) for one in found if one.name == "deepclean_standby_lag_messages" and not one.value}
 
 
 def _kill(children: Iterator[ChildProcess]) -> None:

@@ -17,6 +17,7 @@ from services.cli.output import bytes_text, counted, print_fields, print_json, p
 from services.cli.session import JsonOption, session_of
 from services.cli.terminal import say
 from services.client.kafka_plane import KafkaPlane
+from services.client.plane import Plane
 from services.log.port import Log
 from services.plane.upkeep.verification import replay_by_parts
 from services.verifier.report import FindingKind, VerifyReport
@@ -71,10 +72,7 @@ def verify(
             raise typer.BadParameter("a plane in memory has no broker for Spark to read", param_hint="--spark")
         spark_servers = plane.address.bootstrap_servers if isinstance(plane, KafkaPlane) and spark is not False else ""
         replays = _Replays(log, session.home, scratch, spark_servers, is_forced=spark is True, master=master, heap=heap)
-        reports = [
-            compared_with_store(replays.way(one), lambda one=one: plane.scm(one).totals().deleted_bytes)  # type: ignore[misc]
-            for one in shards
-        ]
+        reports = [compared_with_store(replays.way(one), partial(_deleted_bytes, plane, one)) for one in shards]
     if as_json:
         print_json(reports)
     else:
@@ -113,6 +111,10 @@ class _Replays:
             master=self.master,
             heap=self.heap,
         )
+
+
+def _deleted_bytes(plane: Plane, shard: int) -> int:
+    return plane.scm(shard).totals().deleted_bytes
 
 
 def _progress(shard: int) -> Callable[[int, int], None]:

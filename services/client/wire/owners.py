@@ -26,10 +26,7 @@ class FollowedOwner:
 
     def url(self) -> str:
         """Return the last address that was read."""
-        owners = self._owners()
-        if not (url := owners.url(self._service, self._shard)):
-            self._read(owners)
-            url = owners.url(self._service, self._shard)
+        url = self._owners().url(self._service, self._shard) or self.newest_url()
         if not url:
             raise UnreachableError(
                 f"nobody has said yet where shard {self._shard} of {self._service} is: see whether an instance of "
@@ -40,9 +37,15 @@ class FollowedOwner:
     def look_again(self) -> None:
         """Wait a moment, then read the topic."""
         self._pause.wait(LOOK_SECONDS)
-        self._read(self._owners())
+        self.newest_url()
 
-    def _read(self, owners: OwnerTopic) -> None:
+    def newest_url(self) -> str:
+        """Read the topic, and return the address that it names; empty if it names none.
+
+        Raises:
+            UnreachableError: the broker does not answer.
+        """
+        owners = self._owners()
         try:
             owners.read()
         except TopicMissingError as error:
@@ -51,3 +54,4 @@ class FollowedOwner:
             raise UnreachableError(
                 f"the owners of shards cannot be read ({error}): see that the broker runs"
             ) from error
+        return owners.url(self._service, self._shard)
