@@ -93,6 +93,8 @@ class ErrorCode(StrEnum):
     OLD_REQUEST = "OLD_REQUEST"
     """A command of the same client with a higher number was received before. A repeat of the last number is no error:
     it gets the first answer again."""
+    SHARD_FULL = "SHARD_FULL"
+    """The shard has no ids left for new blocks: write to a volume of another shard. Deletions go on."""
     WRONG_SHARD = "WRONG_SHARD"
     """The command's shard is not the partition that it was sent to, or the process does not serve the shard."""
     PERMISSION_DENIED = "PERMISSION_DENIED"

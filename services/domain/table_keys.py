@@ -23,6 +23,8 @@ TXN_BITS = 37
 INDEX_BITS = 16
 HIGHEST_TXN = (1 << TXN_BITS) - 1
 """The highest txn that fits into a block's id."""
+LAST_TXN_WITH_BLOCKS = HIGHEST_TXN - (1 << 34)
+"""Commands after this txn get no blocks: an eighth of all txns is left to delete and free what is there."""
 
 
 def object_id(epoch: int, txn: int, index: int) -> int:

@@ -60,6 +60,7 @@ from services.metadata.checkpoints import capture_drop
 from services.metadata.collecting import sweeps
 from services.metadata.reads import queries
 from services.metadata.service import MetadataService
+from services.metadata.state import transaction
 from services.metadata.state.tables import CHECKPOINTED, DELETED_TABLE, RECLAIM_TABLE, SNAPSHOT_RENAMED_TABLE
 from services.runtime.loop.runner import Runner
 from services.storage.memory import MemoryStore
@@ -307,6 +308,16 @@ class TestRequests:
 
     def test_a_command_in_another_shards_partition_is_refused(self, shard: Shard) -> None:
         assert shard.refusal(PutKey("vol", "flat", "k", 1), shard=1) == "WRONG_SHARD"
+
+    def test_a_shard_without_ids_of_blocks_still_deletes(self, shard: Shard, monkeypatch: pytest.MonkeyPatch) -> None:
+        shard.do(PutKey("vol", "flat", "k", 1))
+        last = queries.shard_state(TablesReader(shard.store)).txn + 1
+        monkeypatch.setattr(transaction, "LAST_TXN_WITH_BLOCKS", last)
+        assert shard.refusal(PutKey("vol", "flat", "last", 1)) == ""
+        assert shard.refusal(PutKey("vol", "flat", "later", 1)) == "SHARD_FULL"
+        assert shard.refusal(PutKey("vol", "flat", "empty", 0)) == ""
+        assert shard.refusal(DeleteKey("vol", "flat", "k")) == ""
+        assert shard.names("flat").keys() == {"last", "empty"}
 
     def test_an_internal_command_comes_from_its_service(self) -> None:
         shard = Shard()

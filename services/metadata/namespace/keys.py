@@ -25,7 +25,7 @@ from schemas.records import (
 from services.domain.names import MAX_KEY_TAG_LENGTH, check_key_path, check_length
 from services.domain.refusals import CommandError
 from services.domain.replication import redundancy_of
-from services.domain.table_keys import MAX_BLOCKS_PER_COMMAND, MAX_KEYS_PER_COMMAND, bucket_key, flat_key, local_id
+from services.domain.table_keys import MAX_BLOCKS_PER_COMMAND, MAX_KEYS_PER_COMMAND, bucket_key, flat_key
 from services.metadata.namespace import tree
 from services.metadata.namespace.buckets import find_bucket
 from services.metadata.namespace.conditions import NO_CONDITION, check_generation
@@ -149,7 +149,7 @@ def _blocks(transaction: Transaction, bucket: BucketRow, command: PutKey | PutKe
             ErrorCode.INVALID_REQUEST,
             f"{count} blocks in one command; at most {MAX_BLOCKS_PER_COMMAND}: use larger blocks",
         )
-    first = local_id(transaction.shard, transaction.txn, 0)
+    first = transaction.first_local_id()
     return BlockRun(transaction.container_for(bucket), first, count, command.block_size_bytes, command.size_bytes)
 
 

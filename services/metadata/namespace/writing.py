@@ -35,7 +35,6 @@ from services.domain.table_keys import (
     MAX_PART_NUMBER,
     MAX_RUNS_PER_VERSION,
     flat_key,
-    local_id,
     open_key,
 )
 from services.metadata.namespace import tree, uploads
@@ -181,7 +180,7 @@ def _allocated(
         )
     if not count:
         return ()
-    first = local_id(transaction.shard, transaction.txn, 0)
+    first = transaction.first_local_id()
     blocks = BlockRun(transaction.container_for(bucket), first, count, block_size_bytes, count * block_size_bytes)
     needed_bytes = room_bytes([blocks])
     check_room(transaction, bucket, unseen_bytes + needed_bytes, 0)

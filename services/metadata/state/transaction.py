@@ -9,7 +9,7 @@ from schemas.error_codes import ErrorCode
 from schemas.records import BlockRun, BucketRow, Replication, ShardState
 from services.domain.refusals import CommandError
 from services.domain.replication import container_of
-from services.domain.table_keys import MAX_OBJECTS_PER_COMMAND, object_id
+from services.domain.table_keys import LAST_TXN_WITH_BLOCKS, MAX_OBJECTS_PER_COMMAND, local_id, object_id
 from services.metadata.state.acl_rows import AclRows
 from services.metadata.state.batch_sums import PresentTxn
 from services.metadata.state.changed_rows import note_changes
@@ -152,7 +152,11 @@ class Transaction:
             self._saved_counters = state
 
     def report_late(self, bucket_id: int, blocks: BlockRun) -> None:
-        """Report blocks to SCM that an earlier command has allocated, or whose size has changed."""
+        """Report blocks to SCM that an earlier command has allocated, or whose size has changed.
+
+        Raise CommandError (SHARD_FULL) when the shard has no ids left: the report takes some.
+        """
+        self._check_ids()
         self.counters.reported_local_id = self.written.add_late(self.shard, bucket_id, blocks)
 
     def check_stored(self, added_bytes: int = 0) -> None:
@@ -161,6 +165,22 @@ class Transaction:
             raise CommandError(
                 ErrorCode.INVALID_REQUEST,
                 f"shard {self.shard} would store more than 2^63-1 bytes, deleted and not yet freed ones included",
+            )
+
+    def first_local_id(self) -> int:
+        """Return the id of the first block of this command; the others follow it. A replay of the log gives the same.
+
+        Raise CommandError (SHARD_FULL) when the shard has no ids left.
+        """
+        self._check_ids()
+        return local_id(self.shard, self.txn, 0)
+
+    def _check_ids(self) -> None:
+        if self.txn > LAST_TXN_WITH_BLOCKS:
+            raise CommandError(
+                ErrorCode.SHARD_FULL,
+                f"shard {self.shard} has no ids of blocks left: write to a volume of another shard "
+                "(deepclean shards add N makes further ones; new volumes are created there)",
             )
 
     @property
