@@ -7,10 +7,8 @@ TEST_JARS := .deepclean/jars/.tests
 CLASSES := .deepclean/jars/.classes
 COMPILED := .venv/.compiled
 FUZZER := .venv/.fuzzer
-# Property tests that play whole planes, databases or git histories: more than half of the time of all property tests.
-SLOW_PROPERTIES := changed_rows chaos_workloads diff_against_git diff_rows explanations git_replay hostile_input \
-	hostile_reads ledger rebuild rollback rollback_plane snapshots_restarts space_plan steps_plane two_processes_of_one_shard \
-	verify_by_parts
+TESTS := .venv/bin/pytest --numprocesses=auto --maxprocesses=4
+DRAWN := $(if $(ALL),,--drawn)
 PIP := .venv/bin/python -m pip --disable-pip-version-check install --quiet
 LOCK := .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 	--no-annotate --no-emit-index-url --no-emit-find-links
@@ -23,18 +21,17 @@ setup: $(INSTALLED) $(COMPILED) $(JARS) $(CLASSES) ## Install everything into .v
 run: setup ## Replay this repository's history (or REPO=…) on a real broker and Spark, and compare with git
 	.venv/bin/deepclean git "$(or $(REPO),.)"
 
-test: setup $(TEST_JARS) ## All tests; SEED=… replays a simulated or chaotic run
-	.venv/bin/pytest --numprocesses=auto --maxprocesses=4 $(if $(SEED),--seed=$(SEED) --hypothesis-seed=$(SEED))
+test: setup $(TEST_JARS) ## All tests but two of three long ones, drawn by SEED=…, which replays a run; ALL=1 plays all
+	$(TESTS) $(if $(SEED),--seed=$(SEED) --hypothesis-seed=$(SEED)) $(DRAWN)
 
 test-fast: setup ## The quick unit, contract and property tests, without broker, Spark and planes: about a minute
-	.venv/bin/pytest --numprocesses=auto --maxprocesses=4 -m "not broker and not spark" \
-	  $(SLOW_PROPERTIES:%=--ignore=tests/property/test_%.py) tests/unit tests/contract tests/property
+	$(TESTS) -m "not broker and not spark and not long" tests/unit tests/contract tests/property
 
 upgrade-test: setup ## Open the homes of earlier releases, and upgrade their planes part by part (also within make test)
-	.venv/bin/pytest --numprocesses=auto --maxprocesses=4 tests/upgrade
+	$(TESTS) tests/upgrade
 
-faults: setup ## Insert each known defect and check that its test fails
-	.venv/bin/pytest --numprocesses=auto --faults
+faults: setup ## Insert known defects, one in three, drawn by SEED=…, and check that its test fails; ALL=1 inserts each
+	$(TESTS) --faults $(if $(SEED),--seed=$(SEED)) $(DRAWN)
 
 chaos: setup ## Crash a real plane for SECONDS=… (60) and check the result; SEED=… replays one schedule
 	.venv/bin/python -m tests.chaos $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED)) \

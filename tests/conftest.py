@@ -17,6 +17,7 @@ import typer.testing
 from schemas import published
 from services.plane.broker.embedded import EmbeddedBroker
 from tests.beside import SHARED_PLANE, FilesOfPlanesTogether, scope_of
+from tests.drawn import draw
 
 if TYPE_CHECKING:
     from services.plane.stack.stack import Stack
@@ -27,6 +28,7 @@ _STOP_SHARED = pytest.StashKey[Callable[[], None]]()
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("deepclean")
     group.addoption("--seed", type=int, default=None, help="replay a simulated or chaotic run from its seed")
+    group.addoption("--drawn", action="store_true", help="play one in three of the long tests, by the seed")
     group.addoption("--bootstrap-servers", default=None, help="use this broker instead of starting one")
     group.addoption("--faults", action="store_true", help="put known defects back and see each caught (tests/faults)")
 
@@ -53,6 +55,12 @@ def _no_schemas_of_other_tests() -> Iterator[None]:
     yield
     published._schemas.clear()
     published._readers.clear()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is not drawn."""
+    if config.option.drawn:
+        config.hook.pytest_deselected(items=draw(items, config.option.seed))
 
 
 def pytest_xdist_auto_num_workers() -> int:

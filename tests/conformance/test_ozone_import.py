@@ -47,6 +47,7 @@ CHOSEN = sorted({*NAMES[::3], *(name for name, _ in LENS_DIFFERS)})
 """Some of the recordings, since each takes seconds. The others were imported, too, and their figures are the lens'."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", CHOSEN)
 def test_a_recorded_database_is_shown_as_it_was(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with tarfile.open(RECORDINGS / f"{name}.tar.xz") as archive:

@@ -16,6 +16,7 @@ from _pytest.runner import runtestprotocol
 from _pytest.warnings import catch_warnings_for_item
 from hypothesis import HealthCheck, Phase, settings
 
+from tests.drawn import LONG
 from tests.faults.fault import IN_FORCE, Fault, all_faults
 
 
@@ -77,8 +78,9 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
         for fault in faults:
             if fault.caught_by not in cases:
                 raise pytest.UsageError(f"{name}: {fault.name} names a test that is not there: {fault.caught_by}")
-            found = cases[fault.caught_by]
-            made.append(FaultItem.from_parent(module, name=fault.name, fault=fault, cases=found))
+            item = FaultItem.from_parent(module, name=fault.name, fault=fault, cases=cases[fault.caught_by])
+            item.add_marker(LONG)
+            made.append(item)
     items[:] = made
 
 

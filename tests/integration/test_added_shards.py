@@ -37,7 +37,7 @@ from services.plane.upkeep.growth import add_shards
 from tests.broker_cluster import BrokerCluster
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600), pytest.mark.long]
 NO_WINDOW = {
     f"DEEPCLEAN_{service}_UNDO_WINDOW_MS": "0" for service in ("KEY_DELETION", "DIRECTORY_DELETION", "METADATA")
 }

@@ -15,7 +15,7 @@ from services.plane.stack.stack import Stack
 from services.plane.upkeep.audits import last_audits
 from tests.audit_at_scale import BUCKET, PLANTED, SHARD, VOLUME, audit_beside_a_writer, check, execute
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600), pytest.mark.long]
 KEYS = 3_000
 
 

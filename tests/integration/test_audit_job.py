@@ -39,7 +39,7 @@ from tests.spark_session import SPARK_MARKS, java_for_spark, started_session
 from tests.unit.test_audit_blocks import BUCKET as OF_RULE
 from tests.unit.test_audit_blocks import columns, held, shard
 
-pytestmark = SPARK_MARKS
+pytestmark = [*SPARK_MARKS, pytest.mark.long]
 KEYS = 4_000
 EVERYTHING = (b"", b"\xff")
 

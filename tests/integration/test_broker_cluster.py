@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from services.plane.broker.topics import create_topics
 from tests.broker_cluster import BrokerCluster
 
-pytestmark = [pytest.mark.broker, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(180), pytest.mark.long]
 TOPIC = "letters"
 
 

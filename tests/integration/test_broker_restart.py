@@ -15,7 +15,7 @@ from services.plane.broker.topics import create_topics
 from streaming.reclaiming import chain
 from streaming.reclaiming.chain import ChainReader
 
-pytestmark = [pytest.mark.broker, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(120), pytest.mark.long]
 
 
 def test_spark_waits_for_a_broker_that_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

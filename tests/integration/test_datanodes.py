@@ -35,7 +35,7 @@ from services.plane.stack.stack import Stack
 from tests.datanodes import flip_a_bit
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600), pytest.mark.long]
 BLOCK_BYTES = 100_000
 FAST = {
     "DEEPCLEAN_MOCK_SCM_DEAD_AFTER_MS": "3000",

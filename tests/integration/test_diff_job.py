@@ -23,7 +23,7 @@ from streaming.diff.__main__ import compare
 from tests.diffed_shard import DiffedShard
 from tests.spark_session import SPARK_MARKS, java_for_spark, started_session
 
-pytestmark = [*SPARK_MARKS, pytest.mark.timeout(300)]
+pytestmark = [*SPARK_MARKS, pytest.mark.timeout(300), pytest.mark.long]
 
 
 @pytest.fixture(scope="module")

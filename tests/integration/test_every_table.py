@@ -65,7 +65,7 @@ from services.log.signing import Signer
 from services.plane.stack.enrolment import send_secrets
 from services.plane.stack.stack import Stack
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(300), pytest.mark.long]
 ARCHITECTURE = Path(__file__).parents[2] / "docs" / "architecture.md"
 VOLUME, FLAT, TREE = "all", "flat", "tree"
 ANN = Signer("ann", b"a" * 32)

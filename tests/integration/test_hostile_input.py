@@ -30,7 +30,7 @@ from services.log.port import MAX_MESSAGE_BYTES
 from services.plane.stack.stack import Stack
 from tests.integration.test_stack import execute, request
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600), pytest.mark.long]
 INPUTS = [topic for topic in TOPICS if topic is not SNAPSHOT_CHAIN]
 """A marker that cannot be read stops judging, which has tests of its own."""
 MESSAGES_PER_TOPIC = 40

@@ -59,6 +59,7 @@ def asked(session: SparkSession, tmp_path: Path) -> Callable[[Path], BucketQuest
     return ask
 
 
+@pytest.mark.long
 def test_icebergs_expiry_removes_what_was_foretold(seed: int) -> None:
     """In a process of its own, because its JVM has Iceberg's jar: tests.table_formats.iceberg_judge says how."""
     command = [sys.executable, "-m", "tests.table_formats.iceberg_judge", "--tables", str(TABLES), "--seed", str(seed)]

@@ -24,7 +24,7 @@ from streaming.reclaiming.prepared_plan import (
 from streaming.reclaiming.view_table import VersionTable, ViewTable
 from tests.spark_session import SPARK_MARKS, started_session
 
-pytestmark = [*SPARK_MARKS, pytest.mark.timeout(180)]
+pytestmark = [*SPARK_MARKS, pytest.mark.timeout(180), pytest.mark.long]
 
 TYPE = "place int, weight bigint"
 Batch = list[tuple[int, int]]

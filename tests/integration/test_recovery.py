@@ -44,7 +44,7 @@ from services.runtime.process.settings import ServiceSettings
 from services.snapshots.__main__ import build as build_snapshots
 from tests.waiting import PATIENCE_SECONDS, eventually
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.timeout(240), pytest.mark.long]
 BUILDERS = {
     "metadata": build_metadata,
     "snapshots": build_snapshots,

@@ -14,7 +14,7 @@ from schemas.access import ADMINISTRATOR
 from services.cli.main import app
 from services.plane.stack.stack import Stack
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(300), pytest.mark.long]
 
 
 class Line:

@@ -45,7 +45,7 @@ from services.plane.upkeep.shard_databases import database_directory
 from services.plane.upkeep.table_places import place_in_directory, reading_tables
 from services.storage.tables import TablesReader
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(300), pytest.mark.long]
 VOLUME, BUCKET = "sales", "reports"
 ANN, BOB = Signer("ann", b"a" * 32), Signer("bob", b"b" * 32)
 

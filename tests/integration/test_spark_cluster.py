@@ -27,7 +27,7 @@ from tests.spark_cluster import SPARK_HOME, environment_of, free_port, kill_grou
 from tests.spark_session import SPARK_MARKS, java_for_spark
 from tests.waiting import eventually
 
-pytestmark = [*SPARK_MARKS, pytest.mark.broker, pytest.mark.timeout(400)]
+pytestmark = [*SPARK_MARKS, pytest.mark.broker, pytest.mark.timeout(400), pytest.mark.long]
 
 PACKAGES = ("deepclean", "services", "streaming", "schemas")
 BUCKET_ID = 256

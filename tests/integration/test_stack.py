@@ -276,6 +276,7 @@ def is_ready(url: str) -> bool:
         return False
 
 
+@pytest.mark.long
 def test_a_plane_in_the_foreground_ends_with_a_signal_and_an_orphaned_one_is_taken_down(tmp_path: Path) -> None:
     line = CommandLine(tmp_path / "home")
     with line.start("up", "--foreground", "--base-port", "0") as supervisor:

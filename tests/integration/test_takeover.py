@@ -33,7 +33,7 @@ from services.plane.upkeep.metrics_page import samples
 from tests.broker_cluster import BrokerCluster
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600), pytest.mark.long]
 SHARDS = 4
 
 

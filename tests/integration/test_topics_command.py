@@ -19,7 +19,7 @@ from streaming.reclaiming.checkpoint import LocalCheckpoint
 from streaming.reclaiming.inputs import check_inputs
 from tests.broker_cluster import BrokerCluster
 
-pytestmark = [pytest.mark.broker, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(300), pytest.mark.long]
 SHARDS = 3
 
 

@@ -25,7 +25,7 @@ from services.plane.stack.plane_file import read_plane_file
 from services.plane.stack.stack import Stack, running_client
 from tests.broker_cluster import BrokerCluster
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600), pytest.mark.long]
 SHARDS = 2
 FIRST = ("metadata", "mock_scm")
 SECOND = ("snapshots", "key_deletion", "directory_deletion", "streaming")

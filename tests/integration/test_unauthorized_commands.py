@@ -35,7 +35,7 @@ from services.plane.broker.security import BrokerSecurity
 from services.plane.broker.topics import create_plane_topics
 from services.plane.machine.java import find_java
 
-pytestmark = [pytest.mark.broker, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(240), pytest.mark.long]
 WAIT_SECONDS = 20.0
 HIDDEN = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC)
 """What a client says of a topic that is there, and that the broker does not show to it."""

@@ -28,6 +28,7 @@ print(avro_binary.__file__)
 """
 
 
+@pytest.mark.long
 @pytest.mark.timeout(180)
 def test_a_wheel_has_the_codec_compiled_and_all_that_it_reads(tmp_path: Path) -> None:
     source, wheels, installed = tmp_path / "source", tmp_path / "wheels", tmp_path / "installed"

@@ -272,6 +272,7 @@ STEPS = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(12))
 def test_no_live_block_is_lost_and_no_dead_one_stays(seed: int, tmp_path: Path) -> None:
     run = Run(seed, tmp_path)

@@ -20,6 +20,8 @@ from services.runtime.loop.runner import Runner
 from tests.property.test_explanations import _every_path, _ExplainedBucket
 from tests.shard_copies import rebuilt_digest
 
+pytestmark = pytest.mark.long
+
 
 class _TrimmedBucket(_ExplainedBucket):
     """The same bucket, whose shard removes unneeded changes and is started anew now and then."""

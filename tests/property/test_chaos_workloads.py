@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.workloads import workload
 from tests.chaos.run import expected_lines
 from tests.chaos.schedule import draw_schedule
+
+pytestmark = pytest.mark.long
 
 OUTCOMES_WANTED = {
     ("UndeleteKey", ""),

@@ -18,6 +18,8 @@ from services.workloads.observing import list_everything
 from services.workloads.replay import Replay
 from tests.git_builder import FILE, build_repository, git
 
+pytestmark = pytest.mark.long
+
 SNAPSHOTS = 30
 OWN = Path(__file__).parents[2]
 

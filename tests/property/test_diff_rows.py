@@ -15,6 +15,8 @@ from streaming.diff.rows import AFTER, BEFORE, DIRECTORIES, ComparedBucket, dire
 from streaming.rocksdb.checkpoint_rows import CheckpointRows, ranges
 from tests.diffed_shard import DiffedShard
 
+pytestmark = pytest.mark.long
+
 FSO, OBS = BucketLayout.FILE_SYSTEM_OPTIMIZED, BucketLayout.OBJECT_STORE
 PARTS = 3
 

@@ -32,6 +32,8 @@ from tests.property import explanation_model
 from tests.property.test_rollback import _NAMES
 from tests.property.test_undelete import _UndoBucket
 
+pytestmark = pytest.mark.long
+
 
 class _ExplainedBucket(_UndoBucket):
     """The same bucket, with snapshots that come and go."""

@@ -3,11 +3,14 @@
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.git_builder import EXECUTABLE, FILE, LINK, SUBMODULE, Revision, build_repository
 from tests.git_replay import assert_history_equals_git
+
+pytestmark = pytest.mark.long
 
 # Few names and few contents: files meet directories, and git finds many renames.
 _NAMES = st.sampled_from([b"a", b"b", b"c", "é ü".encode(), b"n\nl", b"\xff"])

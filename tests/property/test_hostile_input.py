@@ -56,6 +56,8 @@ from services.storage.tables import TableDefinition, TablesReader
 from tests.example_records import example
 from tests.hostile_values import hostile
 
+pytestmark = pytest.mark.long
+
 INPUTS = [topic for topic in TOPICS if topic.consumers != (CLIENTS,) and topic is not SNAPSHOT_CHAIN]
 """A marker of the chain that cannot be read stops judging, and has tests of its own."""
 EXPECTED_ERRORS = frozenset(

@@ -42,6 +42,8 @@ from services.storage.rocks import RocksStore
 from tests.contract.test_http_reads import serving
 from tests.hostile_values import HOSTILE_NAMES, KNOWN_NAMES
 
+pytestmark = pytest.mark.long
+
 ANSWERED = frozenset({200, 400, 404, 405, 409, 410})
 PARAMETERS = (
     *("volume", "bucket", "path", "snapshot_id", "prefix", "start_after", "limit", "after", "name", "with_deleted"),

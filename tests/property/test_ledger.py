@@ -42,6 +42,8 @@ from services.workloads import workload
 from services.workloads.replay import Replay
 from tests.rollback_workload import random_workload
 
+pytestmark = pytest.mark.long
+
 
 def played(seed: int) -> InMemoryPlane:
     """A plane that has carried out a random workload and settled."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,6 +17,8 @@ from services.workloads.replay import Replay
 from tests.rollback_workload import random_workload
 from tests.shard_copies import rebuilt_digest
 from tests.simulation.simulator import Simulation
+
+pytestmark = pytest.mark.long
 
 BATCHES = (1, 2, 3, 17, 2_000, 100_000)
 

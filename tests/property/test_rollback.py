@@ -68,6 +68,8 @@ from services.runtime.loop.runner import Runner
 from services.storage.memory import MemoryStore
 from services.storage.tables import TablesReader
 
+pytestmark = pytest.mark.long
+
 _SENDERS = {
     CaptureSnapshot: "snapshots",
     DropSnapshot: "snapshots",

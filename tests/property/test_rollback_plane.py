@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from random import Random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +15,8 @@ from services.snapshots.settings import SnapshotsSettings
 from services.workloads.replay import Replay
 from tests.model_lines import lines_of
 from tests.rollback_workload import random_workload
+
+pytestmark = pytest.mark.long
 
 
 @settings(max_examples=60, deadline=None)

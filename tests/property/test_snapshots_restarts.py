@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -27,6 +28,8 @@ from schemas.topics import SPACE
 from services.snapshots.reads import queries
 from services.snapshots.settings import SnapshotsSettings
 from tests.unit.snapshots_harness import Crash, Harness, verify
+
+pytestmark = pytest.mark.long
 
 NAMES = ["snap-1", "snap-2", "snap-3", "snap-4", "BAD"]
 BUCKETS = ["bucket", "bucket1", "absent"]

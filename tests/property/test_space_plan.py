@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from services.domain.space_matrix import EMPTY, NOBODY, Holders, SpaceCell, SpaceError, freed_by_dropping
 from services.domain.space_plan import DropPlan, plan_drops
 
+pytestmark = pytest.mark.long
+
 Matrix = tuple[list[int], dict[Holders, SpaceCell]]
 
 

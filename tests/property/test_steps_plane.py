@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,6 +13,8 @@ from services.plane.in_memory.plane import InMemoryPlane
 from services.workloads.replay import Replay
 from tests.model_lines import lines_of
 from tests.steps_workload import random_workload
+
+pytestmark = pytest.mark.long
 
 
 @settings(max_examples=60, deadline=None)

@@ -40,6 +40,8 @@ from tests.chaos.run import hold
 from tests.chaos.schedule import Schedule, draw_schedule
 from tests.model_lines import lines_of
 
+pytestmark = pytest.mark.long
+
 SHARDS = 2
 
 

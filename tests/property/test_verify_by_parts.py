@@ -40,6 +40,8 @@ from tests.simulation.simulator import Simulation
 from tests.verification_in_process import InProcess, by_parts_and_whole
 from tests.writing_workload import writers
 
+pytestmark = pytest.mark.long
+
 BUCKETS = 8
 
 

@@ -62,6 +62,7 @@ def _sizes(run: BlockRun) -> tuple[int, int]:
     return run.size_bytes, taken - run.size_bytes
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", SEEDS)
 def test_an_audit_beside_a_run_reports_nothing(seed: int) -> None:
     simulation = AuditedSimulation(seed)
@@ -109,6 +110,7 @@ def test_runs_are_audited_at_many_moments() -> None:
     assert sum(simulation.audits for simulation in simulations) > 30
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", SEEDS)
 def test_what_is_planted_is_found_and_nothing_else(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(audit_facts, "STATES_AT_ONCE", 2)

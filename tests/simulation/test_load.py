@@ -60,6 +60,7 @@ def _count_paths(patch: pytest.MonkeyPatch) -> Counter[str]:
     return counts
 
 
+@pytest.mark.long
 def test_runs_take_the_paths_of_a_loaded_plane(monkeypatch: pytest.MonkeyPatch) -> None:
     counts = _count_paths(monkeypatch)
     for seed in SEEDS:

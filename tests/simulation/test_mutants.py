@@ -18,6 +18,7 @@ from tests.simulation.oracles import ORACLES
 from tests.simulation.scripts import Script
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ALL_MUTANTS)
 def test_a_fault_put_in_by_hand_is_found_by_its_oracle(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     mutant = ALL_MUTANTS[name]

@@ -23,9 +23,9 @@ from tests.simulation.scripts import BUCKET, PLAIN, Stage
 from tests.simulation.simulator import Simulation, simulate
 from tests.simulation.undeletes import metadata_replies
 
-RUNS = int(os.environ.get("DEEPCLEAN_SIMULATION_RUNS", "300"))
+RUNS = int(os.environ.get("DEEPCLEAN_SIMULATION_RUNS", "100"))
 GROUPS = 10
-RUNS_OF_EACH_FAULT = 6
+RUNS_OF_EACH_FAULT = 3
 
 
 @pytest.mark.parametrize("group", range(GROUPS))

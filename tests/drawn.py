@@ -1,0 +1,39 @@
+"""Which of the long tests a run plays: one in three, by its seed. ``make test`` draws; with ``ALL=1`` it plays each.
+
+What is marked ``long`` is one of many of its kind, or takes minutes beside tests that look at the same rule in seconds.
+A file with the mark is drawn as a whole, since its tests share what they start; else each test is drawn by itself. Of
+three runs with seeds in a row each long test is played by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+LONG = "long"
+SHARE = 3
+"""A run plays one long test of so many."""
+
+
+def left_out(names: Sequence[str], seed: int) -> set[str]:
+    """Return which of these a run does not play: neighbours, which take about as long, are played by different runs."""
+    return {name for number, name in enumerate(dict.fromkeys(names)) if (number + seed) % SHARE}
+
+
+def draw(items: list[pytest.Item], seed: int) -> list[pytest.Item]:
+    """Remove the long tests that a run does not play, and return them."""
+    names = {item: _drawn_as(item) for item in items}
+    out = left_out([name for name in names.values() if name], seed)
+    removed = [item for item, name in names.items() if name in out]
+    items[:] = [item for item, name in names.items() if name not in out]
+    return removed
+
+
+def _drawn_as(item: pytest.Item) -> str:
+    """What an item is drawn as: its file, or itself; empty when it is played by each run."""
+    if item.get_closest_marker(LONG) is None:
+        return ""
+    module = item.getparent(pytest.Module)
+    is_of_file = module is not None and any(mark.name == LONG for mark in module.own_markers)
+    return item.path.as_posix() if is_of_file else item.nodeid
