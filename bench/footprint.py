@@ -55,9 +55,9 @@ def measure_disk(conditions: Conditions) -> Sequence[Figure]:
     databases, checkpoints, apart = dict[str, int](), 0, set[int]()
     for service in SERVICES:
         directory = database_directory(plane.stack.home, service, 0)
-        own = dict(_files(directory / DATABASE))
+        own = dict(files_of(directory / DATABASE))
         databases[service] = sum(own.values())
-        only = {inode: size for inode, size in _files(directory / "checkpoints") if inode not in own}
+        only = {inode: size for inode, size in files_of(directory / "checkpoints") if inode not in own}
         checkpoints += sum(only.values())
         apart |= only.keys()
     versions, snapshots = max(1, held.versions), max(1, held.snapshots)
@@ -69,7 +69,7 @@ def measure_disk(conditions: Conditions) -> Sequence[Figure]:
     ]
 
 
-def _files(directory: Path) -> Iterator[tuple[int, int]]:
+def files_of(directory: Path) -> Iterator[tuple[int, int]]:
     """Yield inode and size of every file below a directory, without files that compaction removes meanwhile."""
     for parent, _, names in os.walk(directory):
         for name in names:

@@ -24,6 +24,7 @@ from bench.longest_apply import measure_longest_apply
 from bench.metadata_commands import measure_metadata_commands
 from bench.rule_cost import measure_rule_cost
 from bench.rule_lookup import measure_rule_lookup
+from bench.scale import measure_scale
 from bench.shards import measure_shards
 from bench.sizes import Sizes
 from bench.snapshot_disk import measure_snapshot_disk
@@ -48,6 +49,7 @@ BENCHMARKS = {
         Benchmark("diff", measure_diff),
         # Runs before the shared plane starts, whose processes would compete for the cores.
         Benchmark("shards", measure_shards),
+        Benchmark("scale", measure_scale),
         Benchmark("deletions", measure_deletions),
         Benchmark("latency", measure_latency),
         Benchmark("sustained", measure_sustained),

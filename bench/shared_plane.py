@@ -152,29 +152,53 @@ class SharedPlane:
         Raises:
             StackError: the block store makes no progress.
         """
-        pause, last, moved = threading.Event(), -1, time.monotonic()
-        deleted = first = self.deleted_blocks()
-        started = moved
-        while deleted < wanted:
-            self.stack.require_running()
-            on_poll(deleted)
-            if deleted != last:
-                last, moved = deleted, time.monotonic()
-                self._conditions.say(f"{name}: {wanted - deleted:,} left to free")
-            elif time.monotonic() - moved > STALLED_SECONDS:
-                raise StackError(f"Nothing was freed for {STALLED_SECONDS:g} seconds: read {self.stack.home / 'logs'}.")
-            pause.wait(pause_seconds(deleted - first, time.monotonic() - started, wanted - deleted))
+
+        def deleted_blocks() -> int:
             deleted = self.deleted_blocks()
+            on_poll(deleted)
+            return deleted
+
+        await_count(self.stack, deleted_blocks, wanted, lambda left: self._conditions.say(f"{name}: {left:,} to free"))
 
     def process_ids(self) -> dict[str, int]:
         """Return the ids of the plane's processes by name; each process leads a session."""
-        plane = read_plane_file(self.stack.home)
-        processes = plane.processes if plane is not None else {}
-        return {name: process.identity.pid for name, process in processes.items()}
+        return process_ids(self.stack)
 
     def cpu_seconds(self) -> dict[str, float]:
         """Return the processor time of each process so far, in seconds."""
-        return {name: session_cpu_seconds(pid) for name, pid in self.process_ids().items()}
+        return cpu_seconds(self.stack)
+
+
+def process_ids(stack: Stack) -> dict[str, int]:
+    """Return the ids of a plane's processes by name; each process leads a session."""
+    plane = read_plane_file(stack.home)
+    processes = plane.processes if plane is not None else {}
+    return {name: process.identity.pid for name, process in processes.items()}
+
+
+def cpu_seconds(stack: Stack) -> dict[str, float]:
+    """Return the processor time of each process of a plane so far, in seconds."""
+    return {name: session_cpu_seconds(pid) for name, pid in process_ids(stack).items()}
+
+
+def await_count(stack: Stack, count_of: Callable[[], int], wanted: int, say_left: Callable[[int], None]) -> None:
+    """Wait until a count of a plane's work has reached ``wanted``.
+
+    Raises:
+        StackError: a process ended, or the count does not grow.
+    """
+    pause, last, moved = threading.Event(), -1, time.monotonic()
+    count = first = count_of()
+    started = moved
+    while count < wanted:
+        stack.require_running()
+        if count != last:
+            last, moved = count, time.monotonic()
+            say_left(wanted - count)
+        elif time.monotonic() - moved > STALLED_SECONDS:
+            raise StackError(f"Nothing was done for {STALLED_SECONDS:g} seconds: read {stack.home / 'logs'}.")
+        pause.wait(pause_seconds(count - first, time.monotonic() - started, wanted - count))
+        count = count_of()
 
 
 def pause_seconds(done: int, seconds: float, left: int) -> float:

@@ -58,6 +58,7 @@ EXPECTED = {
         *("shards/1-process", "shards/2-processes", "shards/2-processes-beside-model"),
         *("shards/4-by-model", "shards/4-deletions-by-model"),
     ],
+    "scale": [f"scale/{n}-shards/{kind}" for n in (1, 2, 4) for kind in ("puts", "deletions")],
     "memory": [f"memory/{name}" for name in (*SERVICES, "streaming")],
     "disk": ["disk/held-version", "disk/checkpoint"],
     "what-if": ["what-if"],
