@@ -1,0 +1,62 @@
+"""``deepclean export`` on a real plane: the tables have what the plane says, and another engine reads them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from pyiceberg.table import StaticTable
+from typer.testing import CliRunner
+
+from schemas.records import BucketLayout, CreateBucket, CreateSnapshot, CreateVolume, DeleteKey, PutKey, Settle
+from services.cli.main import app
+from services.client.plane import accepted
+from services.plane.stack.stack import Stack
+from services.plane.upkeep.table_export import TABLES
+from tests.audit_at_scale import execute
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(300)]
+VOLUME, BUCKET = "exported", "tables"
+
+
+def test_the_command_writes_the_tables_of_a_plane(shared_stack: Stack, tmp_path: Path) -> None:
+    with shared_stack.client() as plane:
+        execute(
+            plane,
+            *(CreateVolume(VOLUME), CreateBucket(VOLUME, BUCKET, BucketLayout.OBJECT_STORE)),
+            PutKey(VOLUME, BUCKET, "held", 300),
+        )
+        accepted(plane.request(0, CreateSnapshot(VOLUME, BUCKET, "monday")))
+        execute(
+            plane,
+            *(DeleteKey(VOLUME, BUCKET, "held"), PutKey(VOLUME, BUCKET, "freed", 70)),
+            *(DeleteKey(VOLUME, BUCKET, "freed"), PutKey(VOLUME, BUCKET, "live", 5)),
+        )
+        accepted(plane.request(0, Settle("before the export")))
+        bucket_id = plane.metadata(0).bucket(VOLUME, BUCKET).object_id
+    words = ["--home", str(shared_stack.home), "export", str(tmp_path / "lake"), "--json"]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.output
+    written = json.loads(result.stdout)
+    assert set(written["rows"]) == set(TABLES)
+    assert (written["unreadable"], written["maintained"]) == (0, [])
+
+    def rows(table: str) -> list[dict[str, object]]:
+        opened = StaticTable.from_metadata(str(tmp_path / "lake" / "deepclean" / table))
+        found: list[dict[str, object]] = (
+            opened.scan(row_filter=f"bucket_id = {bucket_id} and shard = 0").to_arrow().to_pylist()
+        )
+        return found
+
+    assert [row["size_bytes"] for row in rows("ledger")] == [70]
+    assert {row["name"]: (row["stage"], row["size_bytes"]) for row in rows("inventory")} == {
+        "held": ("HELD", 300),
+        "live": ("LIVE", 5),
+    }
+    ((snapshot, space), (cell,), (bucket,)) = (rows("chain") + rows("snapshot_space"), rows("space"), rows("buckets"))
+    assert (snapshot["name"], snapshot["status"]) == ("monday", "ACTIVE")
+    assert (space["snapshot_id"], space["exclusive_bytes"]) == (snapshot["snapshot_id"], 300)
+    assert cell["first_holder"] == cell["last_holder"] == snapshot["create_txn"]
+    assert (bucket["live_bytes"], bucket["held_bytes"], bucket["freed_bytes"]) == (5, 300, 70)
+    assert not [*shared_stack.home.glob("data/metadata/*/audits/*")], "the copies are deleted"
