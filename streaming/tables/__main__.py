@@ -45,9 +45,11 @@ def export_state(lake: Lake, shard: int, directory: str, wanted: Iterable[str]) 
     written = {}
     for name in wanted:
         table = _BY_NAME[name]
-        state = lake.state(table)
-        if state is None or lake.highest(table, "as_of_txn", shard) != copied.txn:
-            rows = _as_of(copied, _rows(lake, copied, table))
+        state, before = lake.state(table), lake.highest(table, "as_of_txn", shard)
+        if before == copied.txn:
+            continue
+        rows = _as_of(copied, _rows(lake, copied, table))
+        if before is not None or not rows.isEmpty():
             written[name] = lake.replace(table, rows, col("shard") == shard, state)
     return written
 

@@ -163,6 +163,7 @@ UNREADABLE = TableColumns(
         ("error", "string", "DecodeError or ColumnsError."),
         ("value", "binary", "The message as it is."),
     ),
+    partitioned_by="shard, topic",
 )
 TABLES = (LEDGER, CHAIN, BUCKETS, SPACE, SNAPSHOT_SPACE, INVENTORY, UNREADABLE)
 FROM_TOPICS, FROM_COPIES = (LEDGER.name, CHAIN.name), (BUCKETS.name, SPACE.name, SNAPSHOT_SPACE.name, INVENTORY.name)

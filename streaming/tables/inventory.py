@@ -39,7 +39,7 @@ from streaming.tables.copied_shard import CopiedShard
 
 LIVE, UPLOAD, HELD, PENDING, IN_CLAIM = "LIVE", "UPLOAD", "HELD", "PENDING", "CLAIMED"
 PARTS_PER_CORE = 2
-_LONG, _TIME = pa.int64(), pa.timestamp("ms", "UTC")
+_LONG, _TIME = pa.int64(), pa.timestamp("us", "UTC")
 SCHEMA = pa.schema(
     [
         *(("shard", pa.int32()), ("bucket_id", _LONG), ("volume", pa.string()), ("bucket", pa.string())),
@@ -100,10 +100,14 @@ class CopiedBuckets:
         return (
             *(self.shard, run.bucket_id, *self.names.get(run.bucket_id, (None, None))),
             *(stage, run.object_id, run.parent_id, run.name, run.birth, run.death, first or None, last or None),
-            *(run.modification_time_ms, run.deletion_time_ms or None),
+            *(_microseconds(run.modification_time_ms), _microseconds(run.deletion_time_ms)),
             *(blocks.container_id, blocks.first_local_id, blocks.block_count, blocks.block_size_bytes),
             *(blocks.size_bytes, replicated_bytes_of(blocks)),
         )
+
+
+def _microseconds(time_ms: int | None) -> int | None:
+    return time_ms * 1_000 if time_ms else None
 
 
 _Runs = Iterator[_Run]

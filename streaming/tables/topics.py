@@ -34,7 +34,7 @@ from streaming.spark.written_messages import WrittenMessages
 from streaming.tables.columns import CHAIN, LEDGER, UNREADABLE, TableColumns
 from streaming.tables.lake import Lake, Position, of_shards
 
-MAX_MESSAGES_PER_COMMIT = 20_000
+MAX_MESSAGES_PER_COMMIT = 5_000
 """Most messages of one shard in a commit. A message of the ledger has up to 1,000 rows, and mostly far fewer."""
 Offsets = Mapping[int, int]
 

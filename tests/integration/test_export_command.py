@@ -60,3 +60,17 @@ def test_the_command_writes_the_tables_of_a_plane(shared_stack: Stack, tmp_path:
     assert cell["first_holder"] == cell["last_holder"] == snapshot["create_txn"]
     assert (bucket["live_bytes"], bucket["held_bytes"], bucket["freed_bytes"]) == (5, 300, 70)
     assert not [*shared_stack.home.glob("data/metadata/*/audits/*")], "the copies are deleted"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--table", "ledgers"], "'ledgers' is no table: choose from ledger, chain"),
+        (["--conf", "spark.jars"], "'spark.jars' is not NAME=VALUE"),
+        (["--namespace", "a.b"], "'a.b' is not a name"),
+    ],
+)
+def test_what_cannot_be_right_is_refused_before_spark_is_started(words: list[str], said: str, tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["--home", str(tmp_path), "export", str(tmp_path / "lake"), *words])
+    assert result.exit_code == 2
+    assert said in " ".join(result.output.replace("│", " ").split())

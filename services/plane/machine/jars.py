@@ -300,8 +300,8 @@ def _first_complaint(printed: str) -> str:
 
 def _fetch_error(reason: str) -> StackError:
     return StackError(
-        f"The jars of Kafka and Spark could not be fetched ({reason}): look at the network, or set "
-        f"DEEPCLEAN_IVY_SETTINGS to an Ivy settings file for your registry, then run make setup again."
+        f"The jars could not be fetched ({reason}): look at the network, or set DEEPCLEAN_IVY_SETTINGS to an Ivy "
+        f"settings file for your registry, then run the same command again."
     )
 
 
