@@ -48,10 +48,15 @@ def export_state(lake: Lake, shard: int, directory: str, wanted: Iterable[str]) 
         state, before = lake.state(table), lake.highest(table, "as_of_txn", shard)
         if before == copied.txn:
             continue
-        rows = _as_of(copied, _rows(lake, copied, table))
-        if before is not None or not rows.isEmpty():
+        if before is not None or _has_rows(copied, table):
+            rows = _as_of(copied, _rows(lake, copied, table))
             written[name] = lake.replace(table, rows, col("shard") == shard, state)
     return written
+
+
+def _has_rows(copied: CopiedShard, table: TableColumns) -> bool:
+    """Return whether there may be rows to write; for a shard without any there is no commit."""
+    return bool(copied.buckets) if table is INVENTORY else any(True for _ in copied.rows(table.name))
 
 
 def _rows(lake: Lake, copied: CopiedShard, table: TableColumns) -> DataFrame:

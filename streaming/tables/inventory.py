@@ -34,11 +34,15 @@ from streaming.audit.shard import (
     UPLOADS,
     Opener,
 )
-from streaming.rocksdb.checkpoint_rows import WHOLE, Range, Row, ranges
+from streaming.rocksdb.checkpoint_rows import WHOLE, CheckpointRows, Range, Row, ranges
 from streaming.tables.copied_shard import CopiedShard
 
 LIVE, UPLOAD, HELD, PENDING, IN_CLAIM = "LIVE", "UPLOAD", "HELD", "PENDING", "CLAIMED"
 PARTS_PER_CORE = 2
+ROWS_PER_TASK = 50_000
+"""Rows of a table in one task, about: a task with fewer rows spends most of its time on opening the copy."""
+Task = tuple[str, Range]
+"""A table, and the range of its keys."""
 _LONG, _TIME = pa.int64(), pa.timestamp("us", "UTC")
 SCHEMA = pa.schema(
     [
@@ -203,11 +207,12 @@ def buckets_to_read(copied: CopiedShard, opener: Opener) -> CopiedBuckets:
 
 def inventory(session: SparkSession, buckets: CopiedBuckets) -> DataFrame:
     """Return all runs of a shard."""
-    parts, tasks = PARTS_PER_CORE * session.sparkContext.defaultParallelism, list[tuple[str, Range]]()
-    for table in READERS:
-        with buckets.open(buckets.directory, (table,)) as rows:
-            cuts = rows.boundaries(table, *WHOLE, parts)
-        tasks += [(table, part) for part in ranges(cuts, *WHOLE)]
+    most, tasks = PARTS_PER_CORE * session.sparkContext.defaultParallelism, list[Task]()
+    with CheckpointRows(buckets.directory, tuple(READERS)) as rows:
+        for table in READERS:
+            parts = min(most, 1 + rows.estimated_rows(table) // ROWS_PER_TASK)
+            cuts = rows.boundaries(table, *WHOLE, parts) if parts > 1 else set[bytes]()
+            tasks += [(table, part) for part in ranges(cuts, *WHOLE)]
 
     class InventorySource(DataSource):
         """Spark takes options as strings only; a class of its own takes its variables to the tasks."""
@@ -220,24 +225,25 @@ def inventory(session: SparkSession, buckets: CopiedBuckets) -> DataFrame:
             return from_arrow_schema(SCHEMA)
 
         def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002  it is the one above
-            return InventoryReader(buckets, tasks)
+            return InventoryReader(buckets, [tasks[part::most] for part in range(min(most, len(tasks)))])
 
     session.dataSource.register(InventorySource)
     return session.read.format(InventorySource.name()).load()
 
 
 class InventoryReader(DataSourceReader):
-    """Reads each range of a table in a task."""
+    """Reads some ranges of tables in each partition."""
 
-    def __init__(self, buckets: CopiedBuckets, tasks: Sequence[tuple[str, Range]]) -> None:
+    def __init__(self, buckets: CopiedBuckets, parts: Sequence[Sequence[Task]]) -> None:
         self._buckets = buckets
-        self._tasks = tasks
+        self._parts = parts
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return a partition for each range."""
-        tasks, self._tasks = self._tasks, ()
-        return [InputPartition(task) for task in tasks]
+        """Return a partition for each list of ranges."""
+        parts, self._parts = self._parts, ()
+        return [InputPartition(tasks) for tasks in parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a range."""
-        return self._buckets.batches(*partition.value)
+        """Yield the rows of a partition."""
+        for table, part in partition.value:
+            yield from self._buckets.batches(table, part)

@@ -8,10 +8,11 @@ added such rows meanwhile, Iceberg refuses the change.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -65,10 +66,10 @@ class Lake:
         """Return the name of a table in Spark's SQL."""
         return f"{CATALOG}.{self.namespace}.{table}"
 
-    def make_tables(self) -> None:
+    def make_tables(self, tables: Iterable[TableColumns] = TABLES) -> None:
         """Make the tables that are missing, and the columns that existing tables lack."""
         self.session.sql(f"CREATE NAMESPACE IF NOT EXISTS {CATALOG}.{self.namespace}")
-        for table in TABLES:
+        for table in tables:
             if self.session.catalog.tableExists(self.name(table.name)):
                 self._add_columns(table)
             else:
@@ -82,8 +83,8 @@ class Lake:
 
     def state(self, table: TableColumns) -> int | None:
         """Return the id of the table's present state (Iceberg's snapshot id); None for an empty new table."""
-        main = self.session.table(f"{self.name(table.name)}.refs").filter("name = 'main'").head()
-        return None if main is None else int(main["snapshot_id"])
+        state = self._opened(table).currentSnapshot()
+        return None if state is None else int(state.snapshotId())
 
     def highest(self, table: TableColumns, column: str, shard: int) -> int | None:
         """Return the highest value of a column in a shard. Iceberg knows it without reading rows."""
@@ -104,9 +105,7 @@ class Lake:
             writer = writer.option("validate-from-snapshot-id", str(since))
         with _errors(table.name):
             writer.overwrite(replaced)
-        states = self.session.table(f"{self.name(table.name)}.snapshots")
-        ((summary,),) = states.filter(f"snapshot_id = {self.state(table)}").select("summary").collect()
-        return int(summary.get("added-records", 0))
+        return int(self._opened(table).currentSnapshot().summary().get("added-records") or 0)
 
     def put(self, table: TableColumns, rows: DataFrame, key: str) -> int:
         """Write rows, each instead of the row that has the same key in the same shard; return their number."""
@@ -124,18 +123,20 @@ class Lake:
 
     def position(self, table: TableColumns) -> Position | None:
         """Return how far the table of a topic is; None for a new table."""
-        for name, value in self.session.sql(f"SHOW TBLPROPERTIES {self.name(table.name)}").collect():
-            if name == POSITION:
-                stored = json.loads(value)
-                return Position(stored["topic_id"], {int(shard): at for shard, at in stored["offsets"].items()})
-        return None
+        text = self._opened(table).properties().get(POSITION)
+        if text is None:
+            return None
+        stored = json.loads(text)
+        return Position(stored["topic_id"], {int(shard): at for shard, at in stored["offsets"].items()})
 
     def set_position(self, table: TableColumns, position: Position) -> None:
         """Write how far the table of a topic is."""
         stored = json.dumps({"topic_id": position.topic_id, "offsets": dict(position.offsets)})
         self.session.sql(f"ALTER TABLE {self.name(table.name)} SET TBLPROPERTIES ('{POSITION}' = '{stored}')")
 
-    def maintain(self, keep_hours: float, most_states: int = MOST_STATES) -> list[str]:
+    def maintain(
+        self, keep_hours: float, most_states: int = MOST_STATES, tables: Iterable[TableColumns] = TABLES
+    ) -> list[str]:
         """Merge small files, and remove states older than ``keep_hours`` with the files that only they have, of each
         table with more than ``most_states``. Return the names of these tables.
 
@@ -143,14 +144,20 @@ class Lake:
         """
         before = datetime.now(UTC) - timedelta(hours=keep_hours)
         done = []
-        for table in TABLES:
-            states = self.session.table(f"{self.name(table.name)}.snapshots").count()
-            if states > most_states:
+        for table in tables:
+            if len(list(self._opened(table).snapshots())) > most_states:
                 self._call("rewrite_data_files", table)
                 self._call("expire_snapshots", table, f"older_than => TIMESTAMP '{before.isoformat(' ')}'")
                 self._call("remove_orphan_files", table)  # what processes that were killed have left, after three days
                 done.append(table.name)
         return done
+
+    def _opened(self, table: TableColumns) -> Any:
+        """Return Iceberg's own object for a table. A query of a metadata table would start a job for the same."""
+        jvm: Any = self.session._jvm
+        return jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(
+            self.session._jsparkSession, self.name(table.name)
+        )
 
     def _call(self, procedure: str, table: TableColumns, more: str = "") -> None:
         arguments = ", ".join(filter(None, [f"table => '{self.namespace}.{table.name}'", more]))

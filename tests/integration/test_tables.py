@@ -49,7 +49,15 @@ from services.plane.machine.jars import ICEBERG, fetch_jars
 from services.runtime.loop.runner import RUNTIME_TABLES
 from services.storage.rocks import RocksStore
 from streaming.tables.__main__ import export_state
-from streaming.tables.columns import CHAIN, FROM_COPIES, INVENTORY, LEDGER, UNREADABLE
+from streaming.tables.columns import (
+    CHAIN,
+    FROM_COPIES,
+    INVENTORY,
+    LEDGER,
+    TABLES,
+    UNREADABLE,
+    TableColumns,
+)
 from streaming.tables.inventory import SCHEMA
 from streaming.tables.lake import NAMESPACE, Lake, Position, catalog_settings
 from streaming.tables.topics import FOLLOWERS, TopicReader
@@ -78,7 +86,7 @@ class History:
         self.request(CreateSnapshot("sales", "flat", "monday"))
         for bucket in ("flat", "tree"):
             self.do(DeleteKey("sales", bucket, "dir/1"))
-        for _ in range(6):
+        for _ in range(4):
             self.do(PutKey("sales", "flat", "temporary", 50))
             self.do(DeleteKey("sales", "flat", "temporary"))
             self.settle()
@@ -126,10 +134,10 @@ class Bench(NamedTuple):
     session: SparkSession
     warehouse: Path
 
-    def lake(self, namespace: str) -> Lake:
+    def lake(self, namespace: str, *tables: TableColumns) -> Lake:
         """Empty tables."""
         made = Lake(self.session, namespace)
-        made.make_tables()
+        made.make_tables(tables)
         return made
 
     def reader(self, lake: Lake) -> TopicReader:
@@ -161,7 +169,8 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
             session.conf.set(name, value)
         made = Bench(history, broker.bootstrap_servers, session, warehouse)
         for topic in TOPICS:
-            made.send(topic, [record.value for record in history.plane.log.records(topic, 0)])
+            values = [record.value for record in history.plane.log.records(topic, 0)]
+            made.send(topic, [*values, values[-1]])  # a message may come again
         yield made
 
 
@@ -169,10 +178,10 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 def filled(bench: Bench, tmp_path_factory: pytest.TempPathFactory) -> Lake:
     """All tables, as a run writes them."""
     directory = tmp_path_factory.mktemp("copied")
-    lake = bench.lake(NAMESPACE)
+    lake = bench.lake(NAMESPACE, *TABLES)
     for follower in FOLLOWERS.values():
         bench.reader(lake).export(follower)
-    export_state(lake, 0, bench.history.copy(directory), FROM_COPIES)
+    assert list(export_state(lake, 0, bench.history.copy(directory), FROM_COPIES)) == list(FROM_COPIES)
     return lake
 
 
@@ -191,20 +200,27 @@ def _as_listed(rows: list[dict[str, Any]]) -> list[list[tuple[str, Any]]]:
     return sorted(sorted(row.items()) for row in rows)
 
 
-def test_each_message_counts_once_whatever_is_repeated(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = [{"shard": 0, **row.pop("claim"), **row} for row in map(asdict, bench.history.ledger())]
-    lake, follower = bench.lake("once"), FOLLOWERS[LEDGER.name]
-    with monkeypatch.context() as killed:
+@pytest.fixture(scope="module")
+def in_small_files(bench: Bench) -> Lake:
+    """The ledger, a commit for each message, by a process that was killed after a commit, and by the next one."""
+    lake, follower = bench.lake("once", LEDGER), FOLLOWERS[LEDGER.name]
+    with pytest.MonkeyPatch.context() as killed:
 
         def die(*_: object) -> None:
             raise KeyboardInterrupt
 
-        killed.setattr(lake, "set_position", die)  # the rows are committed, and the process ends
+        killed.setattr(lake, "set_position", die)
         with pytest.raises(KeyboardInterrupt):
-            bench.reader(lake).export(follower, max_messages=2)
-    written = len(_rows(lake, "ledger"))
-    assert 0 < written < len(expected)
-    assert bench.reader(lake).export(follower, max_messages=2).rows == len(expected) - written
+            bench.reader(lake).export(follower, max_messages=1)
+    assert len(_rows(lake, LEDGER.name)) == 1, "the rows are there, and the position is not"
+    messages = len(bench.history.plane.log.records(LEDGER_TOPIC.name, 0))
+    assert bench.reader(lake).export(follower, max_messages=1).rows == messages - 1
+    return lake
+
+
+def test_each_message_counts_once_whatever_is_repeated(bench: Bench, in_small_files: Lake) -> None:
+    lake, follower = in_small_files, FOLLOWERS[LEDGER.name]
+    expected = [{"shard": 0, **row.pop("claim"), **row} for row in map(asdict, bench.history.ledger())]
     assert _as_listed(_rows(lake, "ledger")) == sorted(sorted(row.items()) for row in expected)
     assert bench.reader(lake).export(follower, is_from_beginning=True).rows == 0
     assert bench.reader(lake).export(follower).rows == 0
@@ -212,7 +228,7 @@ def test_each_message_counts_once_whatever_is_repeated(bench: Bench, monkeypatch
 
 
 def test_what_cannot_be_read_or_belongs_to_another_plane_is_said(bench: Bench) -> None:
-    lake, follower = bench.lake("said"), FOLLOWERS[CHAIN.name]
+    lake, follower = bench.lake("said", CHAIN, UNREADABLE), FOLLOWERS[CHAIN.name]
     bench.send(SNAPSHOTS_INFO.name, [b"none"])
     for _ in range(2):  # an unreadable message that comes again counts once, too
         assert bench.reader(lake).export(follower, is_from_beginning=True).unreadable == 1
@@ -254,7 +270,7 @@ class SlowRows(DataSource):
 
 def test_a_reader_sees_each_commit_whole_or_not_at_all(bench: Bench, tmp_path: Path) -> None:
     """By pyiceberg, before, while and after Spark replaces all rows of a shard."""
-    lake = bench.lake("read")
+    lake = bench.lake("read", INVENTORY)
     export_state(lake, 0, bench.history.copy(tmp_path), [INVENTORY.name])
     opened, state, gate = bench.static(lake, INVENTORY.name), lake.state(INVENTORY), tmp_path / "gate"
     before = _count(opened)
@@ -279,20 +295,19 @@ def _count(table: StaticTable) -> int:
     return int(table.scan().to_arrow().num_rows)
 
 
-def test_small_files_are_merged_and_old_states_removed(bench: Bench) -> None:
-    lake = bench.lake("maintained")
-    bench.reader(lake).export(FOLLOWERS[LEDGER.name], max_messages=1)
+def test_small_files_are_merged_and_old_states_removed(bench: Bench, in_small_files: Lake) -> None:
+    lake, only = in_small_files, [LEDGER]
     states, opened, rows = f"{lake.name(LEDGER.name)}.snapshots", bench.static(lake, LEDGER.name), _rows(lake, "ledger")
     files = bench.parquet_files(lake, LEDGER.name)
-    assert bench.session.table(states).count() == files >= 5
-    assert lake.maintain(24, most_states=1) == [LEDGER.name]
+    assert bench.session.table(states).count() == files == len(rows)
+    assert lake.maintain(24, files, only) == [], "there are not too many states"
+    assert lake.maintain(24, files - 1, only) == [LEDGER.name]
     assert _count(opened) == len(rows), "a state that is not old enough is still read"
     assert bench.session.table(states).count() == files + 1
-    assert lake.maintain(0, most_states=1) == [LEDGER.name]
+    assert lake.maintain(0, 1, only) == [LEDGER.name]
     assert bench.session.table(states).count() == 1
     assert bench.parquet_files(lake, LEDGER.name) < files
     assert sorted(map(str, _rows(lake, "ledger"))) == sorted(map(str, rows))
-    assert lake.maintain(0) == []
 
 
 def test_the_chain_keeps_what_was_dropped(filled: Lake) -> None:
@@ -308,16 +323,13 @@ def test_the_chain_keeps_what_was_dropped(filled: Lake) -> None:
     assert (tuesday["deletion_time"], tuesday["drop_txn"]) == (None, None)
 
 
-def test_a_state_is_written_when_it_is_another_one(bench: Bench, tmp_path: Path) -> None:
-    lake, copy = bench.lake("stated"), bench.history.copy(tmp_path)
-    written = export_state(lake, 0, copy, FROM_COPIES)
-    assert list(written) == list(FROM_COPIES)
-    assert export_state(lake, 0, copy, FROM_COPIES) == {}
-    for bucket in _rows(lake, "buckets"):
+def test_a_state_is_written_when_it_is_another_one(bench: Bench, filled: Lake, tmp_path: Path) -> None:
+    assert export_state(filled, 0, bench.history.copy(tmp_path), FROM_COPIES) == {}
+    for bucket in _rows(filled, "buckets"):
         space = bench.history.client.metadata(0).space(bucket["volume"], bucket["bucket"])
         assert (bucket["live_bytes"], bucket["held_bytes"]) == (space.live_bytes, space.held_bytes)
         assert (bucket["pending_bytes"], bucket["freed_bytes"]) == (space.pending_bytes, space.freed_bytes)
-    stages = {row["stage"] for row in _rows(lake, "inventory")}
+    stages = {row["stage"] for row in _rows(filled, "inventory")}
     assert stages == {"LIVE", "HELD", "PENDING"}
 
 
