@@ -25,7 +25,7 @@ from schemas.credentials import KafkaCredentials, credentials_of, login_file_of
 from streaming.rocksdb.checkpoint_rows import CheckpointRows
 from streaming.spark.child_job import job_session, say
 from streaming.spark.session import session_parser
-from streaming.tables.columns import FROM_COPIES, FROM_TOPICS, INVENTORY, TABLES, TableColumns
+from streaming.tables.columns import FROM_COPIES, FROM_TOPICS, INVENTORY, TABLES, UNREADABLE, TableColumns
 from streaming.tables.copied_shard import CopiedShard, read_shard
 from streaming.tables.inventory import buckets_to_read, inventory
 from streaming.tables.lake import NAMESPACE, Lake, catalog_settings
@@ -93,16 +93,19 @@ def export(lake: Lake, wanted: Wanted, credentials: KafkaCredentials | None = No
         InvariantError: a topic or a table is not what it has to be.
         RetryableError: the broker did not answer, or another process has changed a table meanwhile.
     """
-    lake.make_tables()
+    of_topics = [name for name in FROM_TOPICS if name in wanted.tables]
+    names = {*wanted.tables, UNREADABLE.name} if of_topics else {*wanted.tables}
+    tables = [table for table in TABLES if table.name in names]
+    lake.make_tables(tables)
     reader = TopicReader(lake, wanted.bootstrap_servers, wanted.shards, credentials)
-    for name in (one for one in FROM_TOPICS if one in wanted.tables):
+    for name in of_topics:
         done = reader.export(FOLLOWERS[name], is_from_beginning=wanted.is_from_beginning)
         say(table=name, rows=done.rows, unreadable=done.unreadable)
     of_state = [name for name in FROM_COPIES if name in wanted.tables]
     for shard, directory in wanted.copies.items():
         for name, rows in export_state(lake, int(shard), directory, of_state).items():
             say(table=name, rows=rows)
-    for name in lake.maintain(wanted.keep_hours):
+    for name in lake.maintain(tables, wanted.keep_hours):
         say(maintained=name)
     say(ended=True)
 

@@ -21,7 +21,7 @@ from pyspark.sql.functions import col
 from pyspark.sql.functions import max as greatest_of
 
 from services.domain.errors import InvariantError, RetryableError
-from streaming.tables.columns import TABLES, TableColumns
+from streaming.tables.columns import TableColumns
 
 CATALOG, NAMESPACE = "lake", "deepclean"
 POSITION = "deepclean.position"
@@ -66,7 +66,7 @@ class Lake:
         """Return the name of a table in Spark's SQL."""
         return f"{CATALOG}.{self.namespace}.{table}"
 
-    def make_tables(self, tables: Iterable[TableColumns] = TABLES) -> None:
+    def make_tables(self, tables: Iterable[TableColumns]) -> None:
         """Make the tables that are missing, and the columns that existing tables lack."""
         self.session.sql(f"CREATE NAMESPACE IF NOT EXISTS {CATALOG}.{self.namespace}")
         for table in tables:
@@ -134,9 +134,7 @@ class Lake:
         stored = json.dumps({"topic_id": position.topic_id, "offsets": dict(position.offsets)})
         self.session.sql(f"ALTER TABLE {self.name(table.name)} SET TBLPROPERTIES ('{POSITION}' = '{stored}')")
 
-    def maintain(
-        self, keep_hours: float, most_states: int = MOST_STATES, tables: Iterable[TableColumns] = TABLES
-    ) -> list[str]:
+    def maintain(self, tables: Iterable[TableColumns], keep_hours: float, most_states: int = MOST_STATES) -> list[str]:
         """Merge small files, and remove states older than ``keep_hours`` with the files that only they have, of each
         table with more than ``most_states``. Return the names of these tables.
 

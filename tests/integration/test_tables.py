@@ -300,11 +300,11 @@ def test_small_files_are_merged_and_old_states_removed(bench: Bench, in_small_fi
     states, opened, rows = f"{lake.name(LEDGER.name)}.snapshots", bench.static(lake, LEDGER.name), _rows(lake, "ledger")
     files = bench.parquet_files(lake, LEDGER.name)
     assert bench.session.table(states).count() == files == len(rows)
-    assert lake.maintain(24, files, only) == [], "there are not too many states"
-    assert lake.maintain(24, files - 1, only) == [LEDGER.name]
+    assert lake.maintain(only, 24, files) == [], "there are not too many states"
+    assert lake.maintain(only, 24, files - 1) == [LEDGER.name]
     assert _count(opened) == len(rows), "a state that is not old enough is still read"
     assert bench.session.table(states).count() == files + 1
-    assert lake.maintain(0, 1, only) == [LEDGER.name]
+    assert lake.maintain(only, 0, 1) == [LEDGER.name]
     assert bench.session.table(states).count() == 1
     assert bench.parquet_files(lake, LEDGER.name) < files
     assert sorted(map(str, _rows(lake, "ledger"))) == sorted(map(str, rows))
