@@ -28,7 +28,7 @@ from streaming.spark.session import session_parser
 from streaming.tables.columns import FROM_COPIES, FROM_TOPICS, INVENTORY, TABLES, UNREADABLE, TableColumns
 from streaming.tables.copied_shard import CopiedShard, read_shard
 from streaming.tables.inventory import buckets_to_read, inventory
-from streaming.tables.lake import NAMESPACE, Lake, catalog_settings
+from streaming.tables.lake import NAMESPACE, Lake, catalog_settings, spark_errors
 from streaming.tables.topics import FOLLOWERS, TopicReader
 
 _BY_NAME = {table.name: table for table in TABLES}
@@ -107,7 +107,6 @@ def export(lake: Lake, wanted: Wanted, credentials: KafkaCredentials | None = No
             say(table=name, rows=rows)
     for name in lake.maintain(tables, wanted.keep_hours):
         say(maintained=name)
-    say(ended=True)
 
 
 def main() -> None:
@@ -119,7 +118,10 @@ def main() -> None:
     options = parser.parse_args()
     wanted = TypeAdapter(Wanted).validate_json(options.wanted.read_bytes())
     options.conf = [*catalog_settings(options.warehouse), *options.conf]
-    with job_session(options, "deepclean-export", login_file_of(os.environ)) as session:
+    with (
+        job_session(options, "deepclean-export", login_file_of(os.environ)) as session,
+        spark_errors(f"What is at {options.warehouse}"),
+    ):
         export(Lake(session, options.namespace), wanted, credentials_of(os.environ))
 
 

@@ -103,7 +103,7 @@ class Lake:
         writer = rows.select(*table.names).writeTo(self.name(table.name)).option("isolation-level", "serializable")
         if since is not None:
             writer = writer.option("validate-from-snapshot-id", str(since))
-        with _errors(table.name):
+        with spark_errors(f"The table {table.name}"):
             writer.overwrite(replaced)
         return int(self._opened(table).currentSnapshot().summary().get("added-records") or 0)
 
@@ -112,7 +112,7 @@ class Lake:
         news = rows.select(*table.names).persist()
         try:
             news.createOrReplaceTempView("news")
-            with _errors(table.name):
+            with spark_errors(f"The table {table.name}"):
                 self.session.sql(
                     f"MERGE INTO {self.name(table.name)} t USING news n ON t.shard = n.shard AND t.{key} = n.{key} "
                     f"WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
@@ -159,7 +159,7 @@ class Lake:
 
     def _call(self, procedure: str, table: TableColumns, more: str = "") -> None:
         arguments = ", ".join(filter(None, [f"table => '{self.namespace}.{table.name}'", more]))
-        with _errors(table.name):
+        with spark_errors(f"The table {table.name}"):
             self.session.sql(f"CALL {CATALOG}.system.{procedure}({arguments})").collect()
 
 
@@ -188,14 +188,14 @@ def _column(name: str, kind: str, comment: str) -> str:
 
 
 @contextmanager
-def _errors(table: str) -> Iterator[None]:
-    """Turn an error of Iceberg into ours."""
+def spark_errors(what: str) -> Iterator[None]:
+    """Turn an error of Spark or Iceberg into ours. ``what``: what was to be written, as the beginning of a sentence."""
     try:
         yield
     except (Py4JJavaError, PySparkException) as error:
-        text = str(error)
-        if "ValidationException" in text or "CommitFailedException" in text:
+        if any(one in str(error) for one in ("ValidationException", "CommitFailedException")):
             raise RetryableError(
-                f"Another process has changed the table {table} meanwhile: run one export at a time, and export again."
+                f"{what} was changed by another process meanwhile: run one export at a time, and export again."
             ) from error
-        raise InvariantError(f"The table {table} could not be written: {text[:2_000]}") from error
+        said = error.java_exception.toString() if isinstance(error, Py4JJavaError) else str(error)
+        raise InvariantError(f"{what} could not be written: {said[:1_000]}") from error
