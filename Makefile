@@ -110,7 +110,7 @@ $(JARS): services/plane/machine/jars.lock $(INSTALLED)
 	@touch $@
 
 $(TEST_JARS): services/plane/machine/jars.lock $(INSTALLED)
-	@echo "Fetching what is missing of the jars that only tests use"
+	@echo "Fetching what is missing of the jars that tests use beside these"
 	@.venv/bin/python -m services.plane.machine.jars --tests $(@D)
 	@touch $@
 

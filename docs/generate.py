@@ -27,10 +27,11 @@ from services.cli.main import app
 from services.plane.stack.description import PlaneDescription
 from services.plane.stack.process_names import DATANODE, SERVICES, STREAMING
 from services.runtime.process.settings import PREFIX, ServiceSettings
+from streaming.tables.columns import TABLES
 from tests.metric_catalogue import ROOT, Metric, all_metrics
 
 FOLDER = ROOT / "docs" / "operations"
-PAGES = ("alerts.md", "reference.md")
+PAGES = ("alerts.md", "reference.md", "../tables.md")
 RULES = ROOT / "deploy" / "prometheus" / "rules.yml"
 LIMITS = (
     "services.metadata.state.figures:MAX_BYTES",
@@ -77,9 +78,19 @@ def regenerated(text: str) -> str:
         "error codes": _error_codes,
         "limits": _limits,
         "alerts": _alerts,
+        "tables": _tables,
         **{alert.name: partial(_alert, alert) for alert in alerts()},
     }
     return _PART.sub(lambda found: f"{found[1]}\n{parts[found[2]]()}\n\n{found[3]}", text)
+
+
+def _tables() -> str:
+    """Return the columns of each exported table."""
+    parts = []
+    for table in TABLES:
+        rows = "\n".join(f"| `{name}` | {kind} | {meaning} |" for name, kind, meaning in table.columns)
+        parts.append(f"### {table.name}\n\n| column | type | means |\n| --- | --- | --- |\n{rows}")
+    return "\n\n".join(parts)
 
 
 def alerts() -> list[Alert]:

@@ -15,6 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from services.plane.machine.home import jars_directory
+from services.plane.machine.jars import ICEBERG
 from services.plane.machine.java import find_java, spark_java_home
 from streaming.spark.session import SessionOptions, spark_session
 
@@ -27,10 +28,15 @@ SPARK_MARKS = [
 
 @contextlib.contextmanager
 def java_for_spark() -> Iterator[dict[str, str]]:
-    """The environment with a ``JAVA_HOME`` that runs Spark, set while this lasts."""
+    """The environment with a ``JAVA_HOME`` that runs Spark, set while this lasts.
+
+    Iceberg's jar, if it is there, is behind all others on the class path: one JVM serves the tests of a process, and it
+    takes no more jars once it runs.
+    """
     with tempfile.TemporaryDirectory(prefix="deepclean-java-") as directory:
         home = spark_java_home(find_java(), Path(directory))
-        with mock.patch.dict(os.environ, {"JAVA_HOME": str(home)}):
+        behind = os.pathsep.join(map(str, (jars_directory() / ICEBERG).glob("*.jar")))
+        with mock.patch.dict(os.environ, {"JAVA_HOME": str(home), "SPARK_DIST_CLASSPATH": behind}):
             yield dict(os.environ)
 
 

@@ -130,6 +130,11 @@ SUB_COMMANDS = (
     ),
     SubCommand("import", "lens.import_command:app", "Import another system's buckets and snapshots into the plane."),
     SubCommand("ledger", "operate.ledger:app", "Show why and when versions were freed; each record is kept forever."),
+    SubCommand(
+        "export",
+        "operate.export:export",
+        "Write what is new to Iceberg tables that any engine reads. Each change of a table is seen whole, or not yet.",
+    ),
     SubCommand("tenant", "operate.tenant:app", "Create tenants, and give users access to them."),
     SubCommand("token", "operate.token:app", "Get, renew and cancel delegation tokens."),
     SubCommand("secret", "operate.secret:app", "Register the secrets that may sign commands on a secure plane."),

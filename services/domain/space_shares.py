@@ -8,11 +8,12 @@ the next one is the active namespace.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from schemas.records import SnapshotListRow
 from services.domain.reclaimability import Txn
-from services.domain.space_matrix import EMPTY, NOBODY, Holders, SpaceCell, SpaceError
+from services.domain.space_matrix import EMPTY, NOBODY, Holders, SpaceCell, SpaceError, by_replicated_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,21 @@ class Share:
     newest_sharer: Txn
     """Every live snapshot from ``oldest_sharer`` to ``newest_sharer`` shares a version with this one, which is in the
 range."""
+
+
+def shares_of_rows(cells: Mapping[Holders, SpaceCell], rows: Sequence[SnapshotListRow]) -> list[tuple[Share, Share]]:
+    """Return the share of every live snapshot, plain and with what the blocks take on disks; ``rows``: oldest first.
+
+    Raises:
+        SpaceError: as ``shares``.
+    """
+    referenced = {row.txn: row.referenced_bytes + row.grown_bytes for row in rows}
+    redundancy = {row.txn: row.referenced_redundancy_bytes + row.grown_redundancy_bytes for row in rows}
+    found = shares(cells, referenced)
+    on_disks, replicated = by_replicated_bytes(cells), found
+    if on_disks is not cells or any(redundancy.values()):
+        replicated = shares(on_disks, {txn: one + redundancy[txn] for txn, one in referenced.items()})
+    return list(zip(found, replicated, strict=True))
 
 
 def shares(cells: Mapping[Holders, SpaceCell], referenced_bytes: Mapping[Txn, int]) -> list[Share]:

@@ -142,7 +142,7 @@ def survey(copies: AuditedCopies, opener: Opener) -> AuditedShard:
     before = _scm_state(copies.inventory_before, opener)
     after = _scm_state(copies.inventory_after, opener)
     with opener(copies.namespace, _SURVEYED) as rows:
-        state = next(_decoded(rows, "transactionInfoTable", ShardState, WHOLE), None)
+        state = next(decoded(rows, "transactionInfoTable", ShardState, WHOLE), None)
         shard = AuditedShard(
             copies=copies,
             open=opener,
@@ -152,7 +152,7 @@ def survey(copies: AuditedCopies, opener: Opener) -> AuditedShard:
             reported_local_id=state.reported_local_id if state else 0,
             inventory_bytes=after.inventory_bytes,
             inventory_blocks=after.inventory_blocks,
-            buckets=_buckets(rows, copies.bucket),
+            buckets=buckets_of(rows, copies.bucket),
         )
     _check(shard, after)
     return shard
@@ -194,19 +194,21 @@ def _used(row: BucketRow) -> UsedFigures:
 
 def _scm_state(place: str, opener: Opener) -> ScmState:
     with opener(place, ("scmStateTable",)) as rows:
-        found: ScmState | None = next(_decoded(rows, "scmStateTable", ScmState, _STATE), None)
+        found: ScmState | None = next(decoded(rows, "scmStateTable", ScmState, _STATE), None)
     return found or ScmState(0, 0, 0, 0, 0, 0, 0)
 
 
-def _decoded(rows: Rows, family: str, record: type[Any], part: Range = _BY_PATH) -> Iterator[Any]:
+def decoded(rows: Rows, family: str, record: type[Any], part: Range = _BY_PATH) -> Iterator[Any]:
+    """Yield the rows of a table; by default those whose keys begin with a slash."""
     decode = row_codec(record).decode
     return (decode(value) for _, value in rows.scan(family, *part))
 
 
-def _buckets(rows: Rows, wanted: str) -> dict[int, AuditedBucket]:
-    used = {bucket_key(row.volume, row.bucket): row for row in _decoded(rows, "bucketTable", BucketRow)}
+def buckets_of(rows: Rows, wanted: str = "") -> dict[int, AuditedBucket]:
+    """Return the buckets of a copy of metadata by their ids, deleted ones too; or the one of a name, not deleted."""
+    used = {bucket_key(row.volume, row.bucket): row for row in decoded(rows, "bucketTable", BucketRow)}
     live: defaultdict[int, list[SnapshotListRow]] = defaultdict(list)
-    for captured in _decoded(rows, "snapshotListTable", SnapshotListRow):
+    for captured in decoded(rows, "snapshotListTable", SnapshotListRow):
         if captured.is_live:
             live[captured.bucket_id].append(captured)
     cells: defaultdict[int, list[SpaceCellValue]] = defaultdict(list)
@@ -215,7 +217,7 @@ def _buckets(rows: Rows, wanted: str) -> dict[int, AuditedBucket]:
         cells[bucket_id_of_cell(key)].append(cell_of(value))
     accounts = {key: row_codec(AccountRow).decode(value) for key, value in rows.scan("accountTable", *_BY_PATH)}
     found = {}
-    for identity in _decoded(rows, "bucketIdTable", BucketIdentity):
+    for identity in decoded(rows, "bucketIdTable", BucketIdentity):
         if wanted and (f"{identity.volume}/{identity.bucket}" != wanted or identity.is_deleted):
             continue
         row = None if identity.is_deleted else used.get(bucket_key(identity.volume, identity.bucket))

@@ -22,41 +22,27 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import arrays_zip, coalesce, col, element_at, explode, expr, lit, when
+from pyspark.sql.functions import col
 from pyspark.sql.functions import max as greatest_of
 
 from schemas.access import group_prefix
-from schemas.codec import schema_id_of
 from schemas.credentials import KafkaCredentials, credentials_of, login_file_of
 from schemas.records import LedgerRows
 from schemas.topics import CLIENTS, LEDGER
 from services.domain.errors import DeepcleanError, InvariantError
 from services.log.kafka import KafkaLog
 from services.log.schema_topic import SchemaTopic
+from streaming.ledger_export.ledger_rows import new_rows, read_ledger_messages
 from streaming.spark.child_job import job_session, say
+from streaming.spark.read_messages import require_schemas
 from streaming.spark.session import session_parser
-from streaming.spark.written_messages import COLUMNS_ERROR, DECODE_ERROR, WrittenMessages
+from streaming.spark.written_messages import WrittenMessages
 
 MARKS_DIRECTORY = "marks"
 CHECKPOINT_DIRECTORY = "checkpoint"
 ROWS_DIRECTORY = "rows"
 UNREADABLE_DIRECTORY = "unreadable"
 MAX_MESSAGES_PER_BATCH = 2_000
-_CLAIM_FIELDS = (
-    *("claim_txn", "claim_time_ms", "chain_version", "previous_txn", "next_txn"),
-    *("task", "first_judge_version", "second_judge_version"),
-)
-_GROUP_FIELDS = {
-    "bucket_ids": "bucket_id",
-    "object_ids": "object_id",
-    "births": "birth",
-    "deaths": "death",
-    "container_ids": "container_id",
-    "first_local_ids": "first_local_id",
-    "block_counts": "block_count",
-    "block_sizes_bytes": "block_size_bytes",
-    "sizes_bytes": "size_bytes",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,10 +124,10 @@ class _Batches:
         marks = self._marks_before(number)
         self._schemas.read()  # metadata has published each schema before the first message of it
         self._messages.learn_published()
-        read = read_messages(batch, self._messages).persist()
+        read = read_ledger_messages(batch, self._messages).persist()
         rows = new_rows(read, marks).persist()
         try:
-            self._require_schemas(read)
+            require_schemas(read, self._messages, LEDGER.name)
             ends = rows.groupBy("shard").agg(greatest_of("finish_txn").alias("finish_txn")).collect()
             if ends:
                 rows.coalesce(1).write.mode("overwrite").parquet(self._target(ROWS_DIRECTORY, number))
@@ -153,16 +139,6 @@ class _Batches:
         marks |= {str(end["shard"]): end["finish_txn"] for end in ends}
         self._save(number, marks)
         say(batch=number, rows=self.rows, unreadable=self.unreadable)
-
-    def _require_schemas(self, read: DataFrame) -> None:
-        """Raise InvariantError if the schema of a framed message is not known."""
-        unknown = read.filter(self._messages.has_unknown_schema(col("value"))).orderBy("shard", "offset").head()
-        if unknown is not None:
-            raise InvariantError(
-                f"Message {unknown['offset']} of shard {unknown['shard']} of {LEDGER.name} has the schema "
-                f"{schema_id_of(bytes(unknown['value']))}, which is not published: publish it with the version that "
-                f"has it (deepclean upgrade prepare), then export again; nothing was passed over."
-            )
 
     def _dead_letter(self, unreadable: DataFrame, number: int) -> None:
         count = unreadable.count()
@@ -194,38 +170,6 @@ class _Batches:
         fresh.write_text(json.dumps(marks))
         fresh.replace(file)
         (file.parent / f"{number - 2}.json").unlink(missing_ok=True)
-
-
-def read_messages(batch: DataFrame, messages: WrittenMessages) -> DataFrame:
-    """Return the messages of a batch with the decoded ``entry``, and with ``error``, which is null for a good message.
-
-    ``COLUMNS_ERROR`` is also the error of a message in which a row names a claim that the message does not have.
-    """
-    decoded = messages.decode(col("value"))
-    lengths = " and ".join(f"size(entry.groups.{name}) = size(entry.claim_places)" for name in _GROUP_FIELDS)
-    places = "forall(entry.claim_places, place -> place >= 0 and place < size(entry.claims))"
-    is_whole = coalesce(expr(f"{lengths} and {places}"), lit(False))
-    return (
-        batch.select(col("partition").alias("shard"), "offset", "value")
-        .select("*", decoded.alias("decoded"))
-        .select("*", col("decoded.message").alias("entry"), messages.is_exact(col("decoded")).alias("is_exact"))
-        .select("*", when(~col("is_exact"), DECODE_ERROR).when(~is_whole, COLUMNS_ERROR).alias("error"))
-    )
-
-
-def new_rows(read: DataFrame, marks: dict[str, int]) -> DataFrame:
-    """Return the rows of readable messages above the marks, each message once."""
-    once = read.filter(col("error").isNull()).select("shard", "entry.*").dropDuplicates(["shard", "finish_txn"])
-    for shard, mark in marks.items():
-        once = once.filter((col("shard") != int(shard)) | (col("finish_txn") > mark))
-    zipped = arrays_zip(col("claim_places"), *(col(f"groups.{name}").alias(name) for name in _GROUP_FIELDS))
-    rows = once.select("shard", "finish_txn", "finish_time_ms", "claims", explode(zipped).alias("row"))
-    claim = element_at(col("claims"), col("row.claim_places") + 1)
-    return rows.select(
-        *("shard", "finish_txn", "finish_time_ms"),
-        *(claim.getField(name).alias(name) for name in _CLAIM_FIELDS),
-        *(col(f"row.{name}").alias(one) for name, one in _GROUP_FIELDS.items()),
-    )
 
 
 def main() -> None:

@@ -28,7 +28,12 @@ def job_session(options: argparse.Namespace, name: str, login_file: Path | None 
     """
     end_with_standard_input()
     session_options = SessionOptions(
-        options.jars_directory, options.master, options.heap, name=name, login_file=login_file
+        options.jars_directory,
+        options.master,
+        options.heap,
+        name=name,
+        login_file=login_file,
+        conf=tuple(options.conf),
     )
     with saying_errors(), spark_session(session_options) as session:
         yield session

@@ -10,7 +10,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from services.plane.machine.home import jars_directory
-from services.plane.machine.jars import fetch_jars, locked_jars
+from services.plane.machine.jars import ICEBERG, TESTS, fetch_jars, locked_jars
 from streaming.spark.session import SessionOptions, spark_session
 from tests.spark_session import java_for_spark
 
@@ -18,7 +18,7 @@ from tests.spark_session import java_for_spark
 @contextlib.contextmanager
 def session_with(module: str) -> Iterator[SparkSession]:
     """Start a session in a process that has none yet: a JVM takes no more jars once it runs."""
-    fetch_jars(jars_directory(), is_for_tests=True)
+    fetch_jars(jars_directory(), consumers=(ICEBERG, TESTS))
     with tempfile.TemporaryDirectory(prefix="deepclean-jars-") as directory:
         for jar in locked_jars():
             if jar.consumer == "spark" or jar.module == module:

@@ -82,7 +82,7 @@ def test_a_registry_that_cannot_be_reached_is_one_sentence(tmp_path: Path, monke
     monkeypatch.setenv("DEEPCLEAN_IVY_SETTINGS", str(settings))
     jar = locked(b"any")
     ivy = jars.Ivy(find_java(), tmp_path)
-    with pytest.raises(StackError, match=r"could not be fetched .* run make setup again") as caught:
+    with pytest.raises(StackError, match=r"could not be fetched .* run the same command again") as caught:
         ivy.retrieve("kafka", [(jar.organisation, jar.module, jar.revision)], is_transitive=False)
     assert "\n" not in str(caught.value)
 

@@ -17,7 +17,7 @@ from services.domain.space_matrix import (
     total,
 )
 from services.domain.space_plan import plan_drops
-from services.domain.space_shares import Share, shares
+from services.domain.space_shares import Share, shares_of_rows
 from services.domain.table_keys import bucket_id_prefix, cell_key, holders_of_cell
 from services.metadata.reads.queries import live_snapshots, shard_state
 from services.metadata.state.space import cell_of, unexpanded_bounds
@@ -33,17 +33,11 @@ def snapshot_spaces(tables: TablesReader, bucket: BucketRow, start_after: Txn, l
     Cost: all cells of the bucket's matrix are read, for every page.
     """
     rows, cells = live_snapshots(tables, bucket.object_id), _all_cells(tables, bucket.object_id)
-    referenced = {row.txn: row.referenced_bytes + row.grown_bytes for row in rows}
-    redundancy = {row.txn: row.referenced_redundancy_bytes + row.grown_redundancy_bytes for row in rows}
-    found = shares(cells, referenced)
-    on_disks, replicated = by_replicated_bytes(cells), found
-    if on_disks is not cells or any(redundancy.values()):
-        replicated = shares(on_disks, {txn: one + redundancy[txn] for txn, one in referenced.items()})
     unexpanded = unexpanded_bounds(tables, bucket.object_id)
     following = [*(row.txn for row in rows), 0][1:]
     page = [
         _snapshot_space(row, share, its_replicated, next_txn, unexpanded)
-        for row, share, its_replicated, next_txn in zip(rows, found, replicated, following, strict=True)
+        for row, (share, its_replicated), next_txn in zip(rows, shares_of_rows(cells, rows), following, strict=True)
         if row.txn > start_after
     ]
     state = shard_state(tables)

@@ -5,7 +5,7 @@ and accepts no other digest. The machine configures the repository: by an Ivy se
 or ``~/.ivy2/ivysettings.xml``), else by the mirror in Maven's settings, else by Ivy's default.
 
     python -m services.plane.machine.jars DIR          fetch the missing jars into DIR/kafka and DIR/spark
-    python -m services.plane.machine.jars --tests DIR  fetch those that only tests use into DIR/tests
+    python -m services.plane.machine.jars --tests DIR  fetch those that only tests use, and those fetched at first use
     python -m services.plane.machine.jars --lock FILE  resolve the versions below again and write the list
 """
 
@@ -19,7 +19,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import metadata, resources
@@ -46,14 +46,17 @@ ROOTS: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", SPARK_VERSION),
         ("org.apache.spark", "spark-avro_2.13", SPARK_VERSION),
     ),
-    # Runtimes of the table formats, whose own expiry judges the lens. What they depend on is in them, or in PySpark.
-    "tests": (
-        ("org.apache.iceberg", "iceberg-spark-runtime-4.0_2.13", "1.10.1"),
-        ("org.apache.paimon", "paimon-bundle", "1.3.1"),
-    ),
+    # Runtimes of the table formats. What they depend on is in them, or in PySpark. Paimon's own expiry judges the lens,
+    # and so does Iceberg's.
+    "iceberg": (("org.apache.iceberg", "iceberg-spark-runtime-4.0_2.13", "1.10.1"),),
+    "tests": (("org.apache.paimon", "paimon-bundle", "1.3.1"),),
 }
-TESTS = "tests"
-"""The consumer whose jars nothing but tests needs: ``make test`` fetches them, ``make setup`` does not."""
+ICEBERG, TESTS = "iceberg", "tests"
+AT_SETUP = frozenset({"kafka", "spark"})
+"""The consumers whose jars ``make setup`` fetches. The first ``deepclean export`` fetches those of ``ICEBERG``, 47 MB;
+nothing but tests needs those of ``TESTS``. ``make test`` fetches both."""
+_BUNDLES = frozenset({ICEBERG, TESTS})
+"""The consumers whose jars contain what they depend on."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -91,14 +94,14 @@ def classpath(directory: Path, consumer: str) -> str:
     paths = [directory / consumer / jar.file_name for jar in locked_jars() if jar.consumer == consumer]
     absent = [path.name for path in paths if not path.is_file()]
     if absent:
-        run = "make test" if consumer == TESTS else "make setup"
+        run = "make setup" if consumer in AT_SETUP else "make test"
         raise StackError(f"{directory / consumer} lacks {absent[0]} ({len(absent)} missing): run {run}.")
     return os.pathsep.join(map(str, paths))
 
 
-def fetch_jars(directory: Path, java: JavaRuntime | None = None, *, is_for_tests: bool = False) -> int:
-    """Put every locked jar, or those that only tests use, into ``directory``; return the number of jars fetched."""
-    wanted = missing_jars(directory, [jar for jar in locked_jars() if (jar.consumer == TESTS) is is_for_tests])
+def fetch_jars(directory: Path, java: JavaRuntime | None = None, consumers: Collection[str] = AT_SETUP) -> int:
+    """Put the locked jars of some consumers into ``directory``; return the number of jars fetched."""
+    wanted = missing_jars(directory, [jar for jar in locked_jars() if jar.consumer in consumers])
     if not wanted:
         return 0
     try:
@@ -246,7 +249,7 @@ def write_lock(path: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="deepclean-jars-") as scratch:
         ivy = Ivy(find_java(), Path(scratch))
         for consumer, roots in ROOTS.items():
-            for file in ivy.retrieve(consumer, roots, is_transitive=consumer != TESTS):
+            for file in ivy.retrieve(consumer, roots, is_transitive=consumer not in _BUNDLES):
                 organisation, module, revision = file.stem.split("#")
                 if consumer == "kafka" or f"{module}-{revision}.jar" not in shipped:
                     jars.append(Jar(consumer, organisation, module, revision, _sha256(file)))
@@ -297,8 +300,8 @@ def _first_complaint(printed: str) -> str:
 
 def _fetch_error(reason: str) -> StackError:
     return StackError(
-        f"The jars of Kafka and Spark could not be fetched ({reason}): look at the network, or set "
-        f"DEEPCLEAN_IVY_SETTINGS to an Ivy settings file for your registry, then run make setup again."
+        f"The jars could not be fetched ({reason}): look at the network, or set DEEPCLEAN_IVY_SETTINGS to an Ivy "
+        f"settings file for your registry, then run the same command again."
     )
 
 
@@ -317,7 +320,7 @@ def main(arguments: list[str] | None = None) -> int:
         prog="python -m services.plane.machine.jars", description="Fetch the plane's jars."
     )
     parser.add_argument("directory", type=Path, nargs="?", help="where the jars go")
-    parser.add_argument("--tests", action="store_true", help="fetch the jars that only tests use")
+    parser.add_argument("--tests", action="store_true", help="fetch the other jars")
     parser.add_argument("--lock", type=Path, metavar="FILE", help="resolve afresh and write the list of jars")
     options = parser.parse_args(arguments)
     if (options.directory is None) == (options.lock is None):
@@ -327,7 +330,7 @@ def main(arguments: list[str] | None = None) -> int:
             write_lock(options.lock)
         else:
             java = find_java()
-            count = fetch_jars(options.directory, java, is_for_tests=options.tests)
+            count = fetch_jars(options.directory, java, _BUNDLES if options.tests else AT_SETUP)
             print(f"Java {java.version} at {java.home}; jars {f'fetched: {count}' if count else 'complete'}")
     except StackError as error:
         print(error, file=sys.stderr)

@@ -1,0 +1,1 @@
+"""Writes what the plane knows as Iceberg tables that any engine reads."""
