@@ -162,6 +162,8 @@ class ShardModel:
     incarnations: list[Incarnation] = field(default_factory=list)
     expected: dict[tuple[str, int], list[tuple[int, str]]] = field(default_factory=dict)
     """By client and number the txn and the error of the answer; more than one after the client was forgotten."""
+    answered: set[tuple[str, int]] = field(default_factory=set)
+    """Clients and numbers that were answered."""
     put_numbers: dict[int, int] = field(default_factory=dict)
     """By txn the number of the version that it made."""
     made_buckets: dict[int, Incarnation] = field(default_factory=dict)
@@ -1056,6 +1058,7 @@ class ShardModel:
 
     def check_reply(self, reply: MetadataReply) -> None:
         """Hold an answer against the model's, and learn from it."""
+        self.answered.add((reply.client_id, reply.number))
         if reply.error == "OLD_REQUEST":
             return
         expected = self.expected.get((reply.client_id, reply.number))

@@ -12,7 +12,7 @@ from schemas.records import SnapshotReply
 from schemas.topics import CHANGELOGS, METADATA_COMMANDS, SNAPSHOTS_COMMANDS
 from services.domain.errors import InvariantError
 from services.metadata.checkpoints.rollback import is_finished
-from services.metadata.state.tables import ROLLBACK_TABLE
+from services.metadata.state.tables import CHECKPOINTED, ROLLBACK_TABLE
 from services.snapshots.reads import queries
 from services.storage.memory import MemoryStore
 from tests.simulation.actions import Actor
@@ -34,6 +34,7 @@ from tests.simulation.undeletes import deleted_rows, expiry_answer, metadata_rep
 from tests.simulation.version_keeper import VersionKeeper
 from tests.simulation.writer import Writer
 
+SHARE_WITH_INSTANCES = 0.25
 _FOLLOWERS = ("snapshots", "key_deletion", "directory_deletion")
 """Who is told of the collector."""
 
@@ -101,7 +102,9 @@ class RunState:
         """Who never hears of some changes of the collector, as if the log had lost them."""
         self.waits = self.operating.random() < 0.4
         """Whether quiet times begin with one in which nobody settles."""
-        self.mix = replace(draw_mix(random), is_secured=Random(f"signed {seed}").random() < 0.1) if mix is None else mix
+        self.instancing = Random(f"instances {seed}")
+        """Chooses what befalls instances, in some of the runs: in the others each shard of a service is one process."""
+        self.mix = self._drawn_mix(random) if mix is None else mix
         self.actions = random.randint(15, 110)
         self.most_moves = random.choice((1, 3, 6, 12, 25))
         shard_count = random.choice((1, 1, 2))
@@ -113,6 +116,8 @@ class RunState:
         self.shards = [self._new_shard(shard, random) for shard in range(shard_count)]
         self.down: dict[Address, int] = {}
         """Services that are away, and until which step."""
+        self.frozen: set[Address] = set()
+        """Those among them that are only stopped, and go on where they were."""
         self.copies: dict[Address, MemoryStore] = {}
         self.backups: dict[Address, MemoryStore] = {}
         """What an operator goes back to where the log was trimmed."""
@@ -129,6 +134,13 @@ class RunState:
         self.set_back_ms = 0
         """By how much the clock was set back in all."""
         self.trace: list[str] = []
+
+    def _drawn_mix(self, random: Random) -> FaultMix:
+        mix = replace(draw_mix(random), is_secured=Random(f"signed {self.seed}").random() < 0.1)
+        if self.instancing.random() >= SHARE_WITH_INSTANCES:
+            return mix
+        # A clock that was set back looks like a lost tail to a database that is behind: see ``copy_or_restore``.
+        return replace(mix, takeover=self.instancing.choice((0.003, 0.01, 0.03)), clock_back=0.0)
 
     def _new_shard(self, shard: int, random: Random) -> ShardRun:
         model = ShardModel(shard)
@@ -185,9 +197,12 @@ class RunState:
     def nothing_or_backup(self, address: Address) -> MemoryStore:
         """What a process starts from that has lost its database: the whole log, or a backup and what follows."""
         name, shard = address
-        read = {topic.name for topic in (*self.plane.processes[address].service.inputs, CHANGELOGS[name])}
-        is_trimmed = any((topic, shard) in self.plane.log.trimmed for topic in read)
-        return self.backups[address].clone() if is_trimmed else MemoryStore()
+        read = {topic.name for topic in self.plane.processes[address].service.inputs}
+        if name in CHANGELOGS:
+            read.add(CHANGELOGS[name].name)
+        if any((topic, shard) in self.plane.log.trimmed for topic in read):
+            return self.backups[address].clone()
+        return MemoryStore(CHECKPOINTED if name == "metadata" else None)
 
     def start(self, address: Address, store: MemoryStore | None = None) -> None:
         """Start a service, on its database or on another one."""
@@ -198,14 +213,28 @@ class RunState:
                 self.plane.processes[address].store = store
             self.goes_down(address)
         except InvariantError as error:
+            if self.needs_backup(address, error):
+                self.start(address, self.backups[address].clone())
+                return
             with self.oracles.asked("services", ends_run=True):
                 raise DefectError(f"{address} does not start: {error}") from error
+
+    def needs_backup(self, address: Address, error: InvariantError) -> bool:
+        """Whether a start refuses what a former owner has left, since it needs messages that are trimmed."""
+        changelog = CHANGELOGS.get(address[0])
+        is_trimmed = changelog is not None and (changelog.name, address[1]) in self.plane.log.trimmed
+        return is_trimmed and bool(self.mix.takeover) and "put a backup in its place" in str(error)
 
     def goes_down(self, address: Address) -> None:
         """A service dies, and stays away for some steps."""
         self.faults.died(address)
         stays = self.random.randint(20, 300) if self.random.random() < self.mix.stay_down else self.random.randint(1, 5)
         self.down[address] = self.steps + stays
+
+    def freezes(self, address: Address) -> None:
+        """A service is stopped for some steps, and goes on then if nobody has ended it."""
+        self.frozen.add(address)
+        self.down[address] = self.steps + self.instancing.choice((1, 5, 20, 100))
 
     def new_records(self, shard: ShardRun, topic: Any, looked_for: str = "") -> list[tuple[int, Any]]:
         """Messages of a topic since the last look that can be read."""

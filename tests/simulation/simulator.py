@@ -14,6 +14,7 @@ from tests.simulation.answers import snapshot_names
 from tests.simulation.disturbances import Disturbances
 from tests.simulation.errors import SimulationError
 from tests.simulation.faults import FaultMix
+from tests.simulation.instances import Instances
 from tests.simulation.operator import Operator
 from tests.simulation.oracles import Oracles, RunOver
 from tests.simulation.plane import Limits, SimulatedPlane
@@ -38,6 +39,10 @@ class RunReport:
     trimmed: int
     """Of these, how many were trimmed."""
     deleted_groups: int
+    takeovers: int
+    """How often another instance became the owner."""
+    refused: int
+    """Messages of former owners that the log has refused."""
 
 
 class Simulation:
@@ -56,8 +61,10 @@ class Simulation:
         self.operator = Operator(self.state)
         self.trims = Trims(self.state)
         self.disturbances = Disturbances(self.state)
-        self.scheduler = Scheduler(self.state, self.disturbances, Watchers(self.state))
-        self.settling = Settling(self.state, self.scheduler, self.disturbances, self.operator)
+        watchers = Watchers(self.state)
+        self.scheduler = Scheduler(self.state, self.disturbances, watchers)
+        self.instances = Instances(self.state, self.scheduler.step, watchers.watch)
+        self.settling = Settling(self.state, self.scheduler, self.disturbances, self.operator, self.instances)
 
     @property
     def plane(self) -> SimulatedPlane:
@@ -118,6 +125,7 @@ class Simulation:
     def move(self) -> None:
         """Something may go wrong; then one service takes a step."""
         self.scheduler.move()
+        self.instances.move()
 
     def settle_and_check(self) -> None:
         """Wait until the plane says that it has nothing to do, and hold everything against the model."""
@@ -141,6 +149,8 @@ class Simulation:
             messages,
             state.trimmed,
             state.deleted_groups,
+            self.instances.takeovers,
+            state.plane.owners.refused,
         )
 
 
