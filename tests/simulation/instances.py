@@ -69,9 +69,13 @@ class Instances:
         self._left: dict[Address, MemoryStore] = {}
         """By service without a standby the database that the other instance has from its time as the owner."""
         self._was_quiet = False
-        if state.mix.takeover:
-            for shard in range(state.plane.shards):
-                self._others[shard] = _Other(state.nothing_or_backup(("metadata", shard)))
+        for shard in range(state.plane.shards):
+            self.add_shard(shard)
+
+    def add_shard(self, shard: int) -> None:
+        """Have another instance of metadata for a shard, in the runs that have instances."""
+        if self.state.mix.takeover:
+            self._others[shard] = _Other(self.state.nothing_or_backup(("metadata", shard)))
 
     # ---- while faults are on
 
@@ -148,7 +152,7 @@ class Instances:
             store = self._left.pop(address) if address in self._left else self.state.nothing_or_backup(address)
         return self.state.nothing_or_backup(address) if self._is_trimmed_away(address, store) else store
 
-    def _start(self, address: Address, store: MemoryStore) -> bool:
+    def _start(self, address: Address, store: MemoryStore, *, is_backup: bool = False) -> bool:
         """Start the successor; say whether it has become the owner, which it may also have if it died then."""
         state, owner = self.state, owner_name(*address)
         before = state.plane.owners.sinks.get(owner)
@@ -161,8 +165,8 @@ class Instances:
             state.frozen.discard(address)
             state.goes_down(address)
         except InvariantError as error:
-            if state.needs_backup(address, error):
-                return self._start(address, state.backups[address].clone())
+            if not is_backup and state.needs_backup(address, error):
+                return self._start(address, state.backups[address].clone(), is_backup=True)
             with state.oracles.asked("services", ends_run=True):
                 raise DefectError(f"{address} does not take over: {error}") from error
         else:

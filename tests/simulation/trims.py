@@ -51,7 +51,13 @@ class Trims:
         self.state.trace.append(what)
 
     def back_up(self, shard: int) -> None:
-        """Copies of one moment; it takes the place of the backup before."""
+        """Copies of one moment; it takes the place of the backup before.
+
+        As in the product, of a service with a changelog only when all of it is published, if others may take over.
+        """
+        published = (not self.state.plane.processes[name, shard].runner.waiting() for name in CHANGELOGS)
+        if self.state.mix.takeover and not all(published):
+            return
         for address in self.state.plane.addresses:
             if address[1] == shard and address[0] != "streaming":
                 self.state.backups[address] = self.state.plane.processes[address].store.clone()

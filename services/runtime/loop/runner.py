@@ -447,6 +447,11 @@ class Runner:
             self._after_write()
         self._outbox.send()
 
+    def publish(self) -> None:
+        """Wait until the log has acknowledged all that is written. Raise as ``Sink.flush`` does."""
+        self._outbox.send()
+        self._settle()
+
     def _settle(self) -> None:
         published = self._outbox.settle()
         if published:
