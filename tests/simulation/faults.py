@@ -99,6 +99,8 @@ class FaultMix:
     takeover: float = 0.0
     """Per move: a service gets another owner, while the former one is gone, stands still or goes on. 0: each shard of
     a service is one process, and publishes without a fence."""
+    added_shards: int = 0
+    """Shards that are added while the plane runs."""
     is_secured: bool = False
     """Commands are signed; lies are signed by others, or by nobody, and strangers order what they may not."""
 

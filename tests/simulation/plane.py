@@ -153,6 +153,16 @@ class SimulatedPlane(InMemoryPlane):
             secrets=secrets or {},
         )
 
+    def add_shard(self) -> int:
+        """Add a shard, and start its services; return its number."""
+        shard = self.shards
+        added = [(name, shard) for name in SERVICES]
+        self.switches.append(MockScmSwitches())
+        self.addresses += added
+        self.probes = {**self.probes, **{address: partial(self.faults.at, address) for address in added}}
+        self.add_shards(shard + 1)
+        return shard
+
     def _new_log(self) -> MemoryLog:
         return MemoryLog(self.clock, has_control_records=True)
 

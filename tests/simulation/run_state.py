@@ -35,6 +35,7 @@ from tests.simulation.version_keeper import VersionKeeper
 from tests.simulation.writer import Writer
 
 SHARE_WITH_INSTANCES = 0.25
+SHARE_WITH_ADDED_SHARDS = 0.1
 _FOLLOWERS = ("snapshots", "key_deletion", "directory_deletion")
 """Who is told of the collector."""
 
@@ -136,13 +137,21 @@ class RunState:
         self.trace: list[str] = []
 
     def _drawn_mix(self, random: Random) -> FaultMix:
-        mix = replace(draw_mix(random), is_secured=Random(f"signed {self.seed}").random() < 0.1)
+        growing = Random(f"shards {self.seed}")
+        added = growing.choice((1, 1, 2)) if growing.random() < SHARE_WITH_ADDED_SHARDS else 0
+        is_secured = Random(f"signed {self.seed}").random() < 0.1
+        mix = replace(draw_mix(random), is_secured=is_secured, added_shards=added)
         if self.instancing.random() >= SHARE_WITH_INSTANCES:
             return mix
         # A clock that was set back looks like a lost tail to a database that is behind: see ``copy_or_restore``.
         return replace(mix, takeover=self.instancing.choice((0.003, 0.01, 0.03)), clock_back=0.0)
 
-    def _new_shard(self, shard: int, random: Random) -> ShardRun:
+    def add_shard(self, volume: str) -> None:
+        """Have clients use a shard that the plane has been given, and a volume in it."""
+        shard = len(self.shards)
+        self.shards.append(self._new_shard(shard, Random(f"shard {shard} of {self.seed}"), volume))
+
+    def _new_shard(self, shard: int, random: Random, volume: str = "") -> ShardRun:
         model = ShardModel(shard)
 
         def last_page_of(rollback_id: str) -> int:
@@ -168,7 +177,7 @@ class RunState:
         model.expiry_answer = lambda txn: expiry_answer(self.plane, shard, txn)
         signer = ROOT if self.mix.is_secured else None
         writing = Random(f"writing {self.seed} {shard}")
-        actor = Actor(shard, Random(random.random()), self.plane.log, model, list_snapshots, signer)
+        actor = Actor(shard, Random(random.random()), self.plane.log, model, list_snapshots, signer, volume)
         writer = Writer(actor, writing, writing.choice((0.0, 0.5, 1.0, 2.0, 4.0)))
         keeping = Random(f"versions {self.seed} {shard}")
         keeper = VersionKeeper(actor, keeping, keeping.choice((0.0, 0.1, 0.3, 0.7)))
@@ -204,7 +213,7 @@ class RunState:
             return self.backups[address].clone()
         return MemoryStore(CHECKPOINTED if name == "metadata" else None)
 
-    def start(self, address: Address, store: MemoryStore | None = None) -> None:
+    def start(self, address: Address, store: MemoryStore | None = None, *, is_backup: bool = False) -> None:
         """Start a service, on its database or on another one."""
         try:
             self.plane.start(*address, store=store)
@@ -213,8 +222,8 @@ class RunState:
                 self.plane.processes[address].store = store
             self.goes_down(address)
         except InvariantError as error:
-            if self.needs_backup(address, error):
-                self.start(address, self.backups[address].clone())
+            if not is_backup and self.needs_backup(address, error):
+                self.start(address, self.backups[address].clone(), is_backup=True)
                 return
             with self.oracles.asked("services", ends_run=True):
                 raise DefectError(f"{address} does not start: {error}") from error

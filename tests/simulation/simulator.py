@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
 
+from tests.simulation.added_shards import AddedShards
 from tests.simulation.answers import snapshot_names
 from tests.simulation.disturbances import Disturbances
 from tests.simulation.errors import SimulationError
@@ -43,6 +44,7 @@ class RunReport:
     """How often another instance became the owner."""
     refused: int
     """Messages of former owners that the log has refused."""
+    added_shards: int
 
 
 class Simulation:
@@ -64,6 +66,7 @@ class Simulation:
         watchers = Watchers(self.state)
         self.scheduler = Scheduler(self.state, self.disturbances, watchers)
         self.instances = Instances(self.state, self.scheduler.step, watchers.watch)
+        self.added_shards = AddedShards(self.state, self.disturbances, self.instances)
         self.settling = Settling(self.state, self.scheduler, self.disturbances, self.operator, self.instances)
 
     @property
@@ -102,6 +105,7 @@ class Simulation:
         state = self.state
         quiet_at = state.random.randrange(state.actions) if state.random.random() < 0.2 else -1
         for number in range(state.actions):
+            self.added_shards.may_act(number)
             shard = state.random.choice(state.shards)
             state.trace.append(shard.actor.act())
             shard.writer.may_act()
@@ -151,6 +155,7 @@ class Simulation:
             state.deleted_groups,
             self.instances.takeovers,
             state.plane.owners.refused,
+            self.added_shards.added,
         )
 
 
