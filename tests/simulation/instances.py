@@ -26,7 +26,6 @@ from tests.simulation.plane import standby_address
 from tests.simulation.run_state import RunState
 from tests.simulation.trims import is_before
 
-_WITHOUT_STANDBY = ("snapshots", "key_deletion", "directory_deletion", "mock_scm")
 _MOST_STEPS_AT_THE_END = 60
 
 
@@ -93,18 +92,23 @@ class Instances:
                 self._step_other(shard, other)
 
     def _may_befall(self, address: Address) -> None:
-        name, rate = address[0], self.state.mix.takeover
-        can_be_replaced = address not in self._formers and name in ("metadata", *_WITHOUT_STANDBY)
-        if name == "mock_scm" and (self.state.mix.scm_outage or self._was_quiet):
-            can_be_replaced = False  # it would delete what it could not: another past
-        if name == "metadata" and self._random.random() < rate:
-            self.state.faults.countdowns[address] = self._random.choice((0, 1, 2, 3, 5, 10, 20))
-            self.state.faults.pauses.add(address)
-        if name == "metadata" and self.state.mix.crash and self._random.random() < self.state.mix.crash / 10:
-            self.state.faults.countdowns[standby_address(address[1])] = self._random.choice((0, 1, 2, 5, 10))
-        chance = 0.1 if address in self.state.down else rate
-        if can_be_replaced and self._random.random() < (chance if name == "metadata" else chance / 4):
+        name, faults, mix = address[0], self.state.faults, self.state.mix
+        if name == "streaming":
+            return
+        share = 1.0 if name == "metadata" else 0.25
+        if self._random.random() < mix.takeover * share:
+            faults.countdowns[address] = self._random.choice((0, 1, 2, 3, 5, 10, 20))
+            faults.pauses.add(address)
+        if name == "metadata" and self._random.random() < mix.crash / 10:
+            faults.countdowns[standby_address(address[1])] = self._random.choice((0, 1, 2, 5, 10))
+        chance = 0.1 if address in self.state.down else mix.takeover
+        if self._random.random() < chance * share and self._can_be_replaced(address):
             self._take_over(address)
+
+    def _can_be_replaced(self, address: Address) -> bool:
+        if address[0] == "mock_scm" and (self.state.mix.scm_outage or self._was_quiet):
+            return False  # its successor would delete what it could not: another past
+        return address not in self._formers
 
     def _take_over(self, address: Address) -> None:
         """Make the other instance the owner, whatever has become of the present one."""
