@@ -204,9 +204,7 @@ class Instances:
         try:
             with self._publishes_nothing(f"a former owner of {address}"):
                 former.process.runner.step()
-        except FencedError:
-            self._former_ends(address)
-        except SimulatedCrash:
+        except (FencedError, SimulatedCrash):
             self._former_ends(address)
         except RetryableError:
             pass

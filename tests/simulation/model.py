@@ -396,7 +396,7 @@ class ShardModel:
 
     def _apply_client_command(self, number: int, command: MetadataCommand, log_time_ms: int) -> None:
         before = self._clients.get(command.client_id)
-        if before is not None and command.number <= before.number:
+        if command.number and before is not None and command.number <= before.number:
             return
         error, self.present = "", command
         try:
@@ -407,7 +407,8 @@ class ShardModel:
             error = refusal.code
         answers = self.expected.setdefault((command.client_id, command.number), [])
         answers.append((0 if error else self.txn, error))
-        self._clients[command.client_id] = _Client(command.number, log_time_ms)
+        if command.number:  # else it is carried out however often it comes
+            self._clients[command.client_id] = _Client(command.number, log_time_ms)
 
     def _carry_out(self, number: int, command: MetadataCommand, log_time_ms: int) -> None:
         body: Any = command.body
