@@ -204,10 +204,10 @@ class HostedShard:
                 self._runner = None
 
     def _may_be_copied(self) -> bool:
-        """Return whether a copy could be restored at any later time.
+        """Return whether a copy that is made now can be restored at any later time.
 
-        A unit of work that is not in the changelog yet never will be if another process takes the shard over. Then the
-        changelog alone could make good what the copy has too much of, and it may be trimmed for the copy's sake.
+        If another process takes the shard over before a unit of work is in the changelog, that unit is given up. A copy
+        that has it could only be built anew from the whole changelog, which may be trimmed up to this very copy.
         """
         if self.service.name not in CHANGELOGS:
             return True
