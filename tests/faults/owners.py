@@ -61,6 +61,11 @@ def a_shard_elsewhere_is_the_end_of_a_read(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(http_reads, "WRONG_SHARD", "none")
 
 
+def a_unit_that_nobody_has_seen_is_a_lost_tail(patch: pytest.MonkeyPatch) -> None:
+    """An owner of snapshots that had been refused in a unit of work could not become the owner again."""
+    patch.setattr(Changelog, "_is_overtaken", lambda *_: False)
+
+
 _TWO = "tests/property/test_two_processes_of_one_shard.py::test_a_fenced_process_leaves_its_place_to_the_other"
 _FOLLOWED = "tests/unit/test_followed_owners.py::test_a_read_follows_a_shard_that_moves"
 FAULTS = (
@@ -84,5 +89,11 @@ FAULTS = (
         a_beginning_is_not_awaited,
         caught_by="tests/unit/test_changelog.py::test_a_beginning_that_readers_see_later_is_awaited",
         message="is not in its changelog",
+    ),
+    Fault(
+        a_unit_that_nobody_has_seen_is_a_lost_tail,
+        caught_by="tests/unit/test_changelog.py::TestWhatIsMissing::"
+        "test_a_unit_that_was_never_published_is_given_up_when_another_database_has_begun",
+        message="a past that was given up",
     ),
 )

@@ -69,6 +69,8 @@ class Actor:
     """Names of the snapshots of a bucket, as a client may read them."""
     signer: Signer | None = None
     """Who signs all that the clients send, if anybody."""
+    volume: str = ""
+    """The volume that they use; named by the shard if nobody says another one."""
     requests: list[SentRequest] = field(default_factory=list)
     """All requests to snapshots, in the order of the log."""
     list_deleted: Callable[[], list[records.Undelete]] = list
@@ -81,6 +83,7 @@ class Actor:
     _snapshot_names: int = 0
 
     def __post_init__(self) -> None:
+        self.volume = self.volume or f"volume-{self.shard}"
         # Each run prefers other actions: some are all puts and snapshots, some all trees.
         self.weights = {name: weight * self.random.choice((0.2, 1, 1, 3)) for name, weight in _WEIGHTS.items()}
         for secret in enrolment() if self.signer else ():
@@ -89,11 +92,6 @@ class Actor:
         self.submit(records.CreateVolume(self.volume))
         for bucket in ("bucket-a", "bucket-b"):
             self._create_bucket(bucket)
-
-    @property
-    def volume(self) -> str:
-        """The one volume of the shard."""
-        return f"volume-{self.shard}"
 
     # ---- sending
 

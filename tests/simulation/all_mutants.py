@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tests.simulation.historical_mutants import HISTORICAL
+from tests.simulation.instances_mutants import INSTANCES_MUTANTS
 from tests.simulation.link_mutants import LINK_MUTANTS
 from tests.simulation.mutant import Mutant
 from tests.simulation.mutants import MUTANTS
@@ -20,6 +21,7 @@ from tests.simulation.versions_mutants import VERSIONS_MUTANTS
 from tests.simulation.writing_mutants import WRITING_MUTANTS
 
 ALL_MUTANTS: Mapping[str, Mutant] = {
+    **INSTANCES_MUTANTS,
     **LINK_MUTANTS,
     **MUTANTS,
     **HISTORICAL,

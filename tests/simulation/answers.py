@@ -14,10 +14,12 @@ from tests.simulation.run_state import RunState, ShardRun
 
 
 def check_answers(state: RunState, shard: ShardRun) -> None:
-    """Every request has its answer, and every unreadable message was put aside by each of its readers."""
+    """Every command and request has its answer, and every unreadable message was put aside by each of its readers."""
     for request in shard.actor.requests:
         if (request.client_id, request.number) not in shard.replies:
             raise LivenessError(f"shard {shard.model.shard}: no answer to {request}")
+    if unanswered := shard.model.expected.keys() - shard.model.answered:
+        raise LivenessError(f"shard {shard.model.shard}: metadata gave no answer to {sorted(unanswered)}")
     for topic, partition, offset in state.injected:
         if partition != shard.model.shard:
             continue

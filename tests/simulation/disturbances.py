@@ -141,6 +141,7 @@ class Disturbances:
             switches.fail_share = 0.0
             switches.is_failing = False
             switches.delay_ms = 0
+        self.state.frozen.clear()  # who is stopped is ended, and started again
         for address in list(self.state.down):
             del self.state.down[address]
             self.state.start(address)

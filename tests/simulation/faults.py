@@ -23,7 +23,7 @@ from schemas.topics import (
 )
 from services.domain.errors import PositionError, RetryableError
 from services.log.memory import MemoryLog, messages_from
-from services.log.port import Headers, LogAround, LogRecord
+from services.log.port import Headers, LogAround, LogRecord, Sink
 from services.runtime.loop.probe import Point
 
 Address = tuple[str, int]
@@ -54,6 +54,10 @@ class UnforeseenError(Exception):
 
 class SimulatedCrash(BaseException):
     """The process died here."""
+
+
+class SimulatedPause(BaseException):
+    """The process is stopped here, with all that it has, until somebody lets it go on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +96,11 @@ class FaultMix:
     """Per look at the log while a service starts: it dies there."""
     unit_failure: float = 0.0
     """Per unit of work of several messages: its end fails, and they are taken one by one."""
+    takeover: float = 0.0
+    """Per move: a service gets another owner, while the former one is gone, stands still or goes on. 0: each shard of
+    a service is one process, and publishes without a fence."""
+    added_shards: int = 0
+    """Shards that are added while the plane runs."""
     is_secured: bool = False
     """Commands are signed; lies are signed by others, or by nobody, and strangers order what they may not."""
 
@@ -138,6 +147,10 @@ class Faults:
     """Not before all services have started once."""
     countdowns: dict[Address, int] = field(default_factory=dict)
     """Points of the loop until a service crashes."""
+    pauses: set[Address] = field(default_factory=set)
+    """Services that are stopped there rather than crash."""
+    is_former: bool = False
+    """Whether a former owner takes the present step: what is to befall the owner does not befall it."""
     held: dict[Place, int] = field(default_factory=dict)
     """Offset from which on a reader does not see a topic."""
     holes: set[tuple[str, int, str, bytes]] = field(default_factory=set)
@@ -154,6 +167,7 @@ class Faults:
         """Nothing goes wrong any more; holes stay."""
         self.are_on = False
         self.countdowns.clear()
+        self.pauses.clear()
         self.held.clear()
 
     def resume(self) -> None:
@@ -181,12 +195,18 @@ class Faults:
     def at(self, address: Address, point: Point) -> None:
         """A point of a service's loop is passed: the probe."""
         left = self.countdowns.get(address)
-        if left is None:
+        if left is None or self.is_former:
             return
-        if left:
-            self.countdowns[address] = left - 1
+        is_unfit = (
+            address in self.pauses and point is Point.AFTER_WRITE
+        )  # who goes on does not do what comes next there
+        if left or is_unfit:
+            self.countdowns[address] = max(left - 1, 0)
             return
         del self.countdowns[address]
+        if address in self.pauses:
+            self.pauses.discard(address)
+            raise SimulatedPause
         self.crashes += 1
         raise SimulatedCrash
 
@@ -235,7 +255,7 @@ class FaultyLog(LogAround):
         positions = {topic: next_offsets.get(topic, 0) for topic in topics}
         return FaultySource(self._partitions, self._faults, self._address, partition, positions)
 
-    def open_sink(self, owner: str = "") -> FaultySink:
+    def open_sink(self, owner: str = "") -> Sink:
         """A sink of its own."""
         self._faults.looks_at_log()
         sink = FaultySink(self._partitions, self._faults, self._address)

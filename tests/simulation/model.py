@@ -162,6 +162,8 @@ class ShardModel:
     incarnations: list[Incarnation] = field(default_factory=list)
     expected: dict[tuple[str, int], list[tuple[int, str]]] = field(default_factory=dict)
     """By client and number the txn and the error of the answer; more than one after the client was forgotten."""
+    answered: set[tuple[str, int]] = field(default_factory=set)
+    """Clients and numbers that were answered."""
     put_numbers: dict[int, int] = field(default_factory=dict)
     """By txn the number of the version that it made."""
     made_buckets: dict[int, Incarnation] = field(default_factory=dict)
@@ -394,7 +396,7 @@ class ShardModel:
 
     def _apply_client_command(self, number: int, command: MetadataCommand, log_time_ms: int) -> None:
         before = self._clients.get(command.client_id)
-        if before is not None and command.number <= before.number:
+        if command.number and before is not None and command.number <= before.number:
             return
         error, self.present = "", command
         try:
@@ -405,7 +407,8 @@ class ShardModel:
             error = refusal.code
         answers = self.expected.setdefault((command.client_id, command.number), [])
         answers.append((0 if error else self.txn, error))
-        self._clients[command.client_id] = _Client(command.number, log_time_ms)
+        if command.number:  # else it is carried out however often it comes
+            self._clients[command.client_id] = _Client(command.number, log_time_ms)
 
     def _carry_out(self, number: int, command: MetadataCommand, log_time_ms: int) -> None:
         body: Any = command.body
@@ -1056,6 +1059,7 @@ class ShardModel:
 
     def check_reply(self, reply: MetadataReply) -> None:
         """Hold an answer against the model's, and learn from it."""
+        self.answered.add((reply.client_id, reply.number))
         if reply.error == "OLD_REQUEST":
             return
         expected = self.expected.get((reply.client_id, reply.number))

@@ -26,6 +26,8 @@ ORACLES: Mapping[str, str] = {
     "refusals": "nobody asks for what a snapshot holds: the judges before metadata were right",
     "holes": "nobody judges with a view of the chain that has a hole",
     "services": "no service stops, refuses to start or finds its own figures wrong, in a sound log",
+    "owners": "nobody publishes for a shard but its owner: no standby, and no former owner once another has started",
+    "standbys": "at rest a standby has what its owner has",
     "dead_letters": "nobody puts aside what the plane itself has said, and everybody what nobody can read",
     "repeats": "a metadata that catches up says nothing new",
     "answers": "every answer is the model's",

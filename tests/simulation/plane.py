@@ -18,18 +18,24 @@ from services.key_deletion.settings import KeyDeletionSettings
 from services.log.clock import Clock
 from services.log.memory import MemoryLog
 from services.log.port import Log
+from services.metadata.checkpoints.capture_drop import remove_unused_checkpoints
+from services.metadata.recovery.start import FOLLOWED
+from services.metadata.service import MetadataService
 from services.mock_scm.metrics import MockScmMetrics
 from services.mock_scm.service import MockScmService
 from services.mock_scm.settings import MockScmSettings, MockScmSwitches
 from services.plane.in_memory.plane import SERVICES, InMemoryPlane
 from services.runtime.loop.positions import POSITIONS
-from services.runtime.loop.runner import UNIT_BYTES, UNIT_ROWS
+from services.runtime.loop.runner import UNIT_BYTES, UNIT_ROWS, Runner
 from services.runtime.loop.service import Service, Work
+from services.runtime.process.standby import Standby
 from services.snapshots.metrics import SnapshotsMetrics
 from services.snapshots.service import SnapshotsService
 from services.snapshots.settings import SnapshotsSettings
+from services.storage.memory import MemoryStore
 from services.storage.tables import TablesReader
-from tests.simulation.faults import Faults, FaultyLog
+from tests.simulation.faults import Address, Faults, FaultyLog
+from tests.simulation.owned_sinks import OwnedLog, Owners
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,12 +129,18 @@ class SkewedClock:
         return self.clock.now_ms() + self.offset_ms
 
 
+def standby_address(shard: int) -> Address:
+    """By what the standby of a shard of metadata is known to the faults."""
+    return ("standby", shard)
+
+
 class SimulatedPlane(InMemoryPlane):
     """The whole plane in one process, each service behind a faulty log and with a probe in its loop."""
 
     def __init__(self, shards: int, limits: Limits, faults: Faults, secrets: Mapping[str, bytes] | None = None) -> None:
         self.limits = limits
         self.faults = faults
+        self.owners = Owners()
         self.switches = [MockScmSwitches() for _ in range(shards)]
         self.addresses = [(name, shard) for name in SERVICES for shard in range(shards)]
         probes = {address: partial(faults.at, address) for address in self.addresses}
@@ -141,6 +153,16 @@ class SimulatedPlane(InMemoryPlane):
             secrets=secrets or {},
         )
 
+    def add_shard(self) -> int:
+        """Add a shard, and start its services; return its number."""
+        shard = self.shards
+        added = [(name, shard) for name in SERVICES]
+        self.switches.append(MockScmSwitches())
+        self.addresses += added
+        self.probes = {**self.probes, **{address: partial(self.faults.at, address) for address in added}}
+        self.add_shards(shard + 1)
+        return shard
+
     def _new_log(self) -> MemoryLog:
         return MemoryLog(self.clock, has_control_records=True)
 
@@ -149,7 +171,22 @@ class SimulatedPlane(InMemoryPlane):
         return SkewedClock(self.clock, self.faults.skew_ms((name, shard)))
 
     def _log_of(self, name: str, shard: int) -> Log:
+        if self.faults.mix.takeover and name != "streaming":  # Spark publishes without transactions
+            return OwnedLog(self.log, self.faults, (name, shard), self.owners)
         return FaultyLog(self.log, self.faults, (name, shard))
+
+    def open_standby(self, shard: int, store: MemoryStore) -> Standby:
+        """Follow a shard of metadata in another process, on a database of its own."""
+        service = self._make_service("metadata", shard)
+        assert isinstance(service, MetadataService)
+        remove_unused_checkpoints(store)
+        probe = partial(self.faults.at, standby_address(shard))
+        return Standby(
+            *(FOLLOWED, service, shard, store, self._log_of("metadata", shard), self.clock_of("metadata", shard)),
+            self.max_batch_messages,
+            after_write=partial(service.remove_unneeded, store),
+            make_runner=partial(Runner, unit_bytes=self.unit_bytes, unit_rows=self.unit_rows, probe=probe),
+        )
 
     def _make_service(self, name: str, shard: int) -> Service:
         service = self._make_sound_service(name, shard)

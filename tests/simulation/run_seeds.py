@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     silence()
     started = reported = time.monotonic()
-    steps = crashes = restores = deleted = 0
+    steps = crashes = restores = deleted = takeovers = refused = with_instances = added = 0
     failures: list[Failure] = []
     seeds = range(options.first_seed, options.first_seed + options.count)
     for runs, outcome in enumerate(play_all(seeds, options.processes), start=1):
@@ -81,12 +81,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
             crashes += outcome.crashes
             restores += outcome.restores
             deleted += outcome.deleted_groups
+            with_instances += bool(outcome.mix.takeover)
+            takeovers += outcome.takeovers
+            refused += outcome.refused
+            added += outcome.added_shards
         if time.monotonic() - reported > PROGRESS_SECONDS or runs == options.count:
             reported = time.monotonic()
             rate = runs / (reported - started) * 60
             print(
                 f"{runs} runs, {len(failures)} failed, {rate:.0f} runs/minute, {steps} steps, {crashes} crashes, "
-                f"{restores} restores, {deleted} groups deleted",
+                f"{restores} restores, {deleted} groups deleted, {with_instances} runs with instances, "
+                f"{takeovers} takeovers, {refused} messages of former owners refused, "
+                f"{added} shards added",
                 flush=True,
             )
     return 1 if failures else 0

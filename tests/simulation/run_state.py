@@ -12,7 +12,7 @@ from schemas.records import SnapshotReply
 from schemas.topics import CHANGELOGS, METADATA_COMMANDS, SNAPSHOTS_COMMANDS
 from services.domain.errors import InvariantError
 from services.metadata.checkpoints.rollback import is_finished
-from services.metadata.state.tables import ROLLBACK_TABLE
+from services.metadata.state.tables import CHECKPOINTED, ROLLBACK_TABLE
 from services.snapshots.reads import queries
 from services.storage.memory import MemoryStore
 from tests.simulation.actions import Actor
@@ -34,6 +34,8 @@ from tests.simulation.undeletes import deleted_rows, expiry_answer, metadata_rep
 from tests.simulation.version_keeper import VersionKeeper
 from tests.simulation.writer import Writer
 
+SHARE_WITH_INSTANCES = 0.25
+SHARE_WITH_ADDED_SHARDS = 0.1
 _FOLLOWERS = ("snapshots", "key_deletion", "directory_deletion")
 """Who is told of the collector."""
 
@@ -101,7 +103,9 @@ class RunState:
         """Who never hears of some changes of the collector, as if the log had lost them."""
         self.waits = self.operating.random() < 0.4
         """Whether quiet times begin with one in which nobody settles."""
-        self.mix = replace(draw_mix(random), is_secured=Random(f"signed {seed}").random() < 0.1) if mix is None else mix
+        self.instancing = Random(f"instances {seed}")
+        """Chooses what befalls instances, in some of the runs: in the others each shard of a service is one process."""
+        self.mix = self._drawn_mix(random) if mix is None else mix
         self.actions = random.randint(15, 110)
         self.most_moves = random.choice((1, 3, 6, 12, 25))
         shard_count = random.choice((1, 1, 2))
@@ -113,6 +117,8 @@ class RunState:
         self.shards = [self._new_shard(shard, random) for shard in range(shard_count)]
         self.down: dict[Address, int] = {}
         """Services that are away, and until which step."""
+        self.frozen: set[Address] = set()
+        """Those among them that are only stopped, and go on where they were."""
         self.copies: dict[Address, MemoryStore] = {}
         self.backups: dict[Address, MemoryStore] = {}
         """What an operator goes back to where the log was trimmed."""
@@ -130,7 +136,22 @@ class RunState:
         """By how much the clock was set back in all."""
         self.trace: list[str] = []
 
-    def _new_shard(self, shard: int, random: Random) -> ShardRun:
+    def _drawn_mix(self, random: Random) -> FaultMix:
+        growing = Random(f"shards {self.seed}")
+        added = growing.choice((1, 1, 2)) if growing.random() < SHARE_WITH_ADDED_SHARDS else 0
+        is_secured = Random(f"signed {self.seed}").random() < 0.1
+        mix = replace(draw_mix(random), is_secured=is_secured, added_shards=added)
+        if self.instancing.random() >= SHARE_WITH_INSTANCES:
+            return mix
+        # A clock that was set back looks like a lost tail to a database that is behind: see ``copy_or_restore``.
+        return replace(mix, takeover=self.instancing.choice((0.003, 0.01, 0.03)), clock_back=0.0)
+
+    def add_shard(self, volume: str) -> None:
+        """Have clients use a shard that the plane has been given, and a volume in it."""
+        shard = len(self.shards)
+        self.shards.append(self._new_shard(shard, Random(f"shard {shard} of {self.seed}"), volume))
+
+    def _new_shard(self, shard: int, random: Random, volume: str = "") -> ShardRun:
         model = ShardModel(shard)
 
         def last_page_of(rollback_id: str) -> int:
@@ -156,7 +177,7 @@ class RunState:
         model.expiry_answer = lambda txn: expiry_answer(self.plane, shard, txn)
         signer = ROOT if self.mix.is_secured else None
         writing = Random(f"writing {self.seed} {shard}")
-        actor = Actor(shard, Random(random.random()), self.plane.log, model, list_snapshots, signer)
+        actor = Actor(shard, Random(random.random()), self.plane.log, model, list_snapshots, signer, volume)
         writer = Writer(actor, writing, writing.choice((0.0, 0.5, 1.0, 2.0, 4.0)))
         keeping = Random(f"versions {self.seed} {shard}")
         keeper = VersionKeeper(actor, keeping, keeping.choice((0.0, 0.1, 0.3, 0.7)))
@@ -185,11 +206,14 @@ class RunState:
     def nothing_or_backup(self, address: Address) -> MemoryStore:
         """What a process starts from that has lost its database: the whole log, or a backup and what follows."""
         name, shard = address
-        read = {topic.name for topic in (*self.plane.processes[address].service.inputs, CHANGELOGS[name])}
-        is_trimmed = any((topic, shard) in self.plane.log.trimmed for topic in read)
-        return self.backups[address].clone() if is_trimmed else MemoryStore()
+        read = {topic.name for topic in self.plane.processes[address].service.inputs}
+        if name in CHANGELOGS:
+            read.add(CHANGELOGS[name].name)
+        if any((topic, shard) in self.plane.log.trimmed for topic in read):
+            return self.backups[address].clone()
+        return MemoryStore(CHECKPOINTED if name == "metadata" else None)
 
-    def start(self, address: Address, store: MemoryStore | None = None) -> None:
+    def start(self, address: Address, store: MemoryStore | None = None, *, is_backup: bool = False) -> None:
         """Start a service, on its database or on another one."""
         try:
             self.plane.start(*address, store=store)
@@ -198,14 +222,28 @@ class RunState:
                 self.plane.processes[address].store = store
             self.goes_down(address)
         except InvariantError as error:
+            if not is_backup and self.needs_backup(address, error):
+                self.start(address, self.backups[address].clone(), is_backup=True)
+                return
             with self.oracles.asked("services", ends_run=True):
                 raise DefectError(f"{address} does not start: {error}") from error
+
+    def needs_backup(self, address: Address, error: InvariantError) -> bool:
+        """Whether a start refuses what a former owner has left, since it needs messages that are trimmed."""
+        changelog = CHANGELOGS.get(address[0])
+        is_trimmed = changelog is not None and (changelog.name, address[1]) in self.plane.log.trimmed
+        return is_trimmed and bool(self.mix.takeover) and "put a backup in its place" in str(error)
 
     def goes_down(self, address: Address) -> None:
         """A service dies, and stays away for some steps."""
         self.faults.died(address)
         stays = self.random.randint(20, 300) if self.random.random() < self.mix.stay_down else self.random.randint(1, 5)
         self.down[address] = self.steps + stays
+
+    def freezes(self, address: Address) -> None:
+        """A service is stopped for some steps, and goes on then if nobody has ended it."""
+        self.frozen.add(address)
+        self.down[address] = self.steps + self.instancing.choice((1, 5, 20, 100))
 
     def new_records(self, shard: ShardRun, topic: Any, looked_for: str = "") -> list[tuple[int, Any]]:
         """Messages of a topic since the last look that can be read."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from services.domain.errors import ChainBrokenError, InvariantError, RetryableError
+from services.domain.errors import ChainBrokenError, InvariantError, RetryableError, StartAgainError
 from tests.simulation.disturbances import Disturbances
 from tests.simulation.errors import DefectError
-from tests.simulation.faults import Address, SimulatedCrash
+from tests.simulation.faults import Address, SimulatedCrash, SimulatedPause
 from tests.simulation.oracles import RunOver
 from tests.simulation.run_state import RunState
 from tests.simulation.watchers import Watchers
@@ -34,7 +34,10 @@ class Scheduler:
         for address, until in list(self.state.down.items()):
             if until <= self.state.steps:
                 del self.state.down[address]
-                self.state.start(address, store=self._disturbances.store_after_a_crash(address))
+                if address in self.state.frozen:
+                    self.state.frozen.discard(address)
+                else:
+                    self.state.start(address, store=self._disturbances.store_after_a_crash(address))
         address = self.state.random.choice(self.state.plane.addresses)
         if address not in self.state.down:
             self.step(address)
@@ -51,6 +54,11 @@ class Scheduler:
                 self.state.batch_ends[address] = self.state.plane.processes[address].store.clone()
         except SimulatedCrash:
             self.state.goes_down(address)
+        except SimulatedPause:
+            self.state.freezes(address)
+        except StartAgainError:
+            count = 1
+            self.state.start(address)
         except RetryableError:
             count = 1
         except ChainBrokenError as error:

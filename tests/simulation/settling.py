@@ -12,6 +12,7 @@ from tests.simulation.answers import check_answers, snapshot_names
 from tests.simulation.checks import QuietCheck, check_accounts
 from tests.simulation.disturbances import Disturbances
 from tests.simulation.errors import AnswerError, DefectError, LivenessError
+from tests.simulation.instances import Instances
 from tests.simulation.liveness import Liveness
 from tests.simulation.model import Incarnation
 from tests.simulation.operator import Operator
@@ -27,14 +28,23 @@ MAX_QUIET_ROUNDS, QUICK_ROUNDS = 1_500, 750
 class Settling:
     """Brings a run to rest."""
 
-    def __init__(self, state: RunState, scheduler: Scheduler, disturbances: Disturbances, operator: Operator) -> None:
+    def __init__(
+        self,
+        state: RunState,
+        scheduler: Scheduler,
+        disturbances: Disturbances,
+        operator: Operator,
+        instances: Instances,
+    ) -> None:
         self.state = state
         self._scheduler = scheduler
         self._disturbances = disturbances
         self._operator = operator
+        self._instances = instances
 
     def be_quiet(self) -> None:
         """Heal, settle, and hold everything against the model."""
+        self._instances.be_quiet()
         self._disturbances.heal()
         # A healthy SCM deletes what a sick one fails: read again by a sick one, that would be another past.
         self.state.copies = {address: copy for address, copy in self.state.copies.items() if address[0] != "mock_scm"}
@@ -77,6 +87,7 @@ class Settling:
             QuietCheck(self.state.plane, shard.model, snapshot_names(self.state, shard), asked).run()
             with asked("space"):
                 SpaceCheck(self.state.plane, shard.model, self.state.asking, is_quiet=True).run()
+        self._instances.check()
 
     def _settle_until_nothing_expires(self) -> None:
         """Settle until no open key has expired meanwhile: a settle does not wait for what dies after its beginning."""
@@ -165,6 +176,7 @@ class Settling:
 
     def run_out(self) -> None:
         """The end of a run with a hole: nobody waits for it to become quiet, only for harm."""
+        self._instances.be_quiet()
         self._disturbances.heal()
         for _ in range(60):
             self.state.steps += 1

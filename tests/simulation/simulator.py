@@ -10,10 +10,12 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
 
+from tests.simulation.added_shards import AddedShards
 from tests.simulation.answers import snapshot_names
 from tests.simulation.disturbances import Disturbances
 from tests.simulation.errors import SimulationError
 from tests.simulation.faults import FaultMix
+from tests.simulation.instances import Instances
 from tests.simulation.operator import Operator
 from tests.simulation.oracles import Oracles, RunOver
 from tests.simulation.plane import Limits, SimulatedPlane
@@ -38,6 +40,11 @@ class RunReport:
     trimmed: int
     """Of these, how many were trimmed."""
     deleted_groups: int
+    takeovers: int
+    """How often another instance became the owner."""
+    refused: int
+    """Messages of former owners that the log has refused."""
+    added_shards: int
 
 
 class Simulation:
@@ -56,8 +63,11 @@ class Simulation:
         self.operator = Operator(self.state)
         self.trims = Trims(self.state)
         self.disturbances = Disturbances(self.state)
-        self.scheduler = Scheduler(self.state, self.disturbances, Watchers(self.state))
-        self.settling = Settling(self.state, self.scheduler, self.disturbances, self.operator)
+        watchers = Watchers(self.state)
+        self.scheduler = Scheduler(self.state, self.disturbances, watchers)
+        self.instances = Instances(self.state, self.scheduler.step, watchers.watch)
+        self.added_shards = AddedShards(self.state, self.disturbances, self.instances)
+        self.settling = Settling(self.state, self.scheduler, self.disturbances, self.operator, self.instances)
 
     @property
     def plane(self) -> SimulatedPlane:
@@ -95,6 +105,7 @@ class Simulation:
         state = self.state
         quiet_at = state.random.randrange(state.actions) if state.random.random() < 0.2 else -1
         for number in range(state.actions):
+            self.added_shards.may_act(number)
             shard = state.random.choice(state.shards)
             state.trace.append(shard.actor.act())
             shard.writer.may_act()
@@ -118,6 +129,7 @@ class Simulation:
     def move(self) -> None:
         """Something may go wrong; then one service takes a step."""
         self.scheduler.move()
+        self.instances.move()
 
     def settle_and_check(self) -> None:
         """Wait until the plane says that it has nothing to do, and hold everything against the model."""
@@ -141,6 +153,9 @@ class Simulation:
             messages,
             state.trimmed,
             state.deleted_groups,
+            self.instances.takeovers,
+            state.plane.owners.refused,
+            self.added_shards.added,
         )
 
 

@@ -54,6 +54,9 @@ _ONE_FAULT = {
     "units that fail whole": FaultMix(unit_failure=0.5),
     "clocks that differ": FaultMix(clock_skew_ms=600_000),
     "clocks that are set back": FaultMix(clock_back=0.02),
+    "shards that are added": FaultMix(added_shards=2, crash=0.2, takeover=0.01),
+    "owners that are replaced": FaultMix(takeover=0.03),
+    "owners that are replaced amid crashes": FaultMix(takeover=0.1, crash=0.2, unacknowledged=0.3, start_crash=0.1),
     "crashes while starting": FaultMix(crash=0.2, start_crash=0.3),
     **{
         f"a chain that comes late for {reader}": FaultMix(hold=0.03, held_topics={reader: (SNAPSHOT_CHAIN.name,)})
@@ -63,10 +66,12 @@ _ONE_FAULT = {
 }
 
 
-def test_runs_are_drawn_that_trim_and_that_sign() -> None:
+def test_runs_are_drawn_that_trim_sign_replace_owners_and_add_shards() -> None:
     reports = [simulate(number) for number in range(1, 41)]
     assert sum(report.trimmed > 0 for report in reports) >= 5
     assert sum(report.mix.is_secured for report in reports) >= 2
+    assert sum(report.takeovers > 0 and report.refused > 0 for report in reports) >= 4
+    assert sum(report.added_shards for report in reports) >= 2
 
 
 @pytest.mark.parametrize("fault", _ONE_FAULT)
@@ -143,5 +148,6 @@ def test_an_undelete_that_comes_again_an_hour_later_may_be_refused_for_another_r
     Simulation(seed, mix=FaultMix(), limits=PLAIN).run(script)
 
 
-def test_a_seed_gives_the_same_run_again(seed: int) -> None:
-    assert asdict(simulate(seed)) == asdict(simulate(seed))
+@pytest.mark.parametrize("mix", [None, FaultMix(takeover=0.03, crash=0.1, added_shards=1)])
+def test_a_seed_gives_the_same_run_again(seed: int, mix: FaultMix | None) -> None:
+    assert asdict(simulate(seed, mix=mix)) == asdict(simulate(seed, mix=mix))

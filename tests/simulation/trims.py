@@ -21,6 +21,7 @@ from services.runtime.loop.positions import POSITIONS
 from services.storage.memory import MemoryStore
 from services.storage.tables import TablesReader
 from tests.simulation.faults import Address
+from tests.simulation.plane import SimulatedPlane
 from tests.simulation.run_state import RunState, ShardRun
 
 
@@ -50,7 +51,13 @@ class Trims:
         self.state.trace.append(what)
 
     def back_up(self, shard: int) -> None:
-        """Copies of one moment; it takes the place of the backup before."""
+        """Copies of one moment; it takes the place of the backup before.
+
+        As in the product, of a service with a changelog only when all of it is published, if others may take over.
+        """
+        published = (not self.state.plane.processes[name, shard].runner.waiting() for name in CHANGELOGS)
+        if self.state.mix.takeover and not all(published):
+            return
         for address in self.state.plane.addresses:
             if address[1] == shard and address[0] != "streaming":
                 self.state.backups[address] = self.state.plane.processes[address].store.clone()
@@ -68,7 +75,7 @@ class Trims:
                 log.trim(trim.topic, shard, trim.until)
                 self.state.trimmed += trim.messages
         for address, copy in list(self.state.copies.items()):
-            if address[1] == shard and self._is_before(address, copy):
+            if address[1] == shard and is_before(self.state.plane, address, copy):
                 del self.state.copies[address]
 
     def _copies(self, shard: int) -> list[ServiceCopy]:
@@ -106,12 +113,13 @@ class Trims:
         decode = codec(SnapshotChainRecord).decode_message
         return newest_start((one.offset, decode(one.value)) for one in markers)
 
-    def _is_before(self, address: Address, copy: MemoryStore) -> bool:
-        """Whether a copy would have to read what is gone: it is no backup any more."""
-        name, shard = address
-        positions, log = read_to(copy, name), self.state.plane.log
-        topics = [*self.state.plane.processes[address].service.inputs, *filter(None, [CHANGELOGS.get(name)])]
-        return any(positions.get(topic.name, 0) < log.first_offset(topic.name, shard) for topic in topics)
+
+def is_before(plane: SimulatedPlane, address: Address, copy: MemoryStore) -> bool:
+    """Whether a copy would have to read what is gone: it is no backup any more."""
+    name, shard = address
+    positions, log = read_to(copy, name), plane.log
+    topics = [*plane.processes[address].service.inputs, *filter(None, [CHANGELOGS.get(name)])]
+    return any(positions.get(topic.name, 0) < log.first_offset(topic.name, shard) for topic in topics)
 
 
 def read_to(store: MemoryStore, name: str) -> Mapping[str, int]:

@@ -646,19 +646,40 @@ class TestWhatIsMissing:
             _run(older, log, ())
             assert _rows(older) == expected
 
-    def test_a_unit_that_waits_while_another_database_has_begun_can_be_accepted_as_lost(self) -> None:
-        log, store = MemoryLog(VirtualClock()), MemoryStore()
-        _run(store, log, range(1, 4))
-        older = _copied(store)
-        _leave_waiting(store, log, 4)
-        found = Changelog("snapshots", SNAPSHOTS_CHANGELOG, 0, log)
+    @pytest.mark.parametrize("units", [0, 1, 3])
+    def test_a_unit_that_was_never_published_is_given_up_when_another_database_has_begun(self, units: int) -> None:
+        """As of an owner that was fenced, and becomes the owner again."""
+        log, store, other, _ = _overtaken()
+        _run(other, log, range(5, 5 + units))
+        _run(store, log, ())
+        assert _rows(store) == _rows(other)
+        _run(store, log, range(8, 10))
+        _run(other, log, ())
+        assert _rows(store) == _rows(other)
+
+    def test_a_database_with_such_a_unit_is_kept_where_it_cannot_be_built_anew(self) -> None:
+        log, store, other, found = _overtaken()
+        _run(other, log, ())
         assert found.find_loss(store) is None
-        Runner(SnapshotsService(), 0, older, log, log.clock).close()
-        with pytest.raises(LostChangesError):
+        row = TablesReader(store).table(CHANGELOG).get(CHANGELOG_KEY)
+        assert row is not None
+        log.trim(TOPIC, 0, row.base_offset)
+        before = _rows(store)
+        with pytest.raises(PositionError, match=r"was never published.* put a backup in its place"):
             _run(store, log, ())
-        assert found.find_loss(store) is not None
-        found.accept_loss(store)
-        _run(store, log, range(5, 7))
+        assert _rows(store) == before
+
+
+def _overtaken() -> tuple[MemoryLog, MemoryStore, MemoryStore, Changelog]:
+    """A database whose last unit waits, one from before it that a later start has begun on, and their log."""
+    log, store = MemoryLog(VirtualClock()), MemoryStore()
+    _run(store, log, range(1, 4))
+    other = _copied(store)
+    _leave_waiting(store, log, 4)
+    found = Changelog("snapshots", SNAPSHOTS_CHANGELOG, 0, log)
+    assert found.find_loss(store) is None
+    Runner(SnapshotsService(), 0, other, log, log.clock).close()
+    return log, store, other, found
 
 
 def _run(store: Store, log: MemoryLog, numbers: Any) -> None:

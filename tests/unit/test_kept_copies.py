@@ -46,6 +46,16 @@ def made(copies: AskedCopies, store: RocksStore, name: str) -> Path:
         return asked.result()
 
 
+def test_a_copy_waits_until_the_database_may_be_copied(store: RocksStore, kept: KeptCopies) -> None:
+    copies, answers = AskedCopies(kept, max_copies=1), iter([False, False, True])
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(copies.ask, "copy", PATIENCE_SECONDS)
+        while not asked.done():
+            copies.make_next(store, lambda: next(answers))
+        assert asked.result().is_dir()
+    assert next(answers, None) is None
+
+
 def grow_old(copy: Path) -> None:
     then = copy.stat().st_mtime - KEPT_SECONDS - 60
     os.utime(copy, (then, then))

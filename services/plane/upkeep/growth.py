@@ -19,6 +19,7 @@ from pathlib import Path
 
 import httpx
 
+from schemas.answers import CollectionStatus
 from schemas.credentials import KafkaCredentials, read_credentials
 from schemas.feature_level import FEATURE_LEVEL
 from schemas.records import (
@@ -146,14 +147,8 @@ class Growth:
         example = self.client.metadata(0)
         yield from first_commands(shard, signer, now_ms, example.state().default_replication)
         whole = next(line for line in example.collection() if not line.bucket)
-        is_held_back = whole.state in (CollectionState.PAUSED, CollectionState.SHADOW)
-        bodies = (
-            *((SetCollection("", "", whole.state, whole.reason),) if is_held_back else ()),
-            *((SetBreaker("", "", whole.limits),) if whole.limits else ()),
-            *_set_secrets(rows),
-            *(SetGroups(row.name, row.groups) for row in rows if row.groups),
-        )
-        for body in bodies:
+        groups = (SetGroups(row.name, row.groups) for row in rows if row.groups)
+        for body in (*suspensions(whole), *_set_secrets(rows), *groups):
             yield person_command(MetadataCommand(shard, "", 0, body, wants_reply=False), signer, now_ms)
 
     def _await_served(self) -> None:
@@ -203,6 +198,14 @@ class Growth:
         if service in self.plane.processes:
             return self.plane.processes[service].url
         return self.plane.elsewhere.get(service, "")
+
+
+def suspensions(whole: CollectionStatus) -> Iterator[SetCollection | SetBreaker]:
+    """Yield the commands after which garbage collection is suspended or limited in a new shard as in another one."""
+    if whole.state in (CollectionState.PAUSED, CollectionState.SHADOW):
+        yield SetCollection("", "", whole.state, whole.reason)
+    if whole.limits:
+        yield SetBreaker("", "", whole.limits)
 
 
 def served_at(http: httpx.Client, url: str) -> set[Part]:

@@ -6,6 +6,7 @@ So a copy is of one moment, and needs no lock. The caller waits for the copy; if
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from pathlib import Path
@@ -45,8 +46,13 @@ class AskedCopies:
         if made.exception() is None:
             self.kept.remove(made.result().name)
 
-    def make_next(self, store: RocksStore) -> None:
-        """Make the oldest requested copy, if any. For the writer's thread alone, so that the count is exact."""
+    def make_next(self, store: RocksStore, may_be_copied: Callable[[], bool] = lambda: True) -> None:
+        """Make the oldest requested copy, if any. For the writer's thread alone, so that the count is exact.
+
+        While ``may_be_copied`` returns False, a request waits for a later call.
+        """
+        if self._asked.empty() or not may_be_copied():
+            return
         with contextlib.suppress(Empty):
             name, made = self._asked.get_nowait()
             if not made.set_running_or_notify_cancel():

@@ -56,7 +56,7 @@ from services.runtime.loop.changelog_units import (
 from services.runtime.loop.outbox import OUTBOX
 from services.runtime.loop.positions import POSITIONS
 from services.runtime.loop.service import OutgoingMessage, Work, fitting
-from services.storage.store import Store
+from services.storage.store import BEYOND, Store
 from services.storage.tables import TablesReader
 
 READABLE_SECONDS = 15.0
@@ -134,11 +134,14 @@ class Changelog:
 
     # ---- reading
 
-    def catch_up(self, store: Store, sink: Sink) -> int:
+    def catch_up(self, store: Store, sink: Sink, families: Iterable[str] = ()) -> int:
         """Begin a start: apply the units that a database lacks; return their number.
 
         The caller alone has the database open, and keeps nothing of it in memory. Afterwards the outbox holds the
         messages of the last unit, since they may not be acknowledged; those of earlier units are.
+
+        A database whose last unit was never published, because another process had taken the shard, is built anew:
+        its ``families`` are emptied.
 
         Raises:
             PositionError: the topic lacks changes, or was recreated; only whole units are written.
@@ -152,6 +155,18 @@ class Changelog:
             )
         self._require_base(row)
         begun_at = self._begin(store, sink)
+        try:
+            return self._apply(store, row, begun_at)
+        except LostChangesError as error:
+            if row is None or not self._is_overtaken(store, row):
+                raise
+            self._require_beginning(error)
+        logger.warning("built anew: its last unit of work was never published", who=self._who, number=row.number)
+        store.write({family: dict.fromkeys(_keys(store, family)) for family in families})
+        return self._apply(store, None, begun_at)
+
+    def _apply(self, store: Store, row: ChangelogRow | None, begun_at: int) -> int:
+        """Apply the units that a database lacks; return their number."""
         number = row.number if row else self._number_without_row(store)
         writer = ChangelogWriter(store, self._topic_id)
         for unit in self._units(row, number, up_to(self._start, self._sent_changes(row))):
@@ -168,6 +183,38 @@ class Changelog:
             moved = replace(row, base_offset=begun_at, base_number=number, base_start=self._start)
             store.write({CHANGELOG.name: {CHANGELOG_KEY: encoded_row(moved)}})
         return writer.count
+
+    def _is_overtaken(self, store: Store, row: ChangelogRow) -> bool:
+        """Return whether all of a database is in the topic but its last unit, which waits in the outbox.
+
+        Then the topic was not lost: another process began before it had that unit, and nobody has seen what it caused.
+        """
+        decode = codec(StateChange).decode_message
+        waiting = map(decode, self._waiting(store))
+        previous = next((change.previous for change in waiting if change.number == row.number), None)
+        is_base_there = row.base_offset <= self._log.end_offset(self.topic.name, self._shard)
+        if previous is None or row.base_number >= row.number or not is_base_there:
+            return False
+        digest = None if row.base_number < row.number - 1 else previous
+        for unit in whole_units(self._sent_changes(row)):
+            if unit.number == row.number - 1:
+                digest = unit.digest
+            elif unit.number == row.number and unit.previous != previous:
+                return False
+        return digest == previous
+
+    def _require_beginning(self, reason: LostChangesError) -> None:
+        """Raise PositionError if a database cannot be built from the topic alone."""
+        try:
+            self._require_base(None)
+            for _ in self._units(None, 0, up_to(self._start, self._sent_changes(None))):
+                pass
+        except PositionError as error:
+            raise PositionError(
+                f"{self._who}: the last unit of work of this database was never published, and another process has "
+                f"gone on without it; the database cannot be built anew from {self.topic.name}, which lacks its "
+                f"beginning: put a backup in its place (deepclean restore-backup)"
+            ) from (error.__cause__ or reason)
 
     def _row(self, store: Store) -> ChangelogRow | None:
         return TablesReader(store).table(CHANGELOG).get(CHANGELOG_KEY)
@@ -282,7 +329,7 @@ class Changelog:
                 if unit.number > row.number:
                     break
         except LostChangesError as error:
-            return Loss(end, row.number - error.number)
+            return None if self._is_overtaken(store, row) else Loss(end, row.number - error.number)
         except PositionError:
             return None  # units that this database never had are missing: the next start reports that
         return None
@@ -301,6 +348,10 @@ class Changelog:
         number = max(row.number, max(numbers, default=0)) + 1
         self._base = Base(end, number)
         store.write({CHANGELOG.name: {CHANGELOG_KEY: encoded_row(self._row_at(number, row.digest))}})
+
+
+def _keys(store: Store, family: str) -> list[bytes]:
+    return [key for key, _ in store.scan(family, b"", BEYOND)]
 
 
 def changelog_of(service: str, shard: int, log: Log) -> Changelog | None:

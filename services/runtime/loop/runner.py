@@ -179,7 +179,8 @@ class Runner:
         self._must_defer = must_defer or (lambda: False)
         self._changelog = changelog_of(service.name, shard, log)
         if self._changelog is not None:
-            self._changelog.catch_up(store, self._sink)
+            families = [table.name for table in (*service.tables, *RUNTIME_TABLES)]
+            self._changelog.catch_up(store, self._sink, families)
         self._only_input = service.inputs[0].name if len(service.inputs) == 1 else ""
         self._position = self.positions().get(self._only_input, 0)
         self._outbox.restore(TablesReader(store), self._position)
@@ -445,6 +446,11 @@ class Runner:
         if self._after_write:
             self._after_write()
         self._outbox.send()
+
+    def publish(self) -> None:
+        """Wait until the log has acknowledged all that is written. Raise as ``Sink.flush`` does."""
+        self._outbox.send()
+        self._settle()
 
     def _settle(self) -> None:
         published = self._outbox.settle()

@@ -192,7 +192,7 @@ class HostedShard:
             self._open_store()
             while not self._stop.is_set():
                 self._try(self._step if self._runner else self._open_runner)
-                self.copies.make_next(self._opened_store())
+                self.copies.make_next(self._opened_store(), self._may_be_copied)
         except (InvariantError, OSError) as error:
             self._fail(str(error))
         except Exception as error:
@@ -202,6 +202,22 @@ class HostedShard:
             if self._runner is not None:
                 self._runner.close()
                 self._runner = None
+
+    def _may_be_copied(self) -> bool:
+        """Return whether a copy that is made now can be restored at any later time.
+
+        If another process takes the shard over before a unit of work is in the changelog, that unit is given up. A copy
+        that has it could only be built anew from the whole changelog, which may be trimmed up to this very copy.
+        """
+        if self.service.name not in CHANGELOGS:
+            return True
+        if self._runner is None:
+            return False
+        try:
+            self._runner.publish()
+        except RetryableError:  # the next step reports it
+            return False
+        return True
 
     def _follow(self, followed: Followed) -> None:
         """Follow the shard until ``stop``. If that fails, it has no consequences for what this process runs."""

@@ -56,6 +56,9 @@ class Followed:
         return published_below(log, self.topics, self.source, shard)
 
 
+_make_runner = partial(Runner, unit_seconds=UNIT_SECONDS)
+
+
 class Standby:
     """The standby of one shard. For one thread."""
 
@@ -70,18 +73,18 @@ class Standby:
         max_messages: int,
         *,
         after_write: Callable[[], None] | None = None,
+        make_runner: Callable[..., Runner] = _make_runner,
     ) -> None:
-        """Raises what ``Runner`` does."""
+        """``make_runner`` says how large its units of work are. Raises what ``Runner`` does."""
         self._published_below = partial(followed.published_below, log, shard)
         self._looked = time.monotonic()
-        self.runner = Runner(
+        self.runner = make_runner(
             service,
             shard,
             store,
             log,
             clock,
             max_batch_messages=max_messages,
-            unit_seconds=UNIT_SECONDS,
             after_write=after_write,
             must_defer=lambda: True,
             published_below=self._published_below(),
