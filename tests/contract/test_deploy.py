@@ -41,7 +41,7 @@ ALL_OPTIONS: dict[str, Any] = {
     "signing": {"existingSecret": "signing"},
     "purgeHours": "22-6",
     "settings": {"DEEPCLEAN_LOG_LEVEL": "warning"},
-    "services": {"key_deletion": {"shardGroups": [[0, 2], [1, 3]]}},
+    "instances": 3,
     "streaming": {"conf": {"spark.executor.memory": "2g"}},
     "imagePullSecrets": [{"name": "registry"}],
     "nodeSelector": {"disk": "ssd"},
@@ -278,13 +278,6 @@ class TestChart:
         assert set(values["services"]) == set(SERVICES)
         assert values["undoWindowMs"] == UNDO_WINDOW_MS
 
-    def test_what_clients_read_at_one_address_has_one_replica(self) -> None:
-        """Only a service that no client reads can be divided (docs/deploying.md)."""
-        schema = json.loads((CHART / "values.schema.json").read_text("utf-8"))
-        services = schema["properties"]["services"]["properties"]
-        divided = {name for name, one in services.items() if "shardGroups" in one["properties"]}
-        assert divided == {"key_deletion", "directory_deletion"}
-
     def test_the_alerts_are_those_of_prometheus(self) -> None:
         assert (CHART / "files" / "rules.yml").resolve() == DEPLOY / "prometheus" / "rules.yml"
 
@@ -299,7 +292,10 @@ class TestChart:
         shards = values.get("shards", 1)
         assert len(by_kind["StatefulSet"]) == len(SERVICES)
         for stateful in by_kind["StatefulSet"]:
-            _check_service(stateful, shards)
+            _check_service(stateful, shards, values.get("instances", 2))
+        pods = {one["metadata"]["name"]: one["spec"] for one in by_kind["Service"] if "clusterIP" in one["spec"]}
+        assert pods.keys() == {one["spec"]["serviceName"] for one in by_kind["StatefulSet"]}
+        assert all((one["clusterIP"], one["publishNotReadyAddresses"]) == ("None", True) for one in pods.values())
         job, *tools = sorted(by_kind["Deployment"], key=lambda one: str(one["metadata"]["name"]))
         assert (job["spec"]["replicas"], job["spec"]["strategy"]) == (1, {"type": "Recreate"})
         name, *arguments = _container(job)["args"]
@@ -316,11 +312,6 @@ class TestChart:
     def test_tools_want_a_secured_plane(self, tmp_path: Path) -> None:
         with pytest.raises(AssertionError, match=r"tools\.enabled wants"):
             _rendered({"tools": {"enabled": True}}, tmp_path)
-
-    @pytest.mark.parametrize("groups", [[[0, 1], [1]], [[0, 1]], [[2], [0, 5]], [[0], [1], [2], [2]]])
-    def test_shards_that_do_not_fit_are_refused(self, groups: list[list[int]], tmp_path: Path) -> None:
-        with pytest.raises(AssertionError, match="name each shard from 0 to 2 once"):
-            _rendered({"shards": 3, "services": {"key_deletion": {"shardGroups": groups}}}, tmp_path)
 
     def test_a_setting_goes_before_the_charts_own(self, tmp_path: Path) -> None:
         name = "DEEPCLEAN_KEY_DELETION_UNDO_WINDOW_MS"
@@ -351,19 +342,18 @@ def _container(workload: Any) -> Any:
     return one
 
 
-def _check_service(stateful: Any, shards: int) -> None:
-    """Each shard runs in one replica, whose port is that of the code."""
+def _check_service(stateful: Any, shards: int, instances: int) -> None:
+    """Each pod may run each shard, under a name of its own at an address of its own; its port is that of the code."""
     container, name = _container(stateful), stateful["metadata"]["labels"]["app.kubernetes.io/component"]
-    environment = {one["name"]: one["value"] for one in container["env"]}
+    environment = {one["name"]: one.get("value") or one["valueFrom"] for one in container["env"]}
     assert int(environment["DEEPCLEAN_HTTP_PORT"]) == container["ports"][0]["containerPort"] == PORTS[name]
     assert set(environment) <= _known_settings()
-    if "args" in container:
-        assert container["args"][:2] == [name, "--shards"]
-        groups = [container["args"][2]]
-    else:
-        groups = re.findall(r"shards=([\d,]+) ;;", container["command"][2])
-    assert stateful["spec"]["replicas"] == len(groups)
-    assert sorted(int(shard) for group in groups for shard in group.split(",")) == list(range(shards))
+    assert container["args"] == [name, "--shards", ",".join(map(str, range(shards)))]
+    assert stateful["spec"]["replicas"] == instances
+    assert environment["DEEPCLEAN_INSTANCE"] == {"fieldRef": {"fieldPath": "metadata.name"}}
+    of_pod = f"http://$(DEEPCLEAN_INSTANCE).{stateful['spec']['serviceName']}.default.svc:{PORTS[name]}"
+    assert environment["DEEPCLEAN_ADVERTISED_URL"] == of_pod
+    assert environment["DEEPCLEAN_HAS_ADDED_SHARDS"] == "true"
     for probe, path in (("startupProbe", "/readyz"), ("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")):
         assert container[probe]["httpGet"] == {"path": path, "port": "http"}
     assert container["startupProbe"]["periodSeconds"] * container["startupProbe"]["failureThreshold"] >= 900
