@@ -111,7 +111,7 @@ $(JARS): services/plane/machine/jars.lock $(INSTALLED)
 
 $(TEST_JARS): services/plane/machine/jars.lock $(INSTALLED)
 	@echo "Fetching what is missing of the jars that tests use beside these"
-	@.venv/bin/python -m services.plane.machine.jars --tests $(@D)
+	@.venv/bin/python -m services.plane.machine.jars --of iceberg --of tests $(@D)
 	@touch $@
 
 $(CLASSES): services/plane/broker/class_archives.py streaming/spark/class_archive.py $(JARS) $(COMPILED)

@@ -4,9 +4,9 @@
 and accepts no other digest. The machine configures the repository: by an Ivy settings file (``DEEPCLEAN_IVY_SETTINGS``
 or ``~/.ivy2/ivysettings.xml``), else by the mirror in Maven's settings, else by Ivy's default.
 
-    python -m services.plane.machine.jars DIR          fetch the missing jars into DIR/kafka and DIR/spark
-    python -m services.plane.machine.jars --tests DIR  fetch those that only tests use, and those fetched at first use
-    python -m services.plane.machine.jars --lock FILE  resolve the versions below again and write the list
+    python -m services.plane.machine.jars DIR            fetch the missing jars into DIR/kafka and DIR/spark
+    python -m services.plane.machine.jars --of NAME DIR  fetch those of NAME into DIR/NAME: kafka, spark, iceberg, tests
+    python -m services.plane.machine.jars --lock FILE    resolve the versions below again and write the list
 """
 
 from __future__ import annotations
@@ -320,7 +320,7 @@ def main(arguments: list[str] | None = None) -> int:
         prog="python -m services.plane.machine.jars", description="Fetch the plane's jars."
     )
     parser.add_argument("directory", type=Path, nargs="?", help="where the jars go")
-    parser.add_argument("--tests", action="store_true", help="fetch the other jars")
+    parser.add_argument("--of", choices=ROOTS, action="append", help="whose jars; by default those of kafka and spark")
     parser.add_argument("--lock", type=Path, metavar="FILE", help="resolve afresh and write the list of jars")
     options = parser.parse_args(arguments)
     if (options.directory is None) == (options.lock is None):
@@ -330,7 +330,7 @@ def main(arguments: list[str] | None = None) -> int:
             write_lock(options.lock)
         else:
             java = find_java()
-            count = fetch_jars(options.directory, java, _BUNDLES if options.tests else AT_SETUP)
+            count = fetch_jars(options.directory, java, options.of or AT_SETUP)
             print(f"Java {java.version} at {java.home}; jars {f'fetched: {count}' if count else 'complete'}")
     except StackError as error:
         print(error, file=sys.stderr)
