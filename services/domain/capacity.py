@@ -52,19 +52,27 @@ class UnitCosts:
 
 
 MEASURED = UnitCosts(
-    put_microseconds={"metadata": 14.0, "broker": 4.0},
-    deletion_microseconds={
-        "metadata": 32.5,
-        "streaming": 18.8,
-        "broker": 8.5,
-        "mock_scm": 6.5,
-        "key_deletion": 3.5,
-        "snapshots": 1.5,
+    put_microseconds={
+        "metadata": 20.1,
+        "streaming": 9.4,
+        "broker": 9.6,
+        "mock_scm": 3.9,
+        "key_deletion": 0.6,
+        "snapshots": 0.5,
         "directory_deletion": 0.5,
     },
-    put_log_bytes=25.0,
-    deletion_log_bytes=105.0,
-    live_row_bytes=150.0,
+    deletion_microseconds={
+        "metadata": 43.6,
+        "streaming": 44.8,
+        "broker": 18.5,
+        "mock_scm": 9.1,
+        "key_deletion": 4.4,
+        "snapshots": 2.2,
+        "directory_deletion": 1.3,
+    },
+    put_log_bytes=22.0,
+    deletion_log_bytes=104.0,
+    live_row_bytes=128.0,
     held_row_bytes=99.0,
     snapshot_bytes=40_000.0,
     process_megabytes={
@@ -76,7 +84,7 @@ MEASURED = UnitCosts(
         "directory_deletion": 76.0,
     },
 )
-"""Two shared cores that ran the whole plane; docs/scale.md has the commit and the size of the run."""
+"""Two shared cores that ran the whole plane; docs/scale.md has the runs that these are from."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,7 +62,7 @@ def _print(work: Workload, found: Capacity) -> None:
     print_fields(
         [
             ("busiest hour", f"{found.peak_deletes_per_second:,.0f} deletions a second, and as many puts"),
-            ("held by snapshots", f"{found.held_versions:,.0f} versions"),
+            ("held versions", f"{found.held_versions:,.0f}, by snapshots"),
             ("shards", f"{found.shards:,}, in {counted(found.metadata_processes, 'process', 'processes')}{standby}"),
             ("cores", f"{sum(found.cores.values()):,.1f}, of which at most {work.busy:.0%} are in use"),
             ("Spark", f"{counted(found.executors, 'executor')} of {counted(CORES_PER_EXECUTOR, 'core')}"),
@@ -75,7 +75,7 @@ def _print(work: Workload, found: Capacity) -> None:
     print_table(
         ["PROCESS", "CORES", "MEMORY"],
         (
-            (name, f"{cores:,.1f}", bytes_text(found.memory_bytes.get(name, 0.0)))
+            (name, f"{cores:,.1f}", bytes_text(found.memory_bytes[name]) if name in found.memory_bytes else "")
             for name, cores in sorted(found.cores.items(), key=lambda item: -item[1])
         ),
         numbers=["CORES", "MEMORY"],
