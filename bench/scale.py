@@ -76,7 +76,7 @@ def _figure(shards: int, kind: str, measured: Measured, of_one: Measured) -> Fig
         **{f"{name}_bytes": size / keys for name, size in measured.row_bytes.items()},
     }
     costs = {name: used / of_one.keys for name, used in of_one.cpu_seconds.items()}
-    by_model = rate_of_shards(costs, shards, os.cpu_count() or 1)
+    by_model = rate_of_shards(costs, 1, os.cpu_count() or 1)
     reference = Ceiling(by_model, "by the model") if shards > 1 else None
     return Figure(f"{NAME}/{shards}-shards/{kind}", keys / measured.seconds, f"{kind}/s", None, reference, details)
 

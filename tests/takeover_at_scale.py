@@ -6,8 +6,8 @@
 ``takeover``: two hosts share a shard over three brokers. The first host's metadata is killed (SIGKILL) while a client
 puts keys, and the time runs from the kill to the first answer of the second host. That host has followed the shard
 (``standby``), or has a copy of the database that was made a tenth of the keys before the end (``backup``), or nothing
-(``log``). ``restart``: one host, whose metadata is killed and started again by its supervisor. Each command of the
-client must be answered without an error, and the keys must all be there afterwards.
+(``log``). ``restart``: one host, whose metadata is killed and started again at once. Each command of the client must be
+answered without an error, and its keys must all be there afterwards.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx
@@ -105,9 +105,10 @@ def _await_txn(plane: KafkaPlane, txn: int) -> None:
 
 
 def _kill(stack: Stack) -> None:
-    identity = stack.children[METADATA].identity
-    assert identity is not None
-    os.killpg(identity.pid, signal.SIGKILL)
+    child = stack.children[METADATA]
+    assert child.identity is not None
+    os.killpg(child.identity.pid, signal.SIGKILL)
+    eventually(lambda: not child.is_running)
 
 
 def _copy_database(one: Stack, two_home: Path) -> None:
@@ -156,14 +157,15 @@ def restart(directory: Path, keys: int) -> float:
         one = running.enter_context(host(directory, cluster.bootstrap_servers, "one", is_following=False))
         plane = running.enter_context(KafkaPlane(one.address, answer_seconds=PATIENCE_SECONDS))
         _await_txn(plane, send(KafkaLog(cluster.bootstrap_servers, "takeover-at-scale"), puts(0, keys)))
-        return _killed_while_written_to(plane, one)
+        return _killed_while_written_to(plane, one, one.children[METADATA].start)
 
 
-def _killed_while_written_to(plane: KafkaPlane, one: Stack) -> float:
+def _killed_while_written_to(plane: KafkaPlane, one: Stack, afterwards: Callable[[], None] = lambda: None) -> float:
     with Writer(plane) as writer:
         eventually(lambda: len(writer.answered_at) > 100, PATIENCE_SECONDS)
         _kill(one)
         killed_at = time.monotonic()
+        afterwards()
         seconds = writer.first_after(killed_at + 0.2) - killed_at
         eventually(lambda: writer.answered_at[-1] > killed_at + seconds + 1, PATIENCE_SECONDS)
     written = len(writer.answered_at)

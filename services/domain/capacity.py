@@ -130,14 +130,13 @@ class Capacity:
     """The size of a plane."""
 
     shards: int
-    metadata_processes: int
-    """A process of metadata may have several shards; each process does the work of one core."""
+    """Each in a process of metadata of its own: several in one process do less than the sum of them."""
     peak_deletes_per_second: float
     cores: Mapping[str, float]
     """By process; those of all brokers, all executors, and of the standbys together with metadata."""
     executors: int
     memory_bytes: Mapping[str, float]
-    """Resident memory by process, of all shards."""
+    """Resident memory by process, of all processes of its kind; brokers have what their owners give them."""
     page_cache_bytes: float
     """Database files of live keys. A delete of a key whose files are not in memory takes up to four times as long."""
     disk_bytes: float
@@ -171,10 +170,9 @@ def capacity_of(work: Workload, costs: UnitCosts) -> Capacity:
         for name in sorted(names)
     }
     per_shard = work.busy / each[METADATA]
-    processes = max(1, math.ceil(peak / per_shard))
     commands = COMMANDS_OF_A_KEY * work.deletes_per_day
     by_ids = math.ceil(WANTED_YEARS / years_of_ids(commands))
-    shards = max(processes, by_ids, math.ceil(work.snapshots / MOST_SNAPSHOTS_PER_SHARD))
+    shards = max(1, math.ceil(peak / per_shard), by_ids, math.ceil(work.snapshots / MOST_SNAPSHOTS_PER_SHARD))
     copies = 2 if work.is_followed else 1
     times = {METADATA: copies, BROKER: work.replicas}
     cores = {name: peak * used * times.get(name, 1) / work.busy for name, used in each.items()}
@@ -184,11 +182,10 @@ def capacity_of(work: Workload, costs: UnitCosts) -> Capacity:
     daily = work.deletes_per_day * (costs.put_log_bytes + costs.deletion_log_bytes)
     return Capacity(
         shards=shards,
-        metadata_processes=processes,
         peak_deletes_per_second=peak,
         cores=cores,
         executors=executors,
-        memory_bytes=_memory_bytes(costs, processes, executors, times),
+        memory_bytes=_memory_bytes(costs, cores, work.busy, {METADATA: shards * copies, STREAMING: executors}),
         page_cache_bytes=work.keys * costs.live_row_bytes,
         disk_bytes=rows * copies,
         held_versions=held,
@@ -198,10 +195,12 @@ def capacity_of(work: Workload, costs: UnitCosts) -> Capacity:
     )
 
 
-def _memory_bytes(costs: UnitCosts, processes: int, executors: int, times: Mapping[str, int]) -> dict[str, float]:
-    many = {METADATA: processes, STREAMING: executors}
+def _memory_bytes(
+    costs: UnitCosts, cores: Mapping[str, float], busy: float, known: Mapping[str, int]
+) -> dict[str, float]:
+    """Return the memory by process; a process for each core in use, where the number of processes is not ``known``."""
     return {
-        name: megabytes * 1e6 * many.get(name, 1) * times.get(name, 1)
+        name: megabytes * 1e6 * (known.get(name) or max(1, math.ceil(cores[name] * busy)))
         for name, megabytes in costs.process_megabytes.items()
     }
 

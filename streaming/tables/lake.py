@@ -2,7 +2,8 @@
 
 Each change is one commit of Iceberg: a reader sees the table before it or after it. No change adds rows blindly. A
 change replaces the rows that fulfil a condition, or the row of a key, so it may be repeated. If another process has
-added such rows meanwhile, Iceberg refuses the change.
+added rows that fulfil the condition meanwhile, Iceberg refuses the change. A row by its key is replaced whoever wrote
+it: run one export at a time.
 """
 
 from __future__ import annotations

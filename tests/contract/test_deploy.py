@@ -365,7 +365,7 @@ def _check_tools(tools: Any, shards: int, monkeypatch: pytest.MonkeyPatch) -> No
     for one in container["env"]:
         monkeypatch.setenv(one["name"], one["value"])
     described = read_description(None)
-    assert (described.shards, described.host.processes) == (shards, ())
+    assert (described.shards, described.host.processes, described.host.instance) == (shards, (), "tools")
     assert described.elsewhere == {name: f"deepclean-{name.replace('_', '-')}:{port}" for name, port in PORTS.items()}
     _check_command(_command(app), container["args"])
 

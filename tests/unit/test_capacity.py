@@ -36,10 +36,9 @@ WORKLOADS = st.builds(
 def test_no_part_of_a_plane_is_busier_than_it_may_be(work: Workload) -> None:
     found = capacity_of(work, MEASURED)
     of_metadata = MEASURED.put_microseconds["metadata"] + MEASURED.deletion_microseconds["metadata"]
-    each = found.peak_deletes_per_second / found.metadata_processes
+    each = found.peak_deletes_per_second / found.shards
     assert each * of_metadata / 1e6 <= work.busy * 1.000_001
-    assert found.shards >= found.metadata_processes
-    assert found.cores["metadata"] <= found.metadata_processes * (2 if work.is_followed else 1) * 1.000_001
+    assert found.cores["metadata"] <= found.shards * (2 if work.is_followed else 1) * 1.000_001
     limits = {limit.name: limit for limit in found.limits}
     assert limits["ids of blocks"].share <= 1
     assert limits["snapshots"].share <= 1
@@ -97,7 +96,7 @@ def test_the_page_shows_what_the_command_says() -> None:
 def test_json_has_every_figure_in_bytes_and_cores() -> None:
     words = ["size", "--keys", "1e9", "--deletes-per-day", "1e9", "--snapshots", "1000", "--json"]
     found = json.loads(CliRunner().invoke(app, words).output)
-    assert found["shards"] >= found["metadata_processes"]
+    assert found["memory_bytes"]["metadata"] == 2 * found["shards"] * 265e6
     assert {limit["name"] for limit in found["limits"]} >= {"shards", "snapshots", "ids of blocks"}
 
 

@@ -63,10 +63,10 @@ def _print(work: Workload, found: Capacity) -> None:
         [
             ("busiest hour", f"{found.peak_deletes_per_second:,.0f} deletions a second, and as many puts"),
             ("held versions", f"{found.held_versions:,.0f}, by snapshots"),
-            ("shards", f"{found.shards:,}, in {counted(found.metadata_processes, 'process', 'processes')}{standby}"),
+            ("shards", f"{found.shards:,}, each in a process of metadata{standby}"),
             ("cores", f"{sum(found.cores.values()):,.1f}, of which at most {work.busy:.0%} are in use"),
             ("Spark", f"{counted(found.executors, 'executor')} of {counted(CORES_PER_EXECUTOR, 'core')}"),
-            ("memory", f"{memory}, and {cache} of page cache for the rows of live keys"),
+            ("memory", f"{memory} without the brokers, and {cache} of page cache for the rows of live keys"),
             ("disk", f"{bytes_text(found.disk_bytes)} of databases"),
             ("log", f"{bytes_text(found.log_bytes_per_day)} a day; {bytes_text(found.log_bytes)} on all brokers"),
         ]

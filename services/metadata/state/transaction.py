@@ -154,9 +154,8 @@ class Transaction:
     def report_late(self, bucket_id: int, blocks: BlockRun) -> None:
         """Report blocks to SCM that an earlier command has allocated, or whose size has changed.
 
-        Raise CommandError (SHARD_FULL) when the shard has no ids left: the report takes some.
+        The report takes ids. A shard that gives out no blocks any more still has them for what frees blocks.
         """
-        self._check_ids()
         self.counters.reported_local_id = self.written.add_late(self.shard, bucket_id, blocks)
 
     def check_stored(self, added_bytes: int = 0) -> None:
@@ -172,16 +171,13 @@ class Transaction:
 
         Raise CommandError (SHARD_FULL) when the shard has no ids left.
         """
-        self._check_ids()
-        return local_id(self.shard, self.txn, 0)
-
-    def _check_ids(self) -> None:
         if self.txn > LAST_TXN_WITH_BLOCKS:
             raise CommandError(
                 ErrorCode.SHARD_FULL,
                 f"shard {self.shard} has no ids of blocks left: write to a volume of another shard "
                 "(deepclean shards add N makes further ones; new volumes are created there)",
             )
+        return local_id(self.shard, self.txn, 0)
 
     @property
     def shard(self) -> int:

@@ -53,7 +53,7 @@ class TableExport:
     namespace: str = "deepclean"
     """The namespace of the tables in the catalog: planes that share a catalog have different ones."""
     conf: Sequence[str] = ()
-    """Settings of Spark, each ``NAME=VALUE``; they go before ours."""
+    """Settings of Spark, each ``NAME=VALUE``; they override ours."""
     heap: str = "1g"
 
     def run(self, address: PlaneAddress, home: Path) -> WrittenTables:

@@ -211,13 +211,10 @@ class HostedShard:
         """
         if self.service.name not in CHANGELOGS:
             return True
-        if self._runner is None:
+        if (runner := self._runner) is None:
             return False
-        try:
-            self._runner.publish()
-        except RetryableError:  # the next step reports it
-            return False
-        return True
+        self._try(runner.publish)
+        return self._runner is runner and not runner.waiting()
 
     def _follow(self, followed: Followed) -> None:
         """Follow the shard until ``stop``. If that fails, it has no consequences for what this process runs."""
