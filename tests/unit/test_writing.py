@@ -52,6 +52,7 @@ from services.metadata.reads import queries
 from services.metadata.reads.block_search import explain_block
 from services.metadata.reads.deleted_queries import list_deleted
 from services.metadata.reads.explanations import explain_path
+from services.metadata.state import transaction
 from services.metadata.state.bucket_links import MAX_LINKS
 from services.metadata.state.figures import MAX_BYTES
 from services.metadata.state.tables import DIRECTORY_TABLE, KEY_PART_TABLE, OPEN_KEY_TABLE, PART_TABLE
@@ -914,3 +915,18 @@ def _each_block_is_freed_once(shard: WritingShard) -> None:
     assert len(set(freed)) == len(freed)
     shard.internal(FinishRows(1, by_columns(rows)))
     assert not any(True for _ in shard.tables.table(OPEN_KEY_TABLE).scan())
+
+
+@pytest.mark.parametrize("bucket", OPEN_KEYS)
+def test_a_shard_without_ids_of_blocks_still_closes_what_is_open(
+    shard: WritingShard, bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Commits and the end of writes report blocks that were allocated before, which takes ids."""
+    written, left, _ = (shard.open(bucket, key, 10) for key in ("written", "left", "forgotten"))
+    monkeypatch.setattr(transaction, "LAST_TXN_WITH_BLOCKS", shard.txn)
+    assert shard.refusal(OpenKey("vol", bucket, "later", 1, "", BLOCK)) == ErrorCode.SHARD_FULL
+    assert shard.refusal(PutKey("vol", bucket, "later", 1, "", BLOCK)) == ErrorCode.SHARD_FULL
+    shard.commit(bucket, "written", written, 10)
+    shard.abandon(bucket, "left", left)
+    assert shard.expire(bucket).expired == 1
+    assert shard.sent(DEAD_LETTERS) == []
