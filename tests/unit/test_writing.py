@@ -917,9 +917,9 @@ def _each_block_is_freed_once(shard: WritingShard) -> None:
     assert not any(True for _ in shard.tables.table(OPEN_KEY_TABLE).scan())
 
 
-@pytest.mark.parametrize("bucket", OPEN_KEYS)
+@BOTH
 def test_a_shard_without_ids_of_blocks_still_closes_what_is_open(
-    shard: WritingShard, bucket: str, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, shard: WritingShard, bucket: str
 ) -> None:
     """Commits and the end of writes report blocks that were allocated before, which takes ids."""
     written, left, _ = (shard.open(bucket, key, 10) for key in ("written", "left", "forgotten"))
