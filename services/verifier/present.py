@@ -7,7 +7,7 @@ from typing import Any
 
 from schemas.records import BlockRun, BucketVersioning, Replication
 from services.domain.names import check_key_path
-from services.domain.table_keys import local_id, object_id
+from services.domain.table_keys import LAST_TXN_WITH_BLOCKS, local_id, object_id
 from services.verifier.history import Entry, History, Moment
 from services.verifier.refusals import RefusedError, require, required
 
@@ -83,7 +83,7 @@ class Present:
         if not size_bytes:
             return None
         count = -(-size_bytes // block_size_bytes)
-        require(count <= MAX_BLOCKS)
+        require(count <= MAX_BLOCKS and self.now.txn <= LAST_TXN_WITH_BLOCKS)
         first = local_id(self.shard, self.now.txn, 0)
         container_id = (_NUMBERS[bucket.replication] << CONTAINER_BITS) + self.container_id
         return BlockRun(container_id, first, count, block_size_bytes, size_bytes)

@@ -57,6 +57,7 @@ from services.metadata.state.bucket_links import MAX_LINKS
 from services.metadata.state.figures import MAX_BYTES
 from services.metadata.state.tables import DIRECTORY_TABLE, KEY_PART_TABLE, OPEN_KEY_TABLE, PART_TABLE
 from services.storage.tables import TablesReader
+from services.verifier import present
 from services.verifier import uploads as verifier_uploads
 from tests.unit.test_verify_replay import verified
 from tests.unit.writing_shard import BLOCK, DAY_MS, OPEN_KEYS, UPLOADS, WritingShard
@@ -923,7 +924,8 @@ def test_a_shard_without_ids_of_blocks_still_closes_what_is_open(
 ) -> None:
     """Commits and the end of writes report blocks that were allocated before, which takes ids."""
     written, left, _ = (shard.open(bucket, key, 10) for key in ("written", "left", "forgotten"))
-    monkeypatch.setattr(transaction, "LAST_TXN_WITH_BLOCKS", shard.txn)
+    for module in (transaction, present):
+        monkeypatch.setattr(module, "LAST_TXN_WITH_BLOCKS", shard.txn)
     assert shard.refusal(OpenKey("vol", bucket, "later", 1, "", BLOCK)) == ErrorCode.SHARD_FULL
     assert shard.refusal(PutKey("vol", bucket, "later", 1, "", BLOCK)) == ErrorCode.SHARD_FULL
     shard.commit(bucket, "written", written, 10)
