@@ -672,8 +672,9 @@ def test_an_entry_with_a_false_chain_version_is_dead_lettered_once_its_wait_is_o
 def test_a_shard_that_is_added_is_judged_by_the_running_job(stand: Stand) -> None:
     """The last test here: a partition is never taken away. Its topics get theirs one after the other.
 
-    The source hears of it between two batches, while it waits for a fuller one.
+    The source hears of it between two batches, while it waits for a fuller one, and reports on it before it has it.
     """
+    stand.session.conf.set("spark.sql.streaming.noDataProgressEventInterval", "1")  # else a report every ten seconds
     wire, bucket_id, new = stand.wire, stand.wire.new_bucket(), SHARDS
     with stand.running(longest_wait_ms=4 * LONGEST_WAIT_MS) as registry:
         wire.settle()
