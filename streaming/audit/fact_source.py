@@ -23,14 +23,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from services.domain.replication import redundancy_bytes, sequence_of
 from streaming.audit.facts import RUN, Column, Fact, FactKind, Facts, FactTask, facts_of
 from streaming.audit.reach import ACTIVE, FIRST_SNAPSHOT, PRESENT, UNEXPANDED, snapshots_of
 from streaming.audit.shard import AuditedBucket, AuditedShard
+from streaming.spark.python_source import frame_read_by
 
 FLAGS = ACTIVE | UNEXPANDED | PRESENT
 SHOWN, HAS_DELETED, HAS_CLAIMED = 8, 16, 32
@@ -86,23 +85,8 @@ class ReadFacts:
 
     def frame(self, session: SparkSession) -> DataFrame:
         """Return the facts as a DataFrame."""
-        read, schema = self, SUMMED if self.wanted is None else WHOLE_FACTS
-
-        class FactSource(DataSource):
-            """Spark takes options as strings only; a class of its own takes its variables to the tasks."""
-
-            @classmethod
-            def name(cls) -> str:
-                return "deepclean-audit"
-
-            def schema(self) -> StructType:
-                return from_arrow_schema(schema)
-
-            def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002  it is the one above
-                return FactReader(read)
-
-        session.dataSource.register(FactSource)
-        return session.read.format(FactSource.name()).load()
+        columns = SUMMED if self.wanted is None else WHOLE_FACTS
+        return frame_read_by(session, "deepclean-audit", columns, lambda: FactReader(self))
 
 
 class FactReader(DataSourceReader):

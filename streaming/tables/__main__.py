@@ -25,10 +25,10 @@ from schemas.credentials import KafkaCredentials, credentials_of, login_file_of
 from streaming.rocksdb.checkpoint_rows import CheckpointRows
 from streaming.spark.child_job import job_session, say
 from streaming.spark.session import session_parser
-from streaming.tables.columns import FROM_COPIES, FROM_TOPICS, INVENTORY, TABLES, UNREADABLE, TableColumns
+from streaming.tables.columns import FROM_COPIES, FROM_TOPICS, INVENTORY, NAMESPACE, TABLES, UNREADABLE, TableColumns
 from streaming.tables.copied_shard import CopiedShard, read_shard
 from streaming.tables.inventory import buckets_to_read, inventory
-from streaming.tables.lake import NAMESPACE, Lake, catalog_settings, spark_errors
+from streaming.tables.lake import Lake, catalog_settings, spark_errors
 from streaming.tables.topics import FOLLOWERS, TopicReader
 
 _BY_NAME = {table.name: table for table in TABLES}

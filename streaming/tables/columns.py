@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+NAMESPACE = "deepclean"
+"""Where the tables are in a catalog, unless a user names another place."""
 _AS_OF = (
     ("as_of_txn", "bigint", "Last txn of the shard that the row takes into account."),
     ("as_of_time", "timestamp", "Log time of that txn."),

@@ -14,9 +14,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from schemas.records import BlockRun, ClaimedRow, DeletedKeyRow, KeyPartRow, KeyRow, PartRow, UploadRow
 from schemas.stored_rows import row_codec
@@ -35,6 +33,8 @@ from streaming.audit.shard import (
     Opener,
 )
 from streaming.rocksdb.checkpoint_rows import WHOLE, CheckpointRows, Range, Row, ranges
+from streaming.spark.python_source import frame_read_by
+from streaming.tables.columns import INVENTORY
 from streaming.tables.copied_shard import CopiedShard
 
 LIVE, UPLOAD, HELD, PENDING, IN_CLAIM = "LIVE", "UPLOAD", "HELD", "PENDING", "CLAIMED"
@@ -43,17 +43,8 @@ ROWS_PER_TASK = 50_000
 """Rows of a table in one task, about: a task with fewer rows spends most of its time on opening the copy."""
 Task = tuple[str, Range]
 """A table, and the range of its keys."""
-_LONG, _TIME = pa.int64(), pa.timestamp("us", "UTC")
-SCHEMA = pa.schema(
-    [
-        *(("shard", pa.int32()), ("bucket_id", _LONG), ("volume", pa.string()), ("bucket", pa.string())),
-        *(("stage", pa.string()), ("object_id", _LONG), ("parent_id", _LONG), ("name", pa.string())),
-        *((name, _LONG) for name in ("birth", "death", "first_holder", "last_holder")),
-        *(("modification_time", _TIME), ("deletion_time", _TIME)),
-        *(("container_id", _LONG), ("first_local_id", _LONG), ("block_count", pa.int32())),
-        *((name, _LONG) for name in ("block_size_bytes", "size_bytes", "replicated_bytes")),
-    ]
-)
+_TYPES = {"int": pa.int32(), "bigint": pa.int64(), "string": pa.string(), "timestamp": pa.timestamp("us", "UTC")}
+SCHEMA = pa.schema([(name, _TYPES[kind]) for name, kind, _ in INVENTORY.columns if not name.startswith("as_of_")])
 
 
 class _Run(NamedTuple):
@@ -214,21 +205,8 @@ def inventory(session: SparkSession, buckets: CopiedBuckets) -> DataFrame:
             cuts = rows.boundaries(table, *WHOLE, parts) if parts > 1 else set[bytes]()
             tasks += [(table, part) for part in ranges(cuts, *WHOLE)]
 
-    class InventorySource(DataSource):
-        """Spark takes options as strings only; a class of its own takes its variables to the tasks."""
-
-        @classmethod
-        def name(cls) -> str:
-            return "deepclean-inventory"
-
-        def schema(self) -> StructType:
-            return from_arrow_schema(SCHEMA)
-
-        def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002  it is the one above
-            return InventoryReader(buckets, [tasks[part::most] for part in range(min(most, len(tasks)))])
-
-    session.dataSource.register(InventorySource)
-    return session.read.format(InventorySource.name()).load()
+    parts_of_tasks = [tasks[part::most] for part in range(min(most, len(tasks)))]
+    return frame_read_by(session, "deepclean-inventory", SCHEMA, lambda: InventoryReader(buckets, parts_of_tasks))
 
 
 class InventoryReader(DataSourceReader):

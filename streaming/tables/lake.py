@@ -22,9 +22,9 @@ from pyspark.sql.functions import col
 from pyspark.sql.functions import max as greatest_of
 
 from services.domain.errors import InvariantError, RetryableError
-from streaming.tables.columns import TableColumns
+from streaming.tables.columns import NAMESPACE, TableColumns
 
-CATALOG, NAMESPACE = "lake", "deepclean"
+CATALOG = "lake"
 POSITION = "deepclean.position"
 MOST_STATES = 24
 """A table with more states than this is compacted, and its old states are removed."""

@@ -54,12 +54,13 @@ from streaming.tables.columns import (
     FROM_COPIES,
     INVENTORY,
     LEDGER,
+    NAMESPACE,
     TABLES,
     UNREADABLE,
     TableColumns,
 )
 from streaming.tables.inventory import SCHEMA
-from streaming.tables.lake import NAMESPACE, Lake, Position, catalog_settings
+from streaming.tables.lake import Lake, Position, catalog_settings
 from streaming.tables.topics import FOLLOWERS, TopicReader
 from tests.metric_catalogue import ROOT
 from tests.spark_session import SPARK_MARKS, started_session

@@ -13,7 +13,7 @@ from services.cli.output import counted, print_json, print_table
 from services.cli.session import JsonOption, session_of
 from services.cli.terminal import say
 from services.client.kafka_plane import KafkaPlane
-from services.plane.upkeep.table_export import TABLES, TableExport, TableExportError, WrittenTables
+from services.plane.upkeep.table_export import DEFAULT_NAMESPACE, TABLES, TableExport, TableExportError, WrittenTables
 
 DEFAULT_KEEP_HOURS = 24.0
 
@@ -32,7 +32,7 @@ def export(
     ] = DEFAULT_KEEP_HOURS,
     namespace: Annotated[
         str, typer.Option(help="Namespace of the tables in the catalog, one for each plane that uses the catalog.")
-    ] = "deepclean",
+    ] = DEFAULT_NAMESPACE,
     conf: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="A setting of Spark, as of another catalog; may be repeated."),

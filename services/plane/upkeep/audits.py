@@ -24,13 +24,13 @@ from typing import Any
 import httpx
 from pydantic import TypeAdapter, ValidationError
 
-from schemas.answers import AuditCopy
 from schemas.audit_report import AuditReport
 from services.client.kafka_plane import PlaneAddress
 from services.client.wire.http_reads import HttpShard, http_client
 from services.domain.errors import DeepcleanError
 from services.plane.machine.errors import StackError
 from services.plane.machine.spark_jobs import SparkJobError, run_spark_job
+from services.plane.upkeep.asked_copies import asked_copies
 
 DIRECTORY = "audits"
 Progress = Callable[[int, str], None]
@@ -90,11 +90,7 @@ class Auditor:
         """Let the services make the copies, and yield the job's input. The copies are always deleted at the end."""
         metadata = HttpShard(http, "metadata", self.address.metadata_url, shard)
         store = HttpShard(http, "mock_scm", self.address.scm_url, shard)
-
-        def copy(service: HttpShard, name: str) -> AuditCopy:
-            return service.ask_for("POST", "/audit-copies", AuditCopy, {"audit_id": audit_id, "name": name})
-
-        try:
+        with asked_copies((metadata, store), audit_id) as copy:
             self._require_ready(http)
             progress(1, "copying the inventory")
             before = copy(store, "before")
@@ -110,10 +106,6 @@ class Auditor:
                 "snapshots": namespace.snapshots,
                 "inventory_after": after.directory,
             }
-        finally:
-            for service in (metadata, store):
-                with contextlib.suppress(DeepcleanError):
-                    service.ask_for("DELETE", "/audit-copies", bool, {"audit_id": audit_id})
 
     def _require_ready(self, http: httpx.Client) -> None:
         """Raise AuditError unless both services are ready.

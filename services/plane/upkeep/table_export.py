@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from schemas.answers import AuditCopy
 from schemas.credentials import FILE_VARIABLE
 from schemas.topics import CLIENTS
 from services.client.kafka_plane import PlaneAddress
@@ -21,8 +20,10 @@ from services.plane.machine.home import jars_directory
 from services.plane.machine.jars import ICEBERG, classpath, fetch_jars
 from services.plane.machine.spark_jobs import SparkJobError, run_spark_job
 from services.plane.stack.secrets import plane_security
-from streaming.tables.columns import FROM_COPIES, FROM_TOPICS
+from services.plane.upkeep.asked_copies import asked_copies
+from streaming.tables.columns import FROM_COPIES, FROM_TOPICS, NAMESPACE
 
+DEFAULT_NAMESPACE = NAMESPACE
 TABLES = (*FROM_TOPICS, *FROM_COPIES)
 """The tables that a user may choose."""
 
@@ -50,7 +51,7 @@ class TableExport:
     tables: Sequence[str]
     keep_hours: float
     is_from_beginning: bool = False
-    namespace: str = "deepclean"
+    namespace: str = DEFAULT_NAMESPACE
     """The namespace of the tables in the catalog: planes that share a catalog have different ones."""
     conf: Sequence[str] = ()
     """Settings of Spark, each ``NAME=VALUE``; they override ours."""
@@ -116,16 +117,7 @@ class TableExport:
 @contextlib.contextmanager
 def _copies(address: PlaneAddress, numbers: Iterable[int]) -> Iterator[dict[int, str]]:
     """Let metadata copy the databases of shards, as for an audit; yield the directories, and delete them at the end."""
-    copy_id = uuid.uuid4().hex
     with http_client(address.http_token) as http:
         shards = {number: HttpShard(http, "metadata", address.metadata_url, number) for number in numbers}
-        asked = {"audit_id": copy_id, "name": "all"}
-        try:
-            yield {
-                number: shard.ask_for("POST", "/audit-copies", AuditCopy, asked).directory
-                for number, shard in shards.items()
-            }
-        finally:
-            for shard in shards.values():
-                with contextlib.suppress(DeepcleanError):
-                    shard.ask_for("DELETE", "/audit-copies", bool, {"audit_id": copy_id})
+        with asked_copies(shards.values(), uuid.uuid4().hex) as copy:
+            yield {number: copy(shard, "all").directory for number, shard in shards.items()}
