@@ -33,7 +33,6 @@ SHARDS = (1, 2, 4)
 KEYS_PER_SECOND = 8_000
 _MOST_WARM_KEYS = 40_000
 _BUCKET, _WARM = "flat", "warm"
-_LOG_SUFFIX = ".log"
 
 
 def measure_scale(conditions: Conditions) -> Sequence[Figure]:
@@ -151,7 +150,7 @@ class _Plane:
         await_count(self._stack, count_of, wanted, lambda left: self._say(f"{NAME}: {left:,} left"))
 
     def _log_bytes(self) -> int:
-        return sum(file.stat().st_size for file in (self._stack.home / "broker").rglob(f"*-[0-9]*/*{_LOG_SUFFIX}"))
+        return sum(file.stat().st_size for file in (self._stack.home / "broker").rglob("*-[0-9]*/*.log"))
 
     def _row_bytes(self) -> dict[str, int]:
         """Return the bytes of each service's databases, in all shards."""

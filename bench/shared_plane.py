@@ -152,13 +152,13 @@ class SharedPlane:
         Raises:
             StackError: the block store makes no progress.
         """
-
-        def deleted_blocks() -> int:
-            deleted = self.deleted_blocks()
-            on_poll(deleted)
-            return deleted
-
-        await_count(self.stack, deleted_blocks, wanted, lambda left: self._conditions.say(f"{name}: {left:,} to free"))
+        await_count(
+            self.stack,
+            self.deleted_blocks,
+            wanted,
+            lambda left: self._conditions.say(f"{name}: {left:,} left to free"),
+            on_poll,
+        )
 
     def process_ids(self) -> dict[str, int]:
         """Return the ids of the plane's processes by name; each process leads a session."""
@@ -181,8 +181,14 @@ def cpu_seconds(stack: Stack) -> dict[str, float]:
     return {name: session_cpu_seconds(pid) for name, pid in process_ids(stack).items()}
 
 
-def await_count(stack: Stack, count_of: Callable[[], int], wanted: int, say_left: Callable[[int], None]) -> None:
-    """Wait until a count of a plane's work has reached ``wanted``.
+def await_count(
+    stack: Stack,
+    count_of: Callable[[], int],
+    wanted: int,
+    say_left: Callable[[int], None],
+    on_poll: Callable[[int], None] = lambda _: None,
+) -> None:
+    """Wait until a count of a plane's work has reached ``wanted``; ``on_poll`` gets each count before that.
 
     Raises:
         StackError: a process ended, or the count does not grow.
@@ -192,6 +198,7 @@ def await_count(stack: Stack, count_of: Callable[[], int], wanted: int, say_left
     started = moved
     while count < wanted:
         stack.require_running()
+        on_poll(count)
         if count != last:
             last, moved = count, time.monotonic()
             say_left(wanted - count)

@@ -22,12 +22,14 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 
 import httpx
 
 from schemas.records import BucketLayout, CreateBucket, CreateVolume, MetadataCommand, PutKey
 from services.client.kafka_plane import KafkaPlane
+from services.client.plane import NamespaceCommand
 from services.log.kafka import KafkaLog
 from services.log.owner_topic import OwnerTopic
 from services.plane.stack.description import read_description
@@ -58,10 +60,12 @@ def host(directory: Path, servers: str, name: str, *, is_following: bool) -> Sta
 
 def puts(first: int, until: int) -> Iterator[MetadataCommand]:
     """Puts of keys as applications name them; the first ones make their bucket, too."""
-    places = [CreateVolume(VOLUME), CreateBucket(VOLUME, BUCKET, BucketLayout.OBJECT_STORE)] if not first else []
+    places: list[NamespaceCommand] = []
+    if not first:
+        places = [CreateVolume(VOLUME), CreateBucket(VOLUME, BUCKET, BucketLayout.OBJECT_STORE)]
     keys = (PutKey(VOLUME, BUCKET, f"table-{key % 16}/part-{key:09}.parquet", 4_096) for key in range(first, until))
-    for body in (*places, *keys):
-        yield MetadataCommand(0, "", 0, body, wants_reply=False)  # type: ignore[arg-type]
+    for body in chain(places, keys):
+        yield MetadataCommand(0, "", 0, body, wants_reply=False)
 
 
 class Writer:

@@ -13,14 +13,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from services.domain.table_keys import LAST_TXN_WITH_BLOCKS
+from services.domain.table_keys import LAST_TXN_WITH_BLOCKS, MOST_SHARDS
 
 SECONDS_PER_DAY = 86_400
 DAYS_PER_YEAR = 365.25
 _MICRO = 1e-6
 METADATA, STREAMING, BROKER = "metadata", "streaming", "broker"
-MOST_SHARDS = 1 << 10
-"""A block's id has ten bits for the shard that gave it."""
 MOST_SNAPSHOTS_PER_SHARD = 10_000
 """The default of ``DEEPCLEAN_SNAPSHOTS_MAX_SNAPSHOTS``."""
 WANTED_YEARS = 5.0

@@ -19,6 +19,8 @@ MAX_KEYS_PER_COMMAND = 1_000
 """Maximum keys of one DeleteKeys command, as in S3's DeleteObjects, which keeps the answer small."""
 _LOW_62_BITS = (1 << 62) - 1
 _64_BITS = (1 << 64) - 1
+MOST_SHARDS = 1 << 10
+"""A block's id has ten bits for the shard that gave it."""
 TXN_BITS = 37
 INDEX_BITS = 16
 HIGHEST_TXN = (1 << TXN_BITS) - 1

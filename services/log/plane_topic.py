@@ -15,10 +15,10 @@ import threading
 
 from schemas.topics import PLANE
 from services.domain.errors import PositionError
+from services.domain.table_keys import MOST_SHARDS
 from services.log.followed_topic import FollowedTopic, said
 from services.log.port import Log
 
-MOST_SHARDS = 1_024
 KEY = b"shards"
 
 

@@ -15,8 +15,8 @@ import json
 import threading
 
 from schemas.topics import VOLUMES
+from services.domain.table_keys import MOST_SHARDS
 from services.log.followed_topic import FollowedTopic, said
-from services.log.plane_topic import MOST_SHARDS
 from services.log.port import Log
 
 

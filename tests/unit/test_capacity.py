@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from services.cli.main import app
-from services.domain.capacity import MEASURED, MOST_SHARDS, Workload, capacity_of, rate_of_shards, years_of_ids
-from services.domain.table_keys import LAST_TXN_WITH_BLOCKS
+from services.domain.capacity import MEASURED, Workload, capacity_of, rate_of_shards, years_of_ids
+from services.domain.table_keys import LAST_TXN_WITH_BLOCKS, MOST_SHARDS
 
 PAGE = Path(__file__).parents[2] / "docs" / "scale.md"
 SMALL = Workload(

@@ -10,7 +10,7 @@ import typer
 from services.cli.output import bytes_text, print_json, print_table
 from services.cli.session import JsonOption, made_session, session_of
 from services.cli.terminal import say
-from services.log.plane_topic import MOST_SHARDS
+from services.domain.table_keys import MOST_SHARDS
 from services.plane.upkeep.growth import add_shards
 
 app = typer.Typer(no_args_is_help=True, help="Show the shards of a plane, and add shards to it while it runs.")
