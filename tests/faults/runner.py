@@ -19,6 +19,9 @@ from hypothesis import HealthCheck, Phase, settings
 from tests.drawn import LONG
 from tests.faults.fault import IN_FORCE, Fault, all_faults
 
+FAULT_SECONDS = 600
+"""The most that a fault takes: one that makes its test hang is shown with the stack of each thread."""
+
 
 class FaultItem(pytest.Item):
     """One fault, and the cases of the test that has to catch it."""
@@ -84,6 +87,7 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
                 raise pytest.UsageError(f"{name}: {fault.name} names a test that is not there: {fault.caught_by}")
             item = FaultItem.from_parent(module, name=fault.name, fault=fault, cases=cases[fault.caught_by])
             item.add_marker(LONG)
+            item.add_marker(pytest.mark.timeout(FAULT_SECONDS))
             made.append(item)
     items[:] = made
 
