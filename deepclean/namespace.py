@@ -137,7 +137,7 @@ class Namespace(ABC):
             NotFoundError: there is no such key.
             NotSupportedError: the plane keeps no bytes.
         """
-        return io.BufferedReader(self._reader(key), READ_AHEAD_BYTES)
+        return io.BufferedReader(self.open_raw(key), READ_AHEAD_BYTES)
 
     def read(self, key: str, *, offset: int = 0, length: int | None = None) -> bytes:
         """Return the bytes of a key, or ``length`` of them from ``offset`` on; as ``open``.
@@ -145,11 +145,12 @@ class Namespace(ABC):
         Raises:
             MissingBytesError: no datanode has a block, as of a key that was put without bytes.
         """
-        with self._reader(key) as reader:
+        with self.open_raw(key) as reader:
             reader.seek(offset)
             return reader.read(-1 if length is None else length)
 
-    def _reader(self, key: str) -> KeyReader:
+    def open_raw(self, key: str) -> KeyReader:
+        """Open a key for reading, as ``open``, without a buffer: each read asks the datanodes."""
         store, reads = self._calls.block_store(self.volume), self._calls.metadata(self.volume)
         snapshot_id = self._snapshot_id()
         row = reads.stat(self.volume, self.bucket, key, snapshot_id=snapshot_id)

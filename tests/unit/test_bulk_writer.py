@@ -106,7 +106,7 @@ def test_the_bound_has_bounds(bucket: deepclean.Bucket, bound: int) -> None:
 
 
 def test_a_refused_key_stops_no_other_and_is_told_at_the_end(bucket: deepclean.Bucket) -> None:
-    with (
+    with (  # noqa: PT012
         pytest.raises(deepclean.BulkWriteError, match=r"^\.snapshot was not put: .* \(and 1 more\); 3 were") as told,
         bucket.writer() as writer,
     ):
@@ -136,7 +136,7 @@ def test_failures_are_passed_on_instead(bucket: deepclean.Bucket) -> None:
 
 def test_many_failures_end_a_writer(client: WatchedClient, bucket: deepclean.Bucket) -> None:
     sent = 0
-    with pytest.raises(deepclean.BulkWriteError) as told, bucket.writer(max_in_flight=10) as writer:
+    with pytest.raises(deepclean.BulkWriteError) as told, bucket.writer(max_in_flight=10) as writer:  # noqa: PT012
         for _ in range(10 * MAX_FAILURES):
             writer.put("", size_bytes=1)
             sent += 1
@@ -149,7 +149,7 @@ def test_silence_ends_a_writer_and_what_is_not_known_is_not_called_refused(
 ) -> None:
     client.silent_from = 2 + 5 + 1  # behind volume, bucket and five puts
     client.answer_waits = 0
-    with pytest.raises(deepclean.BulkWriteError) as told, bucket.writer() as writer:
+    with pytest.raises(deepclean.BulkWriteError) as told, bucket.writer() as writer:  # noqa: PT012
         for number in range(20):
             writer.put(f"{number:02}", size_bytes=1)
     assert told.value.written == 5
@@ -168,7 +168,7 @@ def test_silence_is_raised_also_when_failures_are_passed_on(client: WatchedClien
 
 
 def test_what_cannot_be_sent_ends_a_writer_with_what_was_sent(client: WatchedClient, bucket: deepclean.Bucket) -> None:
-    with (
+    with (  # noqa: PT012
         pytest.raises(deepclean.BulkWriteError, match=r"^b was not put: the queue is full; 1 were"),
         bucket.writer() as writer,
     ):
