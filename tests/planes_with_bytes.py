@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from schemas.block_store import BlockContents, BlockStoreStatus, ContainerPlace, ContainerState, NodeOrders
-from schemas.records import BlockRun
+from schemas.block_store import BlockContents, BlockStoreStatus, ContainerPlace, ListedTransaction, NodeOrders
+from schemas.records import BlockRun, ContainerState
 from services.client.errors import PlaneError
 from services.datanode.errors import BlockError
 from services.plane.in_memory.client import InMemoryClient
@@ -52,7 +52,7 @@ class OneDatanode:
         except BlockError as error:
             raise PlaneError(error.code, str(error)) from error
 
-    def transactions(self, *, is_parked: bool, start: int = 0, limit: int = 1_000) -> list[object]:
+    def transactions(self, *, is_parked: bool, start: int = 0, limit: int = 1_000) -> list[ListedTransaction]:
         """None."""
         return []
 
