@@ -14,9 +14,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
+from deepclean.asynchronous import AsyncConnection
 from deepclean.bucket import Bucket, Plan
 from deepclean.bulk_errors import BulkWriteError, KeyFailure
 from deepclean.calls import BUSY_SECONDS
@@ -45,6 +47,7 @@ from deepclean.errors import (
     UnreachableError,
 )
 from deepclean.snapshot import Snapshot
+from deepclean.threads import THREADS
 from deepclean.volume import Volume
 from deepclean.writer import BulkWriter
 from schemas.credentials import KafkaCredentials
@@ -59,6 +62,7 @@ from services.log.signing import Signer
 __all__ = [
     "AlreadyExistsError",
     "AnswerExpiredError",
+    "AsyncConnection",
     "Bucket",
     "BucketLayout",
     "BucketVersioning",
@@ -99,6 +103,7 @@ __all__ = [
     "VolumeShards",
     "bucket_of_link",
     "connect",
+    "connect_async",
     "diff",
 ]
 
@@ -121,3 +126,17 @@ def connect(
     from services.plane.stack.stack import running_client  # noqa: PLC0415  a plane elsewhere needs none of it
 
     return Connection(running_client(home), busy_seconds=busy_seconds)
+
+
+def connect_async(
+    address: PlaneAddress | None = None,
+    *,
+    home: Path | None = None,
+    busy_seconds: float = BUSY_SECONDS,
+    threads: int = THREADS,
+) -> AsyncConnection:
+    """Return a client with awaitable methods, for an ``async with`` block, in which it is connected; as ``connect``.
+
+    ``threads``: calls that run at a time; further ones wait.
+    """
+    return AsyncConnection(partial(connect, address, home=home, busy_seconds=busy_seconds), threads)

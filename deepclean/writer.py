@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import cached_property
 from types import TracebackType
 from typing import NoReturn, Self
 
@@ -47,9 +48,9 @@ class BulkWriter:
     ) -> None:
         if not 1 <= max_in_flight <= MOST_IN_FLIGHT:
             raise ValueError(f"max_in_flight is {max_in_flight}: it is from 1 to {MOST_IN_FLIGHT:,}")
+        self._calls = calls
         self._plane = calls.plane
         self._names = (volume, bucket)
-        self._shard = calls.volumes.shard_of(volume)
         self._max_in_flight = max_in_flight
         self._on_failure = on_failure
         self._failures: list[KeyFailure] = []
@@ -64,11 +65,16 @@ class BulkWriter:
         self.txn = 0
         """The newest txn among the answers."""
 
+    @cached_property
+    def _shard(self) -> int:
+        """The shard of the volume, looked up by the first command."""
+        return self._calls.volumes.shard_of(self._names[0])
+
     def put(self, key: str, *, size_bytes: int, tag: str = "", block_size_bytes: int = BLOCK_SIZE_BYTES) -> None:
         """Commit a key without bytes, new or over an older version; ``Bucket.put`` writes one with bytes.
 
         Raises:
-            BulkWriteError: too many keys have failed, or the plane does not answer.
+            BulkWriteError: too many keys have failed, there is no such volume, or the plane does not answer.
         """
         if self._deletes:
             self._send_deletes()
