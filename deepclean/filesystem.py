@@ -21,7 +21,14 @@ from deepclean.key_reader import KeyReader
 from deepclean.namespace import Namespace
 from schemas.answers import ListedEntry
 from schemas.records import DirectoryRow, KeyRow
-from services.client.errors import InvalidRequestError, NotAllowedError, NotFoundError
+from services.client.errors import (
+    InvalidRequestError,
+    NotAllowedError,
+    NotFoundError,
+    PlaneError,
+    PlaneTimeoutError,
+    UnreachableError,
+)
 from services.client.kafka_plane import PlaneAddress
 from services.domain.names import SNAPSHOT_INDICATOR
 
@@ -63,6 +70,10 @@ def _as_os_errors(path: str) -> Iterator[None]:
     except InvalidRequestError as error:
         kind = IsADirectoryError if str(error).endswith("is a directory") else NotADirectoryError
         raise (kind if error.code == "NOT_A_FILE" else OSError)(f"{path}: {error}") from error
+    except (UnreachableError, PlaneTimeoutError) as error:
+        raise ConnectionError(f"{path}: {error}") from error
+    except PlaneError as error:
+        raise OSError(f"{path}: {error}") from error
 
 
 class DeepcleanFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no types

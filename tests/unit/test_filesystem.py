@@ -173,6 +173,9 @@ class TestListing:
             files.open("vol1/data")
         with pytest.raises(NotImplementedError, match="not written"):
             files.open("vol1/data/key", "wb")
+        bucket.put("b", size_bytes=10)
+        with pytest.raises(OSError, match="vol1/data/b: "):
+            files.cat_file("vol1/data/b")
         snapshot = bucket.create_snapshot("first")
         snapshot.delete()
         with pytest.raises(FileNotFoundError, match="deleted"):
