@@ -76,7 +76,7 @@ def test_programs_list_a_snapshot_over_http(plane: Connection) -> None:
 def test_the_examples_run_on_a_real_plane(shared_stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each document begins with the same volume; those with bytes need datanodes (``test_every_example_runs``)."""
     connect = deepclean.connect
-    for document in DOCUMENTS:
+    for number, document in enumerate(DOCUMENTS):
         blocks = [block for block in examples(document) if not needs_bytes(block)]
-        of_its_own = [block.replace('"photos"', f'"photos-{len(document)}"') for block in blocks]
+        of_its_own = [block.replace('"photos"', f'"photos-{number}"') for block in blocks]
         run_examples(of_its_own, lambda: connect(home=shared_stack.home), monkeypatch)
