@@ -13,6 +13,7 @@ from services.cli.terminal import say
 from services.client.errors import PlaneError, PlaneTimeoutError, UnreachableError
 from services.domain.errors import DeepcleanError, RetryableError
 
+_OURS = ("deepclean", "schemas", "services", "streaming")
 SHOWN_LETTERS = 200
 """Most characters of a refused argument that are printed."""
 
@@ -33,6 +34,8 @@ def _lines(error: Exception) -> list[str]:
             text = f"{str(getattr(error, 'object', ''))[:SHOWN_LETTERS]} is not UTF-8"
         case OverflowError():  # a number that does not fit into a message field
             text = text[:SHOWN_LETTERS]
+        case ModuleNotFoundError():
+            text = f"{error.name} is not installed, and this command needs it: pip install 'deepclean[plane]'"
         case OSError(filename=file) if file:
             text = f"{error.strerror or error}: {file}"
     return text.split("\n") if isinstance(error, DeepcleanError) else [text]
@@ -45,8 +48,10 @@ class OneLineErrors(TyperGroup):
         """Run the command."""
         try:
             return super().invoke(ctx)
-        except (DeepcleanError, CredentialsError, UnicodeError, OverflowError, OSError) as error:
+        except (DeepcleanError, CredentialsError, UnicodeError, OverflowError, OSError, ModuleNotFoundError) as error:
             if isinstance(error, OSError) and error.errno == errno.EPIPE:
                 raise  # the reader has closed the pipe: typer ends the command
+            if isinstance(error, ModuleNotFoundError) and str(error.name).partition(".")[0] in _OURS:
+                raise
             say(*_lines(error), err=True)
             raise typer.Exit(1) from error

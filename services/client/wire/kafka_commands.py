@@ -41,6 +41,9 @@ from services.log.signing import Signer, signed_command
 CONNECT_SECONDS = 15.0
 DELIVERY_SECONDS = 120.0
 POLL_SECONDS = 0.1
+POLL_EVERY = 50
+"""Requests after which the producer's reports are taken. Each poll gives the processor to other threads, and a report
+of a failure is needed only when the answer is waited for, which polls as well."""
 RENEW_SECONDS = 1.0
 MAX_BATCH_MESSAGES = 5_000
 _COMMANDS = (METADATA_COMMANDS, SNAPSHOTS_COMMANDS)
@@ -196,6 +199,7 @@ class KafkaCommands:
             **producer_configuration(self._bootstrap_servers, self._name, self._credentials),
             "linger.ms": 0.5,  # short, because clients wait for the answer; requests within it share a batch
             "delivery.timeout.ms": int(DELIVERY_SECONDS * 1000),
+            "delivery.report.only.error": True,  # a success shows by its answer: no callback for each request
         }
         return Producer(settings, logger=_quiet)
 
@@ -229,7 +233,8 @@ class KafkaCommands:
         """Send a command; wait only if too many are unanswered. Return its number."""
         answers = self._answers[METADATA_REPLIES.name, shard]
         with self._sending:
-            self._await_room(answers)
+            if len(answers.unanswered) >= self._max_unanswered:
+                self._await_room(answers)
             number = answers.last_number + 1
             value = self._encoded(METADATA_REPLIES, shard, number, command)
             self._send(METADATA_COMMANDS, shard, value, answers)
@@ -262,12 +267,12 @@ class KafkaCommands:
 
     def _encoded(self, replies: Topic, shard: int, number: int, body: Any) -> bytes:
         """Return a request as the message that is answered on a topic of replies, signed now."""
+        now_ms = SystemClock().now_ms() if self._signer else 0
         if replies is METADATA_REPLIES:
-            sender = SENDERS.get(type(body), "")
-            command: Any = MetadataCommand(shard, self.client_id, number, body, sender)
-            return signed_command(METADATA_COMMANDS, command, self._signer, SystemClock().now_ms())
-        command = SnapshotCommand(shard, self.client_id, number, body)
-        return signed_command(SNAPSHOTS_COMMANDS, command, self._signer, SystemClock().now_ms())
+            command = MetadataCommand(shard, self.client_id, number, body, SENDERS.get(type(body), ""))
+            return signed_command(METADATA_COMMANDS, command, self._signer, now_ms)
+        request = SnapshotCommand(shard, self.client_id, number, body)
+        return signed_command(SNAPSHOTS_COMMANDS, request, self._signer, now_ms)
 
     def send_again(
         self, topic: str, partition: int, value: bytes, key: bytes, headers: Sequence[MessageHeader]
@@ -328,8 +333,6 @@ class KafkaCommands:
             self._retired.close()
 
     def _await_room(self, answers: Answers[Any]) -> None:
-        if len(answers.unanswered) < self._max_unanswered:
-            return
         deadline = time.monotonic() + self._answer_seconds
         answered = answers.answered_txn
         with self._changed:
@@ -366,7 +369,8 @@ class KafkaCommands:
             except KafkaException as error:
                 if not self._renew_after(error.args[0]):
                     raise self._not_delivered(error.args[0]) from error
-        self._producer.poll(0)
+        if number % POLL_EVERY == 0:
+            self._producer.poll(0)
 
     def _repeat(self, replies: Topic, shard: int, number: int) -> bool:
         """Send a request again under its number. Return False if it is not the newest one, so that its answer is not
