@@ -67,7 +67,8 @@ lint: setup ## Check style and types
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
 
-reference: setup ## Write the generated parts of docs/operations again: settings, metrics, commands, codes, limits, alerts
+reference: setup ## Write the generated parts of the documents and the library's asynchronous objects again
+	.venv/bin/python -m deepclean.generate
 	.venv/bin/python -m docs.generate
 
 lock: setup ## Pin the newest versions that fit, and their digests, for Python and Java
