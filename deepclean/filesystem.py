@@ -145,7 +145,8 @@ class DeepcleanFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec h
             if not place.snapshot and not place.inner:
                 return _directory(path, bucket.info().creation_time_ms)
             if place.snapshot and not place.inner:
-                return _directory(path, bucket.snapshot(place.snapshot).info().creation_time_ms)
+                with bucket.snapshot(place.snapshot) as snapshot:  # a deleted one has a row until it is dropped
+                    return _directory(path, snapshot.info().creation_time_ms)
             return self._stat(place, path)
 
     def _stat(self, place: _Place, path: str) -> Info:

@@ -187,6 +187,6 @@ class BulkWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Send the rest and wait for all answers; after an error of the block, wait for nothing."""
+        """Send the rest and wait for all answers; after an error of the block, send and wait for nothing more."""
         if kind is None:
             self.flush()

@@ -223,7 +223,7 @@ def _fail_once(plane: KafkaPlane, error: Exception) -> threading.Event:
     """Have the first answers that the client reads be lost to an error."""
     commands, failed = plane._commands(), threading.Event()
 
-    def breaks_once(_: list[Any]) -> None:
+    def breaks_once(messages: list[Any]) -> None:
         del commands._receive
         failed.set()
         raise error

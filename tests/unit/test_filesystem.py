@@ -177,7 +177,9 @@ class TestListing:
         with pytest.raises(OSError, match="vol1/data/b: "):
             files.cat_file("vol1/data/b")
         snapshot = bucket.create_snapshot("first")
+        assert files.isdir("vol1/data/.snapshot/first")
         snapshot.delete()
+        assert not files.exists("vol1/data/.snapshot/first")
         with pytest.raises(FileNotFoundError, match="deleted"):
             files.cat_file("vol1/data/.snapshot/first/a/key")
 
