@@ -22,6 +22,8 @@ from typing import Any, get_args
 import typer
 
 from schemas import error_codes
+from services.cli import exit_status
+from services.cli.exit_status import ExitStatus
 from services.cli.lazy import loaded_commands
 from services.cli.main import app
 from services.plane.stack.description import PlaneDescription
@@ -75,6 +77,7 @@ def regenerated(text: str) -> str:
         "settings": _settings,
         "metrics": _metrics,
         "commands": lambda: "\n\n".join(_commands(typer.main.get_command(app), ["deepclean"])),
+        "exit statuses": _exit_statuses,
         "error codes": _error_codes,
         "limits": _limits,
         "alerts": _alerts,
@@ -219,6 +222,11 @@ def _parameter(parameter: Any) -> Sequence[str]:
 def _error_codes() -> str:
     sentences = _docstrings(error_codes, error_codes.ErrorCode.__name__)
     return _table(("code", "meaning"), ((f"`{code}`", sentences[code.name]) for code in error_codes.ErrorCode))
+
+
+def _exit_statuses() -> str:
+    sentences = _docstrings(exit_status, ExitStatus.__name__)
+    return _table(("exit status", "meaning"), ((str(one.value), sentences[one.name]) for one in ExitStatus))
 
 
 def _limits() -> str:

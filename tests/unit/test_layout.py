@@ -25,7 +25,10 @@ CLI = (
     *CLIENT,
     *(
         f"services.cli.{name}"
-        for name in ("amounts", "collection_lines", "output", "progress", "session", "space_lines", "terminal")
+        for name in (
+            *("amounts", "arguments", "bucket_view", "collection_lines", "confirmation", "exit_status", "output"),
+            *("progress", "session", "space_lines", "terminal"),
+        )
     ),
 )
 WORK = tuple(f"services.workloads.{name}" for name in ("git_command", "source", "workload"))

@@ -9,7 +9,8 @@ import typer
 
 from schemas.answers import RetentionReason
 from schemas.space_answers import ExplainedVersion, PathExplanation
-from services.cli.collection.space import accounted_bytes, print_bucket, snapshot_texts, suspended_in, view_of
+from services.cli.bucket_view import view_of
+from services.cli.collection.space import accounted_bytes, print_bucket, snapshot_texts, suspended_in
 from services.cli.collection_lines import suspended_words
 from services.cli.output import (
     amount_in_words,

@@ -12,9 +12,11 @@ from typer.core import TyperGroup
 from schemas.answers import BucketSpace
 from schemas.space_answers import SnapshotSpace, SnapshotSpaces
 from services.cli.amounts import parse_size, typed_size_text
+from services.cli.arguments import BucketArgument, snapshot_candidates
+from services.cli.bucket_view import print_what_if, view_of
 from services.cli.collection_lines import suspended_words
 from services.cli.output import print_fields, print_json, size_text
-from services.cli.session import BucketArgument, JsonOption, Session, bucket_path, session_of
+from services.cli.session import JsonOption, session_of
 from services.cli.space_lines import amounts_of, freed_text, print_snapshots, print_states, say_plan, sizes_of
 from services.cli.terminal import say
 from services.client.tasks.space_view import BucketView, NamedSnapshots
@@ -40,13 +42,6 @@ app = typer.Typer(
     no_args_is_help=True,
     help="Show the bytes of VOLUME/BUCKET by state and by snapshot, and how many a deletion of snapshots would free.",
 )
-
-
-def view_of(session: Session, bucket: str) -> BucketView:
-    """Return the view of the bucket named on the command line."""
-    volume_name, bucket_name = bucket_path(bucket)
-    shard = session.volumes().shard_of(volume_name)
-    return BucketView(session.connected(), shard, *session.bucket_of(volume_name, bucket_name))
 
 
 @app.command(SHOW)
@@ -149,18 +144,16 @@ def snapshot_texts(one: SnapshotSpace) -> list[str]:
 def what_if(
     context: typer.Context,
     bucket: BucketArgument,
-    names: Annotated[list[str], typer.Argument(metavar="SNAPSHOT…", help="Any of its snapshots.")],
+    names: Annotated[
+        list[str], typer.Argument(metavar="SNAPSHOT…", help="Any of its snapshots.", autocompletion=snapshot_candidates)
+    ],
     as_json: JsonOption = False,
 ) -> None:
     """Show exactly how much deleting some snapshots together would free. Nothing is deleted."""
     with session_of(context) as session:
         view = view_of(session, bucket)
         freed = view.what_if(view.snapshots(), names)
-    if as_json:
-        print_json({"snapshots": names, **asdict(freed)})
-        return
-    sizes = (freed.freed_bytes, freed.freed_replicated_bytes, freed.freed_versions)
-    say(f"deleting {', '.join(names)} would free {freed_text(*sizes, is_exact=freed.is_exact)} (txn {freed.txn})")
+    print_what_if(names, freed, as_json=as_json)
 
 
 @app.command()
@@ -169,7 +162,10 @@ def plan(
     bucket: BucketArgument,
     free: Annotated[str, typer.Option(metavar="SIZE", help="Bytes to free, at least: 10GiB, 500MB, 4096.")],
     keep: Annotated[
-        list[str] | None, typer.Option(metavar="SNAPSHOT", help="Do not delete this snapshot; may be repeated.")
+        list[str] | None,
+        typer.Option(
+            metavar="SNAPSHOT", help="Do not delete this snapshot; may be repeated.", autocompletion=snapshot_candidates
+        ),
     ] = None,
     is_replicated: Annotated[
         bool, typer.Option("--on-disks", help="SIZE is what the blocks take on disks, with all copies and parity.")

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from schemas.records import CollectionState
+from services.cli.exit_status import ExitStatus
 from services.cli.output import (
     amount_in_words,
     bytes_text,
@@ -62,7 +63,7 @@ def status(
     else:
         _print(observed)
     if observed.state != PlaneState.RUNNING or not all(process.is_alive for process in observed.processes):
-        raise typer.Exit(1)
+        raise typer.Exit(ExitStatus.FAILED)
 
 
 def observe_plane(plane: PlaneFile, seconds: float) -> PlaneStatus:

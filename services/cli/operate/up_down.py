@@ -12,7 +12,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from services.cli.session import made_session
+from services.cli.output import print_json, print_result
+from services.cli.session import JsonOption, made_session
 from services.cli.terminal import say
 from services.plane.machine.errors import StackError, disk_error
 from services.plane.stack.plane_file import PlaneFile, PlaneState, read_plane_file, remove_plane_file
@@ -66,6 +67,7 @@ def up(
             "It can only grow. By default that of the home; 0 for a new home: blocks have no bytes then.",
         ),
     ] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Start a plane in the background: broker, services, Spark. With an existing home it resumes its work.
 
@@ -105,6 +107,9 @@ def up(
         with log_file.open("rb") as log:
             log.seek(said_before)
             raise StackError(log.read().decode(errors="replace").strip() or f"The plane ended: read {log_file}.")
+    if as_json:
+        print_json(plane)
+        return
     for name, process in plane.processes.items():
         say(f"{name:<20} {process.url or plane.bootstrap_servers}")
     say(f"The plane runs on {home}. deepclean status shows its state, deepclean down stops it.")
@@ -125,12 +130,12 @@ def _await_running(home: Path, supervisor: subprocess.Popen[bytes]) -> PlaneFile
     return None
 
 
-def down(context: typer.Context) -> None:
+def down(context: typer.Context, as_json: JsonOption = False) -> None:
     """Stop the plane: Spark, the services, the broker. All data is kept."""
     home = made_session(context).home
     plane = read_plane_file(home)
     if plane is None:
-        say(f"No plane runs on {home}.")
+        print_result({"home": home, "was_running": False}, f"No plane runs on {home}.", as_json=as_json)
         return
     if plane.is_up():
         plane.supervisor.send(signal.SIGTERM)
@@ -141,7 +146,7 @@ def down(context: typer.Context) -> None:
             )
     _stop_left_behind(plane)
     remove_plane_file(home)
-    say(f"The plane on {home} is stopped.")
+    print_result({"home": home, "was_running": True}, f"The plane on {home} is stopped.", as_json=as_json)
 
 
 def _stop_left_behind(plane: PlaneFile) -> None:
