@@ -27,6 +27,7 @@ def confirm(consequence: str, *, is_confirmed: bool) -> None:
     """
     if is_confirmed:
         return
+    consequence = consequence[:1].upper() + consequence[1:]
     if not is_terminal():
         raise NotConfirmedError(f"{consequence} This cannot be undone: add --yes to do it without being asked.")
     if not typer.confirm(printable(f"{consequence} Go on?"), err=True):

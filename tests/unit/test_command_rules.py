@@ -151,7 +151,7 @@ class TestConfirmation:
     def test_without_a_terminal_nothing_final_is_done_unasked(self, line: Line) -> None:
         result = line.run("snapshot", "delete", "vol1/tree", "snap1")
         assert result.exit_code == ExitStatus.NOT_CONFIRMED
-        assert "would free 1000 B, 1 version" in result.stderr
+        assert result.stderr.startswith("Deleting snap1 would free 1000 B, 1 version.")
         assert "--yes" in result.stderr
         assert [one["name"] for one in json.loads(line.run("snapshot", "list", "vol1/tree", "--json").stdout)] == [
             "snap1",

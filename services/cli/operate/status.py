@@ -42,6 +42,7 @@ from services.plane.upkeep.status import (
 )
 
 MOST_SUSPENDED = 10
+RUNS = "running"
 END_OF_STOP = "deepclean gc resume --chain-is-mended"
 
 
@@ -111,7 +112,7 @@ def _print(plane: PlaneStatus) -> None:
             (
                 process.name,
                 process.pid,
-                _process_state(process),
+                process_state(process),
                 process.restarts,
                 f"{process.messages_per_second:,.0f}",
                 f"{process.lag_messages:,}",
@@ -200,7 +201,8 @@ def _audit_text(audit: LastAudit) -> str:
     return f"{', '.join(found) or 'clean'} ({time_text(audit.started_ms)}, txn {audit.txn:,})"
 
 
-def _process_state(process: ProcessStatus) -> str:
+def process_state(process: ProcessStatus) -> str:
+    """Return the state of a process in a word or two: ``RUNS`` or what is wrong."""
     if not process.is_alive:
         return "not running"
-    return "running" if process.is_answering or process.name == "broker" else "silent"
+    return RUNS if process.is_answering or process.name == "broker" else "silent"

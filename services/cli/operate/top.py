@@ -14,7 +14,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from services.cli.operate.status import collection_fields, observe_plane
+from services.cli.operate.status import RUNS, collection_fields, observe_plane, process_state
 from services.cli.output import bytes_text, counted, print_json_line, time_text
 from services.cli.session import JsonOption, made_session
 from services.cli.terminal import printable
@@ -78,10 +78,9 @@ def picture(plane: PlaneStatus) -> Group:
     for column in ("PROCESS", "STATE", "MESSAGES/S", "LAG", "LAG AGE", "DEAD LETTERS"):
         processes.add_column(column, justify="left" if column in ("PROCESS", "STATE") else "right")
     for one in plane.processes:
-        state = "runs" if one.is_answering else "silent" if one.is_alive else "does not run"
         processes.add_row(
             one.name,
-            Text(state, style="" if one.is_answering else "bold red"),
+            Text(process_state(one), style="" if process_state(one) == RUNS else "bold red"),
             f"{one.messages_per_second:,.0f}",
             f"{one.lag_messages:,}",
             f"{one.lag_seconds:.1f} s",
