@@ -28,6 +28,7 @@ SUB_COMMANDS = (
         "operate.status:status",
         "Show the plane's state: processes, throughput, backlog, lag, dead letters, disk.",
     ),
+    SubCommand("page", "operate.page:page", "Serve a page that shows the plane in a browser, until Ctrl-C."),
     SubCommand(
         "restore",
         "store.restore:restore",

@@ -19,6 +19,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from schemas.build_info import report_build
 from schemas.records import CollectionState
 from services.cli.amounts import parse_size
 from services.cli.output import bytes_text
@@ -61,6 +62,7 @@ def page_app(door: Doorway, watcher: Watcher, rights: Rights) -> Starlette:
     """Return the application of the page of one plane."""
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
+    report_build(registry)
     answers = Answers(door, watcher, may_act=bool(rights.acts_token))
     return Starlette(
         routes=[

@@ -73,7 +73,7 @@ export class Picture {
       "Height: what a snapshot holds that is not live; dark: what it alone holds. " +
       "Click to choose, with shift up to here; arrow keys move, space chooses."});
     const legend = element("ul", parent, {className: "legend"});
-    for (const [mark, meaning] of [["✓", "chosen"], ["◆", "protected (striped): a tag, a branch or a consumer needs it"],
+    for (const [mark, meaning] of [["✓", "chosen"], ["◆", "protected (striped): a tag, a branch, a consumer or a policy needs it"],
         ["✕", "cannot be dropped (gray)"], ["", "no mark: nothing protects it"]]) {
       const line = element("li", legend);
       if (mark) element("b", line, {textContent: mark});

@@ -96,11 +96,12 @@ function drawWay(parent, stations) {
     const item = element("li", list, {className: one.is_answering ? "" : "silent"});
     element("h3", item, {textContent: one.name});
     element("p", item, {className: "quiet", textContent: `${one.process} ${one.does}`});
+    if (!one.is_answering) { element("p", item, {textContent: "Not known: it does not answer."}); continue; }
     const facts = element("dl", item);
-    const age = one.age_seconds >= 0.05 ? `${one.age_seconds.toFixed(1)} s` : "nothing waits";
-    for (const [name, value] of [["rate", one.rate], ["waiting", one.waits], ["oldest message", age]]) {
+    const age = one.age_seconds >= 0.05 ? `${one.age_seconds.toFixed(1)} s behind` : "not behind";
+    for (const [name, value] of [["rate", one.rate], ["waiting", one.waits], ["age", age]]) {
       element("dt", facts, {textContent: name});
-      element("dd", facts, {textContent: one.is_answering ? value : "not known: it does not answer"});
+      element("dd", facts, {textContent: value});
     }
   }
 }
