@@ -84,8 +84,9 @@ class Watcher:
                 self._observe_bytes(self.plane())
             self._rounds += 1
         except (DeepcleanError, OSError) as error:
-            logger.warning("the plane cannot be seen: %s", error)
             seen = {"error": f"The plane cannot be seen: {error}"}
+            if seen["error"] != self._seen.get("error"):
+                logger.warning("the plane cannot be seen: %s", error)
         with self._lock:
             self._seen = {**seen, "seen_ms": self.now_ms()}
 
