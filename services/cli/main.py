@@ -29,6 +29,12 @@ SUB_COMMANDS = (
         "operate.status:status",
         "Show the plane's state: processes, throughput, backlog, lag, dead letters, disk.",
     ),
+    SubCommand("page", "operate.page:page", "Serve a page that shows the plane in a browser, until Ctrl-C."),
+    SubCommand(
+        "doctor",
+        "operate.doctor:doctor",
+        "Show what is wrong with the plane now, urgent things first, and what to do. Exit status 1 for urgent ones.",
+    ),
     SubCommand(
         "top",
         "operate.top:top",

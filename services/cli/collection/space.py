@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -10,14 +9,23 @@ import typer
 from typer.core import TyperGroup
 
 from schemas.answers import BucketSpace
-from schemas.space_answers import SnapshotSpace, SnapshotSpaces
+from schemas.space_answers import SnapshotSpaces
 from services.cli.amounts import parse_size, typed_size_text
 from services.cli.arguments import BucketArgument, snapshot_candidates
 from services.cli.bucket_view import print_what_if, view_of
 from services.cli.collection_lines import suspended_words
-from services.cli.output import print_fields, print_json, size_text
+from services.cli.output import print_fields, print_json
 from services.cli.session import JsonOption, session_of
-from services.cli.space_lines import amounts_of, freed_text, print_snapshots, print_states, say_plan, sizes_of
+from services.cli.space_lines import (
+    accounted_bytes,
+    accounted_replicated_bytes,
+    freed_text,
+    print_snapshots,
+    print_states,
+    say_plan,
+    snapshot_texts,
+    states_of,
+)
 from services.cli.terminal import say
 from services.client.tasks.space_view import BucketView, NamedSnapshots
 
@@ -66,17 +74,6 @@ def suspended_in(view: BucketView) -> str:
     return suspended_words(view.plane.metadata(view.shard).collection(view.volume, view.bucket))
 
 
-def accounted_bytes(space: BucketSpace) -> int:
-    """Return the bytes of a bucket that the block store must have while no command is in progress."""
-    return space.live_bytes + space.held_bytes + space.pending_bytes + space.claimed_bytes
-
-
-def accounted_replicated_bytes(space: BucketSpace) -> int:
-    """Return what these bytes take on disks."""
-    of_garbage = space.held_replicated_bytes + space.pending_replicated_bytes + space.claimed_replicated_bytes
-    return space.live_replicated_bytes + of_garbage
-
-
 def _show_json(space: BucketSpace, spaces: SnapshotSpaces, snapshots: NamedSnapshots) -> dict[str, Any]:
     names = {info.snapshot_id: info.name for info in snapshots.active}
     figures = {name: value for name, value in asdict(space).items() if name != "cells"}
@@ -104,21 +101,7 @@ def print_bucket(view: BucketView, space: BucketSpace, suspended: str) -> None:
     if suspended:
         say(f"Nothing is claimed at present: {suspended}")
     say("")
-    pending = "a person lets it go (deepclean gc status)" if suspended else "it is judged and claimed"
-    print_states(_states(space, pending))
-
-
-def _states(space: BucketSpace, pending: str) -> Iterator[tuple[str, int, int, int | str, str]]:
-    """Yield for each state its bytes, what they take on disks, the versions, and when it ends."""
-    yield "live", space.live_bytes, space.live_replicated_bytes, "", "it is deleted and no snapshot holds it"
-    for state, goes in (
-        ("held", "the snapshots that hold it are deleted"),
-        ("pending", pending),
-        ("claimed", "the block store has confirmed it"),
-    ):
-        yield state, *amounts_of(space, state), goes
-    yield "in the store", accounted_bytes(space), accounted_replicated_bytes(space), "", "the four together"
-    yield "freed", space.freed_bytes, space.freed_replicated_bytes, space.freed_versions, "it has gone"
+    print_states(states_of(space, suspended))
 
 
 def _print_snapshots(spaces: SnapshotSpaces, snapshots: NamedSnapshots) -> None:
@@ -127,17 +110,6 @@ def _print_snapshots(spaces: SnapshotSpaces, snapshots: NamedSnapshots) -> None:
         (names.get(one.snapshot_id, "(being deleted)"), one.creation_time_ms, snapshot_texts(one))
         for one in spaces.snapshots
     )
-
-
-def snapshot_texts(one: SnapshotSpace) -> list[str]:
-    """Return the sizes of a snapshot as text: referenced, exclusive, shared with previous, shared with next."""
-    are_exact = (
-        one.is_referenced_exact,
-        one.is_exclusive_exact,
-        one.is_referenced_exact,
-        one.is_shared_with_next_exact,
-    )
-    return [size_text(*sizes, is_exact=is_exact) for sizes, is_exact in zip(sizes_of(one), are_exact, strict=True)]
 
 
 @app.command("what-if")

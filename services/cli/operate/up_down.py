@@ -17,7 +17,7 @@ from services.cli.session import JsonOption, made_session
 from services.cli.terminal import say
 from services.plane.machine.errors import StackError, disk_error
 from services.plane.stack.plane_file import PlaneFile, PlaneState, read_plane_file, remove_plane_file
-from services.plane.stack.process_names import BROKER, STREAMING
+from services.plane.stack.process_names import BROKER, PAGE, STREAMING
 from services.plane.stack.supervisor import DEFAULT_BASE_PORT, run_plane
 
 STOP_SECONDS = 120.0
@@ -67,6 +67,9 @@ def up(
             "It can only grow. By default that of the home; 0 for a new home: blocks have no bytes then.",
         ),
     ] = None,
+    has_page: Annotated[
+        bool, typer.Option("--page/--no-page", help="Start the page, too: on loopback, and it only shows.")
+    ] = True,
     as_json: JsonOption = False,
 ) -> None:
     """Start a plane in the background: broker, services, Spark. With an existing home it resumes its work.
@@ -75,7 +78,9 @@ def up(
     """
     home = made_session(context).home
     if is_foreground:
-        raise typer.Exit(run_plane(home, config, shards, base_port, is_secured=is_secured, datanodes=datanodes))
+        raise typer.Exit(
+            run_plane(home, config, shards, base_port, is_secured=is_secured, datanodes=datanodes, has_page=has_page)
+        )
     log_file = home / "logs" / "plane.log"
     try:
         log_file.parent.mkdir(parents=True, exist_ok=True)
@@ -88,6 +93,7 @@ def up(
                     *(() if config is None else ("--config", str(config.resolve()))),
                     *(() if base_port is None else ("--base-port", str(base_port))),
                     *(("--secure",) if is_secured else ()),
+                    *(() if has_page else ("--no-page",)),
                     *(() if datanodes is None else ("--datanodes", str(datanodes))),
                 ],
                 stdin=subprocess.DEVNULL,
@@ -112,6 +118,8 @@ def up(
         return
     for name, process in plane.processes.items():
         say(f"{name:<20} {process.url or plane.bootstrap_servers}")
+    if PAGE in plane.processes:
+        say(f"The page of the plane: {plane.processes[PAGE].url}/")
     say(f"The plane runs on {home}. deepclean status shows its state, deepclean down stops it.")
 
 
