@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
-from services.cli.session import made_session
-from services.cli.terminal import say
+from services.cli.output import print_result
+from services.cli.session import JsonOption, made_session
+from services.cli.terminal import say_aside
 from services.page.server import serving_page
 from services.plane.stack.plane_file import running_plane
 
@@ -25,6 +26,7 @@ def page(
         ),
     ] = False,
     is_opened: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Serve a page that shows the plane in a browser, until Ctrl-C.
 
@@ -33,12 +35,13 @@ def page(
     home = made_session(context).home
     running_plane(home)  # raises if none runs
     with serving_page(home, port, may_act=may_act) as served:
-        say(f"The page of the plane on {home}: {served.address}")
+        found = {"home": home, "address": served.address, "may_act": may_act}
+        print_result(found, f"The page of the plane on {home}: {served.address}", as_json=as_json)
         if may_act:
-            say("Whoever has this address may delete snapshots: do not pass it on.")
+            say_aside("Whoever has this address may delete snapshots: do not pass it on.")
         if is_opened:
             webbrowser.open(served.address)
         try:
             threading.Event().wait()
         except KeyboardInterrupt:
-            say("The page is closed.")
+            say_aside("The page is closed.")

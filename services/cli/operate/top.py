@@ -77,12 +77,11 @@ def drawn(picture: Picture) -> Group:
     """Return what is drawn of a plane."""
     plane, now = picture.plane, time_text(int(time.time() * 1000))
     title = Text(f"{plane.home}: {plane.state}, {counted(plane.shards, 'shard')}, {now} UTC", style="bold")
-    way = _table(
-        ["A DELETION'S WAY", "PROCESS", "RATE", "WAITS", "OLDEST"], left=["A DELETION'S WAY", "PROCESS", "WAITS"]
-    )
+    columns = ["A DELETION'S WAY", "PROCESS", "WAITS", "RATE", "OLDEST"]
+    way = _table(columns, left=columns[:3])
     for station in picture.stations:
         rate = station.rate if station.is_answering else Text("silent", style="bold red")
-        way.add_row(station.name, station.process, rate, station.waits, f"{station.age_seconds:.1f} s")
+        way.add_row(station.name, station.process, station.waits, rate, f"{station.age_seconds:.1f} s")
     processes = _table(["PROCESS", "STATE", "MESSAGES/S", "LAG", "LAG AGE", "DEAD LETTERS"], left=["PROCESS", "STATE"])
     for one in plane.processes:
         state = process_state(one)
