@@ -23,6 +23,8 @@ import typer
 
 from docs import library
 from schemas import error_codes
+from services.cli import exit_status
+from services.cli.exit_status import ExitStatus
 from services.cli.lazy import loaded_commands
 from services.cli.main import app
 from services.plane.stack.description import PlaneDescription
@@ -76,6 +78,7 @@ def regenerated(text: str) -> str:
         "settings": _settings,
         "metrics": _metrics,
         "commands": lambda: "\n\n".join(_commands(typer.main.get_command(app), ["deepclean"])),
+        "exit statuses": _exit_statuses,
         "error codes": _error_codes,
         "limits": _limits,
         "alerts": _alerts,
@@ -222,6 +225,11 @@ def _parameter(parameter: Any) -> Sequence[str]:
 def _error_codes() -> str:
     sentences = _docstrings(error_codes, error_codes.ErrorCode.__name__)
     return _table(("code", "meaning"), ((f"`{code}`", sentences[code.name]) for code in error_codes.ErrorCode))
+
+
+def _exit_statuses() -> str:
+    sentences = _docstrings(exit_status, ExitStatus.__name__)
+    return _table(("exit status", "meaning"), ((str(one.value), sentences[one.name]) for one in ExitStatus))
 
 
 def _limits() -> str:

@@ -1,14 +1,16 @@
-"""Print each error of a command as one line and exit with status 1."""
+"""Print each error of a command as one line, or with --json as an object, and exit with the status of its kind."""
 
 from __future__ import annotations
 
 import errno
+import json
 from typing import Any
 
 import typer
 from typer.core import TyperGroup
 
 from schemas.credentials import CredentialsError
+from services.cli.exit_status import ExitStatus
 from services.cli.terminal import say
 from services.client.errors import PlaneError, PlaneTimeoutError, UnreachableError
 from services.domain.errors import DeepcleanError, RetryableError
@@ -18,40 +20,84 @@ SHOWN_LETTERS = 200
 """Most characters of a refused argument that are printed."""
 
 
-def _lines(error: Exception) -> list[str]:
-    """Return what the terminal shows of an error. A plane's answer contains user names, so it must stay one line."""
-    text = str(error)
+class NotConfirmedError(DeepcleanError):
+    """What cannot be undone was not confirmed."""
+
+
+def _code(error: Exception) -> str:
+    """Return the code that stands before an error's text; empty for an error that needs none."""
     match error:
         case PlaneError():
-            return [f"{error.code}: {text}"]
-        case UnreachableError():
-            text = f"UNREACHABLE: {text}"
-        case RetryableError():  # a service would try again; a command leaves that to its user
-            text = f"UNREACHABLE: {text}; run the command again when the plane answers (deepclean status)"
+            return error.code
+        case UnreachableError() | RetryableError():
+            return "UNREACHABLE"
         case PlaneTimeoutError():
-            text = f"TIMEOUT: {text}"
+            return "TIMEOUT"
+    return ""
+
+
+def _text(error: Exception) -> str:
+    """Return what is said of an error."""
+    match error:
+        case RetryableError():  # a service would try again; a command leaves that to its user
+            return f"{error}; run the command again when the plane answers (deepclean status)"
         case UnicodeError():  # a shell passes any bytes, but names on a plane are UTF-8
-            text = f"{str(getattr(error, 'object', ''))[:SHOWN_LETTERS]} is not UTF-8"
+            return f"{str(getattr(error, 'object', ''))[:SHOWN_LETTERS]} is not UTF-8"
         case OverflowError():  # a number that does not fit into a message field
-            text = text[:SHOWN_LETTERS]
+            return str(error)[:SHOWN_LETTERS]
         case ModuleNotFoundError():
-            text = f"{error.name} is not installed, and this command needs it: pip install 'deepclean[plane]'"
+            return f"{error.name} is not installed, and this command needs it: pip install 'deepclean[plane]'"
         case OSError(filename=file) if file:
-            text = f"{error.strerror or error}: {file}"
-    return text.split("\n") if isinstance(error, DeepcleanError) else [text]
+            return f"{error.strerror or error}: {file}"
+    return str(error)
+
+
+def _lines(error: Exception) -> list[str]:
+    """Return what the terminal shows of an error. A plane's answer contains user names, so it must stay one line."""
+    code, text = _code(error), _text(error)
+    lines = text.split("\n") if isinstance(error, DeepcleanError) and not isinstance(error, PlaneError) else [text]
+    return [f"{code}: {lines[0]}", *lines[1:]] if code else lines
+
+
+def _status(error: Exception) -> ExitStatus:
+    match error:
+        case NotConfirmedError():
+            return ExitStatus.NOT_CONFIRMED
+        case UnreachableError() | RetryableError() | PlaneTimeoutError():
+            return ExitStatus.UNREACHABLE
+    return ExitStatus.FAILED
+
+
+def _say_as_json(code: str, message: str, status: int) -> None:
+    say(json.dumps({"error": {"code": code, "message": message, "exit_status": status}}), err=True)
 
 
 class OneLineErrors(TyperGroup):
-    """A group of commands whose errors are one line and exit status 1."""
+    """A group of commands whose errors are one line, or with --json an object, and have a status of their kind."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Note how errors are to be printed, since a mistake of usage comes before the command's own options."""
+        self._is_json = "--json" in args
+        rest: list[str] = super().parse_args(ctx, args)
+        return rest
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
         try:
             return super().invoke(ctx)
+        except typer.TyperException as error:
+            if not self._is_json:
+                raise
+            _say_as_json("USAGE", error.format_message(), error.exit_code)
+            raise typer.Exit(error.exit_code) from error
         except (DeepcleanError, CredentialsError, UnicodeError, OverflowError, OSError, ModuleNotFoundError) as error:
             if isinstance(error, OSError) and error.errno == errno.EPIPE:
                 raise  # the reader has closed the pipe: typer ends the command
             if isinstance(error, ModuleNotFoundError) and str(error.name).partition(".")[0] in _OURS:
                 raise
-            say(*_lines(error), err=True)
-            raise typer.Exit(1) from error
+            status = _status(error)
+            if self._is_json:
+                _say_as_json(_code(error) or status.name, _text(error), status)
+            else:
+                say(*_lines(error), err=True)
+            raise typer.Exit(status) from error

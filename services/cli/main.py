@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,6 +28,22 @@ SUB_COMMANDS = (
         "status",
         "operate.status:status",
         "Show the plane's state: processes, throughput, backlog, lag, dead letters, disk.",
+    ),
+    SubCommand("page", "operate.page:page", "Serve a page that shows the plane in a browser, until Ctrl-C."),
+    SubCommand(
+        "doctor",
+        "operate.doctor:doctor",
+        "Show what is wrong with the plane now, urgent things first, and what to do. Exit status 1 for urgent ones.",
+    ),
+    SubCommand(
+        "top",
+        "operate.top:top",
+        "Show the way of deletions through the plane, live, until Ctrl-C.",
+    ),
+    SubCommand(
+        "logs",
+        "operate.logs:logs",
+        "Show what the plane's processes have logged, merged by time.",
     ),
     SubCommand(
         "restore",
@@ -146,6 +163,11 @@ SUB_COMMANDS = (
         "Set limits that suspend claims of a bucket when far more is to be freed than usual, and reset the breaker.",
     ),
     SubCommand(
+        "completion",
+        "completion:completion",
+        'Print the script that completes commands in a shell: eval "$(deepclean completion bash)".',
+    ),
+    SubCommand(
         "dead-letters", "operate.dead_letters:app", "Show messages that could not be read or applied, and resolve them."
     ),
 )
@@ -201,6 +223,10 @@ def run() -> None:
     logging.getLogger("services.log.kafka").setLevel(logging.ERROR)
     for reason in unused_modules():
         say(f"Warning: {reason}", err=True)
+    if "_DEEPCLEAN_COMPLETE" in os.environ:
+        from services.cli.completion import learn_shells  # noqa: PLC0415  no command waits for it
+
+        learn_shells()
     with stopping_on_signals():
         app()
 

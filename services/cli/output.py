@@ -32,8 +32,9 @@ def _json_escape(letter: str) -> str:
 
 
 def print_json_line(value: Any) -> None:
-    """Print a value of plain types as JSON in one line, for results that are streamed."""
-    typer.echo(with_escapes(json.dumps(value, ensure_ascii=False), _json_escape))
+    """Print a record, or a value of plain types, as JSON in one line, for results that are streamed."""
+    plain = _ADAPTER.dump_python(value, mode="json")
+    typer.echo(with_escapes(json.dumps(plain, ensure_ascii=False), _json_escape))
 
 
 def print_result(record: Any, sentence: str, *, as_json: bool) -> None:

@@ -19,7 +19,6 @@ from services.plane.stack.stack import running_client
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 _OF_NO_BUCKET = (Settle, ResolveDeadLetter, SetSecret)
 """Requests that name no bucket."""
-BucketArgument = Annotated[str, typer.Argument(metavar="VOLUME/BUCKET", help="The bucket.")]
 
 
 @dataclass(slots=True)

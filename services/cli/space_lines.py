@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from schemas.answers import ExpiringSnapshot, RetainedSnapshot, RetentionPreview, RetentionReason
-from schemas.space_answers import VersionStage
+from schemas.answers import BucketSpace, ExpiringSnapshot, RetainedSnapshot, RetentionPreview, RetentionReason
+from schemas.space_answers import SnapshotSpace, VersionStage
 from services.cli.output import amount_in_words, counted, print_table, size_text, time_text
 from services.cli.terminal import say
+from services.client.tasks.space_view import KeepReasons
 
 _MOST_NAMES = 4
 Sizes = tuple[int, int]
@@ -31,6 +32,34 @@ def amounts_of(space: object, state: str) -> tuple[int, int, int]:
     return size_bytes, replicated_bytes, versions
 
 
+def states_of(space: BucketSpace, suspended: str) -> Iterator[tuple[str, int, int, int | str, str]]:
+    """Yield for each state its bytes, what they take on disks, the versions, and when it ends.
+
+    ``suspended`` is the reason why claims are suspended, empty if they are not.
+    """
+    pending = "a person lets it go (deepclean gc status)" if suspended else "it is judged and claimed"
+    yield "live", space.live_bytes, space.live_replicated_bytes, "", "it is deleted and no snapshot holds it"
+    for state, goes in (
+        ("held", "the snapshots that hold it are deleted"),
+        ("pending", pending),
+        ("claimed", "the block store has confirmed it"),
+    ):
+        yield state, *amounts_of(space, state), goes
+    yield "in the store", accounted_bytes(space), accounted_replicated_bytes(space), "", "the four together"
+    yield "freed", space.freed_bytes, space.freed_replicated_bytes, space.freed_versions, "it has gone"
+
+
+def accounted_bytes(space: BucketSpace) -> int:
+    """Return the bytes of a bucket that the block store must have while no command is in progress."""
+    return space.live_bytes + space.held_bytes + space.pending_bytes + space.claimed_bytes
+
+
+def accounted_replicated_bytes(space: BucketSpace) -> int:
+    """Return what these bytes take on disks."""
+    of_garbage = space.held_replicated_bytes + space.pending_replicated_bytes + space.claimed_replicated_bytes
+    return space.live_replicated_bytes + of_garbage
+
+
 def print_states(states: Iterable[tuple[str, int, int, int | str, str]], *, is_exact: bool = True) -> None:
     """Print for each state of versions its bytes, what they take on disks, the versions, and when it ends."""
     print_table(
@@ -47,6 +76,17 @@ def print_states(states: Iterable[tuple[str, int, int, int | str, str]], *, is_e
         ],
         numbers=["BYTES", "ON DISKS", "VERSIONS"],
     )
+
+
+def snapshot_texts(one: SnapshotSpace) -> list[str]:
+    """Return the sizes of a snapshot as text: referenced, exclusive, shared with previous, shared with next."""
+    are_exact = (
+        one.is_referenced_exact,
+        one.is_exclusive_exact,
+        one.is_referenced_exact,
+        one.is_shared_with_next_exact,
+    )
+    return [size_text(*sizes, is_exact=is_exact) for sizes, is_exact in zip(sizes_of(one), are_exact, strict=True)]
 
 
 def print_snapshots(rows: Iterable[tuple[str, int, Sequence[str]]], more: Sequence[str] = ()) -> None:
@@ -150,3 +190,14 @@ def _reason_text(reason: RetentionReason) -> str:
             return "no later one is there whose age counts"
         case _:
             return f"the next one is not old enough until {time_text(reason.until_ms)}"
+
+
+def why_it_stays(of_all: KeepReasons, snapshot_id: str, reasons: tuple[RetentionReason, ...]) -> str:
+    """Return the reasons that keep a snapshot, or, without one, the run of retention that will expire it."""
+    if reasons:
+        return reasons_text(reasons)
+    if not of_all.has_policy:
+        return "nobody deletes it: its bucket has no retention policy"
+    if any(expiring.snapshot_id == snapshot_id for expiring in of_all.preview.expired):
+        return "no run of retention has come by yet: the next one takes it"
+    return "older ones go first: a later run of retention takes it"

@@ -20,6 +20,11 @@ def with_escapes(text: str, escape: Callable[[str], str]) -> str:
     return text if text.isprintable() else "".join(one if one.isprintable() else escape(one) for one in text)
 
 
+def say_aside(*lines: str) -> None:
+    """Print steps on standard error, where they do not mix with a result that a program reads."""
+    say(*lines, err=True)
+
+
 def say(*lines: str, err: bool = False, colour: str | None = None) -> None:
     """Print each text as one line; unprintable characters, including line breaks, become escapes."""
     for line in lines:

@@ -19,6 +19,7 @@ from schemas.answers import DiffJob, DiffStatus, ShardBacklog
 from schemas.records import BreakerCause, CollectionState
 from services.domain.errors import DeepcleanError
 from services.domain.purge_hours import purge_hours
+from services.domain.table_keys import LAST_TXN_WITH_BLOCKS
 from services.metadata.reads.queries import shard_backlog
 from services.metadata.settings import MetadataSettings
 from services.metadata.state.reclaim_clocks import Freed
@@ -41,6 +42,10 @@ def _collection_states(state: CollectionState, sums: ShardBacklog) -> int:
 
 def _trips(cause: BreakerCause, sums: ShardBacklog) -> int:
     return sums.trips.get(cause, 0)
+
+
+def _txns_with_blocks_left(sums: ShardBacklog) -> int:
+    return max(0, LAST_TXN_WITH_BLOCKS - sums.txn)
 
 
 _GAUGES: tuple[tuple[str, str, str], ...] = (
@@ -114,10 +119,17 @@ class MetadataMetrics:
     """The gauges of one process."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._gauges = [
+        self._gauges: list[tuple[Gauge, _Figure]] = [
             (Gauge(name, description, ["shard"], registry=registry), attrgetter(field))
             for name, field, description in _GAUGES
         ]
+        left = Gauge(
+            "deepclean_metadata_txns_with_blocks_left",
+            "Commands that can still give ids to new blocks. At 0 the shard refuses writes (SHARD_FULL).",
+            ["shard"],
+            registry=registry,
+        )
+        self._gauges.append((left, _txns_with_blocks_left))
         self._gauges_by = [
             (Gauge(name, description, ["shard", label], registry=registry), figures)
             for name, label, figures, description in _GAUGES_BY

@@ -114,7 +114,7 @@ def test_the_reference_has_each_generated_part() -> None:
     named = re.findall(
         r"<!-- generated: ([\w ]+) -->\n.*?<!-- end -->", _text("docs/operations/reference.md"), re.DOTALL
     )
-    assert named == ["description", "settings", "metrics", "commands", "error codes", "limits"]
+    assert named == ["description", "settings", "metrics", "exit statuses", "commands", "error codes", "limits"]
 
 
 @cache

@@ -20,6 +20,7 @@ import typer.testing
 from typer.testing import CliRunner
 
 from schemas.records import BucketLayout, CreateBucket, CreateSnapshot, CreateVolume, DeleteKey, PutKey
+from services.cli.exit_status import ExitStatus
 from services.cli.lazy import loaded_commands
 from services.cli.lens import import_command, reading
 from services.cli.main import app
@@ -34,7 +35,7 @@ from tests.fuzz.sandbox import LeftOutError, Sandbox
 from tests.fuzz.target import PromiseError, Target, replaced
 from tests.lens_reports import chain, thing, write_report
 
-STATUSES = frozenset({0, 1, 2})
+STATUSES = frozenset(ExitStatus)
 MOST_WORDS = 40
 VALUES = (
     *("vol1/tree", "vol1/tree/dir/k", "snap1", "1", "0", "7d", "1d12h", "10GiB", "1.5 MB", "0:1", "metadata", "."),
@@ -114,7 +115,7 @@ class _CommandLine:
         """Run one command.
 
         Raises:
-            PromiseError: it ends with another status than 0, 1 or 2.
+            PromiseError: it ends with a status that no command has.
             Exception: it ends with this, so with a traceback.
         """
         words = [os.fsdecode(word) for word in data.split(b"\0")]

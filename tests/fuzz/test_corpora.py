@@ -88,7 +88,7 @@ DEFECTS: dict[str, tuple[str, Any, str, Any]] = {
     "http: a failure": ("http_requests", snapshots_queries, "snapshot_chain", _raising(KeyError("row"))),
     "http: an undocumented status": ("http_requests", reads, "status_of", lambda code: 500),
     "command line: an exception": ("command_line", space, "parse_size", _raising(ZeroDivisionError())),
-    "command line: another status": ("command_line", space, "parse_size", _raising(typer.Exit(3))),
+    "command line: another status": ("command_line", space, "parse_size", _raising(typer.Exit(7))),
     "a plane: an exception": ("commands_on_a_plane", space, "view_of", _raising(ZeroDivisionError())),
 }
 

@@ -121,7 +121,7 @@ def deepclean(stack: Stack, *arguments: str) -> str:
 def test_a_running_plane_grows_while_it_is_written_to(stack: Stack) -> None:
     before = processes(stack)
     with stack.client() as plane, Writer(plane, 0) as one, Writer(plane, 1) as other:
-        said = deepclean(stack, "shards", "add", "4")
+        said = deepclean(stack, "shards", "add", "--yes", "4")
         assert "published: the plane has 4 shards" in said
         assert "served: all 4 shards" in said
         counts = one.done, other.done
@@ -145,7 +145,7 @@ def test_a_running_plane_grows_while_it_is_written_to(stack: Stack) -> None:
     deepclean(stack, "verify")
     deepclean(stack, "audit")
     deepclean(stack, "backup")
-    deepclean(stack, "trim-log", "--dry-run")
+    deepclean(stack, "trim-log", "--yes", "--dry-run")
 
 
 def test_a_repeat_changes_nothing_and_fewer_are_refused(stack: Stack) -> None:

@@ -159,7 +159,7 @@ def test_what_is_lost_is_made_again(tmp_path: Path, home_broker: EmbeddedBroker)
         said = refused(home, "rebuild", "0")
         assert "A plane runs on" in said
         assert "deepclean down" in said
-        assert "Without a backup only gc.deleted-entries can be trimmed" in done(home, "trim-log")
+        assert "Without a backup only gc.deleted-entries can be trimmed" in done(home, "trim-log", "--yes")
         backed_up = done(home, "backup")
         assert "metadata, shard 0: txn" in backed_up
         running_digest = done(home, "digest", "0").split()[0]
@@ -214,13 +214,13 @@ def test_a_trimmed_log_needs_a_backup(tmp_path: Path, home_broker: EmbeddedBroke
     home = tmp_path
     with plane_running(home, home_broker) as plane:
         make_a_past(plane)
-        done(home, "trim-log", "--full-chain", "--dry-run")
+        done(home, "trim-log", "--yes", "--full-chain", "--dry-run")
         put(plane, 1_000, 10)
     with plane_running(home, home_broker) as plane:
         done(home, "backup")
         put(plane, 2_000, 10)
-        before = done(home, "trim-log", "--dry-run")
-        done(home, "trim-log")
+        before = done(home, "trim-log", "--yes", "--dry-run")
+        done(home, "trim-log", "--yes")
         servers = plane.address.bootstrap_servers
         log = KafkaLog(servers, "test")
         assert log.first_offset(METADATA_COMMANDS.name, 0) > 100

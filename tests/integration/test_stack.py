@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -233,6 +234,11 @@ def test_a_plane_that_stays_is_used_and_what_dies_is_started_again(tmp_path: Pat
         assert status["state"] == "running"
         assert status["dead_letters"] == 0
         assert "MESSAGES/S" in line.run("status")
+        pictures = line.run("top", "--count", "2", "--seconds", "0.2", "--json").splitlines()
+        assert [json.loads(one)["plane"]["shards"] for one in pictures] == [2, 2]
+        assert "The home has no backup." in line.run("doctor")
+        assert "A DELETION'S WAY" in line.run("top", "--count", "1", "--seconds", "0.2")
+        assert re.search(r"  metadata  +info +ready ", line.run("logs", "metadata"))
         for dying in (["snapshots", "broker"], [*SERVICES, STREAMING]):
             kill_and_await_restart(line.home, dying)
             key = f"vol1/tree/after/{dying[0]}"

@@ -52,7 +52,7 @@ def test_versions_are_where_they_are_whatever_becomes_of_them(line: CommandLine)
         ("key", "rename", KEY, "dir/moved"),
         ("key", "delete", "vol1/tree/dir/moved", "--version", newest),
         ("key", "delete", "vol1/tree/dir/moved", "--version", oldest),
-        ("snapshot", "delete", "vol1/tree", "snap"),
+        ("snapshot", "delete", "--yes", "vol1/tree", "snap"),
     )
     for step in steps:
         line.run(*step)

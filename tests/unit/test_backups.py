@@ -169,7 +169,7 @@ def test_spark_is_where_its_last_finished_batch_ended(tmp_path: Path) -> None:
     ("arguments", "sentence"),
     [
         (["backup"], "No plane runs on"),
-        (["trim-log"], "No plane runs on"),
+        (["trim-log", "--yes"], "No plane runs on"),
         (["restore-backup"], "holds no complete backup"),
         (["digest", "0"], "holds no database of metadata"),
     ],

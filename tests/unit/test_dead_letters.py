@@ -167,7 +167,7 @@ def test_a_command_whose_signature_is_too_old_is_not_sent_again(line: CommandLin
     assert "Issue the command again" in line.json("dead-letters", "show", letter)["action"]
     assert len(line.client.plane.log.records(topic.name, 0)) == sent_before
     assert [row["state"] for row in listed(line)] == ["OPEN"]
-    line.run("dead-letters", "drop", letter, "--reason", "issued again")
+    line.run("dead-letters", "drop", "--yes", letter, "--reason", "issued again")
     assert listed(line) == []
 
 
@@ -190,13 +190,13 @@ def test_a_dropped_letter_says_who_and_why_and_cannot_be_dealt_with_twice(line: 
     send(line, b"\xff")
     (letter,) = listed(line)
     name = f"0:{letter['number']}"
-    assert line.run("dead-letters", "drop", name, "--by", "ann", status=2)  # a reason is wanted
-    line.run("dead-letters", "drop", name, "--by", "ann", "--reason", "a test of the network")
+    assert line.run("dead-letters", "drop", "--yes", name, "--by", "ann", status=2)  # a reason is wanted
+    line.run("dead-letters", "drop", "--yes", name, "--by", "ann", "--reason", "a test of the network")
     assert listed(line) == []
     printed = line.run("dead-letters", "show", name)
     assert "dropped by ann on" in printed
     assert "a test of the network" in printed
-    for again in (("retry", name), ("drop", name, "--reason", "x")):
+    for again in (("retry", name), ("drop", "--yes", name, "--reason", "x")):
         assert line.run("dead-letters", *again, status=1).startswith("DEAD_LETTER_RESOLVED")
     assert line.run("dead-letters", "show", "0:77", status=1).startswith("DEAD_LETTER_NOT_FOUND")
 
@@ -222,7 +222,7 @@ def test_a_letter_that_comes_twice_is_one(line: CommandLine) -> None:
     letter = line.client.plane.log.records(DEAD_LETTERS.name, 0)[0]
     line.client.plane.log.append(DEAD_LETTERS.name, 0, letter.value)
     assert len(listed(line)) == 1
-    line.run("dead-letters", "drop", f"0:{row['number']}", "--reason", "x")
+    line.run("dead-letters", "drop", "--yes", f"0:{row['number']}", "--reason", "x")
     line.client.plane.log.append(DEAD_LETTERS.name, 0, letter.value)
     assert listed(line) == []
     line.client.plane.start("snapshots", 0)

@@ -25,7 +25,10 @@ CLI = (
     *CLIENT,
     *(
         f"services.cli.{name}"
-        for name in ("amounts", "collection_lines", "output", "progress", "session", "space_lines", "terminal")
+        for name in (
+            *("amounts", "arguments", "bucket_view", "collection_lines", "confirmation", "exit_status", "output"),
+            *("progress", "session", "space_lines", "terminal"),
+        )
     ),
 )
 WORK = tuple(f"services.workloads.{name}" for name in ("git_command", "source", "workload"))
@@ -36,14 +39,17 @@ ALLOWED = {
         *CLI,
         "services.cli.lens",
         "services.lens",
+        "services.page.assets",
+        "services.page.picture",
         "services.plane.machine.spark_jobs",
         "services.workloads.git_command",
     ),
     "services.cli.store": (*CLI, "services.cli.store"),
     "services.cli.collection": (*CLI, "services.cli.collection"),
-    "services.cli.operate": (*CLI, "services.cli.operate", "services.plane", "services.verifier"),
+    "services.cli.operate": (*CLI, "services.cli.operate", "services.page", "services.plane", "services.verifier"),
     "services.cli.workloads": (*CLI, "services.cli.workloads", "services.plane", "services.workloads"),
     "services.cli": ("schemas", "services"),
+    "services.page": (*CLI, "services.page", "services.plane", "services.runtime.http"),
     "services.plane": ("schemas", "services", "streaming"),
     "services.workloads.judge": (*BASE, *WORK, "services.workloads.judge"),
     "services.workloads": (*CLIENT, "services.workloads"),

@@ -14,6 +14,7 @@ from schemas import published
 from schemas.codec import codec, frame
 from schemas.records import LedgerRows
 from schemas.topics import LEDGER, METADATA_COMMANDS
+from services.cli.exit_status import ExitStatus
 from services.cli.main import app
 from services.cli.session import Session
 from services.client.kafka_plane import KafkaPlane, PlaneAddress
@@ -33,7 +34,7 @@ def line(tmp_path: Path) -> CommandLine:
     line.run("snapshot", "create", "vol1/flat", "holder")
     line.run("key", "delete", "vol1/flat/k0")
     line.run("snapshot", "create", "vol1/flat", "after")
-    line.run("snapshot", "delete", "vol1/flat", "holder")
+    line.run("snapshot", "delete", "--yes", "vol1/flat", "holder")
     for number in range(1, 5):
         line.run("key", "put", f"vol1/flat/k{number}", "--size", "10")
     line.settle()
@@ -150,7 +151,7 @@ def test_so_is_one_that_has_the_schema_of_a_record(line: CommandLine) -> None:
 
 
 def _is_a_sentence_on_no_answer(result: Result) -> None:
-    assert result.exit_code == 1
+    assert result.exit_code == ExitStatus.UNREACHABLE
     assert len(result.stderr.splitlines()) == 1
     assert result.stderr.startswith("UNREACHABLE: asking for the ends of")
     assert "run the command again when the plane answers (deepclean status)" in result.stderr

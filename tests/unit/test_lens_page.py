@@ -11,11 +11,12 @@ from typing import Any
 
 from typer.testing import CliRunner
 
-from services.cli.lens.page import MOST_BUCKETS, MOST_FINDINGS, page_of, picture_of, script_data
+from services.cli.lens.page import MOST_BUCKETS, MOST_FINDINGS, page_of, picture_of
 from services.cli.main import app
 from services.lens.questions import one_bucket
 from services.lens.relation import LensBucket, LensFinding, Ref
 from services.lens.report import Report, Thing
+from services.page.picture import script_data
 from tests.lens_reports import ACTIVE, chain, freed_by, thing, write_report
 
 MOST_PAGE_BYTES = 150_000

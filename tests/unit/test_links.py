@@ -40,7 +40,7 @@ def test_snapshots_through_a_link_are_those_of_the_bucket(linked: CommandLine) -
     assert linked.json("snapshot", "diff", LINK, "through", "active") == linked.json(
         "snapshot", "diff", BUCKET, "through", "active"
     )
-    linked.run("snapshot", "delete", LINK, "through")
+    linked.run("snapshot", "delete", "--yes", LINK, "through")
     assert [row["name"] for row in linked.json("snapshot", "list", BUCKET)] == ["before"]
 
 

@@ -123,7 +123,7 @@ def test_a_drop_frees_what_was_foretold(line: Line) -> None:
     foretold = line.json("space", "what-if", "vol/mixed", "monday")
     assert (foretold["freed_bytes"], foretold["freed_replicated_bytes"]) == (4 * MIB, 8 * MIB)
     assert "would free 4.0 MiB (8.0 MiB on disks), 1 version" in line.run("space", "what-if", "vol/mixed", "monday")
-    line.run("snapshot", "delete", "vol/mixed", "monday")
+    line.run("snapshot", "delete", "--yes", "vol/mixed", "monday")
     line.settle()
     assert line.space() == {"live": 3_007, "held": 0, "pending": 0, "freed": 8 * MIB}
     assert audit_at_once(line.client.plane, line.shard).is_clean
@@ -141,7 +141,7 @@ def test_a_plan_counts_plain_bytes_or_those_on_disks(line: Line) -> None:
 
 
 def test_what_comes_back_takes_as_much_as_before(line: Line) -> None:
-    line.run("snapshot", "rollback", "vol/mixed", "monday")
+    line.run("snapshot", "rollback", "--yes", "vol/mixed", "monday")
     line.settle()
     assert line.space()["live"] == 3_007 + 8 * MIB
     assert audit_at_once(line.client.plane, line.shard).is_clean

@@ -88,11 +88,11 @@ def test_tags_are_made_listed_and_deleted(tree: CommandLine) -> None:
     assert "snap3" in tree.run("tag", "list", "vol1/tree")
     assert "build" in tree.run("snapshot", "list", "vol1/tree").splitlines()[3]
     assert "tags                build" in tree.run("snapshot", "info", "vol1/tree", "snap3")
-    refused = tree.run("snapshot", "delete", "vol1/tree", "snap3", status=1)
+    refused = tree.run("snapshot", "delete", "--yes", "vol1/tree", "snap3", status=1)
     assert refused.startswith("TAGGED_SNAPSHOT: ")
     assert "build (of ann)" in refused
     assert tree.json("tag", "delete", "vol1/tree", "build")["tag"] == "build"
-    tree.run("snapshot", "delete", "vol1/tree", "snap3")
+    tree.run("snapshot", "delete", "--yes", "vol1/tree", "snap3")
     assert tree.run("tag", "delete", "vol1/tree", "build", status=1).startswith("FILE_NOT_FOUND: ")
 
 

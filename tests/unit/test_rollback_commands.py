@@ -33,20 +33,20 @@ def snapshots(line: CommandLine) -> list[str]:
 
 def test_a_rollback_brings_the_names_back_and_drops_newer_snapshots(line: CommandLine) -> None:
     assert keys(line) == {}
-    assert line.run("snapshot", "rollback", "vol1/tree", "snap2").startswith("tree is what it was at snap2")
+    assert line.run("snapshot", "rollback", "--yes", "vol1/tree", "snap2").startswith("tree is what it was at snap2")
     assert keys(line) == {"dir/below/k1": "", "dir/below/k2": "", "dir/k": "v2"}
     assert snapshots(line) == ["snap1", "snap2"]
     line.run("key", "put", "vol1/tree/dir/k", "--size", "5")  # the fence is gone
-    assert line.json("snapshot", "rollback", "vol1/tree", "snap2")["name"] == "snap2"
+    assert line.json("snapshot", "rollback", "--yes", "vol1/tree", "snap2")["name"] == "snap2"
     assert keys(line)["dir/k"] == "v2"
 
 
 def test_a_tag_names_a_snapshot_and_holds_those_that_would_go(line: CommandLine) -> None:
     line.run("tag", "create", "vol1/tree", "snap3", "release")
-    refused = line.run("snapshot", "rollback", "vol1/tree", "snap1", status=1)
+    refused = line.run("snapshot", "rollback", "--yes", "vol1/tree", "snap1", status=1)
     assert refused.startswith("TAGGED_SNAPSHOT: snapshot snap3 is kept by a tag: release")
     assert snapshots(line) == ["snap1", "snap2", "snap3"]
-    line.run("snapshot", "rollback", "vol1/tree", "--tag", "release")
+    line.run("snapshot", "rollback", "--yes", "vol1/tree", "--tag", "release")
     assert keys(line)["dir/k"] == "v3"
 
 
@@ -60,7 +60,7 @@ def test_a_tag_names_a_snapshot_and_holds_those_that_would_go(line: CommandLine)
     ],
 )
 def test_what_cannot_be_rolled_back_to(line: CommandLine, arguments: tuple[str, ...], code: str) -> None:
-    assert line.run("snapshot", "rollback", "vol1/tree", *arguments, status=1).startswith(f"{code}: ")
+    assert line.run("snapshot", "rollback", "--yes", "vol1/tree", *arguments, status=1).startswith(f"{code}: ")
     assert len(snapshots(line)) == 3
 
 

@@ -91,7 +91,7 @@ def test_a_what_if_accepts_any_set(line: CommandLine) -> None:
 
 def test_a_snapshot_that_is_being_deleted_counts_no_more(line: CommandLine) -> None:
     """Between the answer to a delete and the drop it has no name, and metadata still counts it."""
-    line.run("snapshot", "delete", "vol1/tree", "s-two")
+    line.run("snapshot", "delete", "--yes", "vol1/tree", "s-two")
     assert line.json("space", "what-if", "vol1/tree", "s-one")["freed_bytes"] == 1000
     assert line.run("space", "what-if", "vol1/tree", "s-two", status=1).startswith("FILE_NOT_FOUND: ")
     assert line.json("space", "plan", "vol1/tree", "--free", "1")["snapshots"] == ["s-one"]
@@ -185,8 +185,8 @@ def test_a_block_is_explained_by_the_version_that_owns_it(line: CommandLine) -> 
         assert (found["volume"], found["bucket"], found["path"], found["birth"]) == ("vol1", "tree", "d/old", born)
         assert (found["held_by"], found["version"]["stage"]) == (["s-one", "s-two"], "HELD")
     assert "s-one, s-two are deleted" in line.run("explain", block)
-    line.run("snapshot", "delete", "vol1/tree", "s-one")
-    line.run("snapshot", "delete", "vol1/tree", "s-two")
+    line.run("snapshot", "delete", "--yes", "vol1/tree", "s-one")
+    line.run("snapshot", "delete", "--yes", "vol1/tree", "s-two")
     line.settle()
     assert "it was freed" in line.run("explain", block)
     assert line.run("explain", str(local_id(0, 1, 3) + (1 << 60)), status=1).startswith("INVALID_REQUEST: ")

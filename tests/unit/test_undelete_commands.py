@@ -105,7 +105,7 @@ def test_what_a_snapshot_holds_is_restored_at_any_time_unless_another_was_create
     line.run("snapshot", "create", "vol1/tree", "after")
     assert deleted(line)[0]["returning"] == "ONLY_A_COPY"
     assert line.run("undelete", "vol1/tree/top", status=1).startswith("SNAPSHOT_IN_BETWEEN: ")
-    line.run("snapshot", "delete", "vol1/tree", "after")
+    line.run("snapshot", "delete", "--yes", "vol1/tree", "after")
     line.run("undelete", "vol1/tree/top")
     assert keys(line)["top"] == "top"
 

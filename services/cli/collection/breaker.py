@@ -10,6 +10,7 @@ import typer
 from schemas.answers import CollectionStatus
 from schemas.records import BreakerCause, BreakerLimits, CollectionState, ResetBreaker, SetBreaker
 from services.cli.amounts import parse_size
+from services.cli.arguments import BucketArgument
 from services.cli.collection_lines import (
     IdOption,
     collection_lines,
@@ -19,8 +20,8 @@ from services.cli.collection_lines import (
     shards_of,
     trip_words,
 )
-from services.cli.output import amount_in_words, bytes_text, counted, print_json, time_text
-from services.cli.session import BucketArgument, JsonOption, Session, bucket_path, execute, session_of
+from services.cli.output import amount_in_words, bytes_text, counted, print_json, print_result, time_text
+from services.cli.session import JsonOption, Session, bucket_path, execute, session_of
 from services.cli.terminal import say
 
 app = typer.Typer(
@@ -52,6 +53,7 @@ def set_limits(
     floor_versions: Annotated[
         int | None, typer.Option(metavar="N", min=0, help="Versions that may always be claimed in an hour.")
     ] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Limit what may be claimed of a bucket within an hour to a share of its bytes and of its versions.
 
@@ -70,6 +72,9 @@ def set_limits(
         limits = {shard: _completed(_limits_now(session, shard, volume, name), given) for shard in shards}
         for shard in shards:
             session.execute(shard, SetBreaker(volume, name, limits[shard]))
+    if as_json:
+        print_json([{"shard": shard, "bucket": bucket, "limits": limits[shard]} for shard in shards])
+        return
     for said in dict.fromkeys(map(_limits_words, limits.values())):
         say(f"{bucket or 'each bucket without limits of its own'}: {said}")
 
@@ -92,11 +97,11 @@ def _completed(now: BreakerLimits | None, given: dict[str, int]) -> BreakerLimit
 
 
 @app.command()
-def unset(context: typer.Context, bucket: BucketArgument) -> None:
+def unset(context: typer.Context, bucket: BucketArgument, as_json: JsonOption = False) -> None:
     """Remove a bucket's own limits. The limits for all buckets apply again."""
     volume, name = bucket_path(bucket)
     execute(context, volume, SetBreaker(volume, name, None))
-    say(f"{bucket} has no limits of its own any more")
+    print_result({"bucket": bucket}, f"{bucket} has no limits of its own any more", as_json=as_json)
 
 
 @app.command()
@@ -136,6 +141,7 @@ def reset(
     ] = "",
     reason: Annotated[str, typer.Option(help="Reason, shown by gc status.")] = "",
     bucket_id: IdOption = 0,
+    as_json: JsonOption = False,
 ) -> None:
     """Resume claims where the breaker has tripped. A new hour starts; its limits do not count the rows that wait now.
 
@@ -149,6 +155,9 @@ def reset(
         tripped = [line for line in lines if line.trip and bucket_id in (0, line.bucket_id)]
         order(session, ResetBreaker(volume, name, reason, bucket_id))
         after = {(line.shard, scope(line)): line for line in collection_lines(session, bucket)}
+    if as_json:
+        print_json(list(after.values()))
+        return
     for line in tripped:
         everything = after[line.shard, "everything"]
         now = after.get((line.shard, scope(line)), everything).effective_state

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from schemas.answers import RetentionReason
 from schemas.space_answers import ExplainedVersion, PathExplanation
-from services.cli.collection.space import accounted_bytes, print_bucket, snapshot_texts, suspended_in, view_of
+from services.cli.bucket_view import view_of
+from services.cli.collection.space import print_bucket, suspended_in
 from services.cli.collection_lines import suspended_words
 from services.cli.output import (
     amount_in_words,
@@ -23,12 +23,11 @@ from services.cli.output import (
     time_text,
 )
 from services.cli.session import JsonOption, Session, bucket_path, key_path, session_of
-from services.cli.space_lines import goes_when, names_text, reasons_text
+from services.cli.space_lines import accounted_bytes, goes_when, names_text, snapshot_texts, why_it_stays
 from services.cli.terminal import say
 from services.client.errors import PlaneError
 from services.client.tasks.space_view import (
     BucketView,
-    KeepReasons,
     NamedSnapshots,
     find_block,
     held_by_path,
@@ -171,20 +170,9 @@ def _snapshot(view: BucketView, name: str, *, as_json: bool) -> None:
             ("shown by the previous too", before),
             ("shown by the next too", after),
             ("what it shows is held by", names_text(names)),
-            ("it stays because", _why(of_all, snapshot_id, reasons)),
+            ("it stays because", why_it_stays(of_all, snapshot_id, reasons)),
         ]
     )
-
-
-def _why(of_all: KeepReasons, snapshot_id: str, reasons: tuple[RetentionReason, ...]) -> str:
-    """Return the reasons that keep a snapshot, or, without one, the run of retention that will expire it."""
-    if reasons:
-        return reasons_text(reasons)
-    if not of_all.has_policy:
-        return "nobody deletes it: its bucket has no retention policy"
-    if any(expiring.snapshot_id == snapshot_id for expiring in of_all.preview.expired):
-        return "no run of retention has come by yet: the next one takes it"
-    return "older ones go first: a later run of retention takes it"
 
 
 # A bucket

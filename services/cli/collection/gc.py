@@ -43,7 +43,11 @@ ReasonOption = Annotated[str, typer.Option(help="Reason, shown by gc status.")]
 
 @app.command()
 def pause(
-    context: typer.Context, bucket: BucketArgument = "", reason: ReasonOption = "", bucket_id: IdOption = 0
+    context: typer.Context,
+    bucket: BucketArgument = "",
+    reason: ReasonOption = "",
+    bucket_id: IdOption = 0,
+    as_json: JsonOption = False,
 ) -> None:
     """Suspend claims. Further deletions are accepted and wait; deleted trees can be undeleted whole.
 
@@ -52,6 +56,9 @@ def pause(
     with session_of(context) as session:
         set_collection(session, bucket, CollectionState.PAUSED, reason, bucket_id=bucket_id)
         lines = collection_lines(session, bucket)
+    if as_json:
+        print_json(lines)
+        return
     say(f"{bucket or 'everything'} is paused: no further rows are claimed")
     claimed = sum(line.claimed_versions for line in lines if bool(line.bucket) is bool(bucket))
     if claimed:
@@ -61,7 +68,11 @@ def pause(
 
 @app.command()
 def shadow(
-    context: typer.Context, bucket: BucketArgument = "", reason: ReasonOption = "", bucket_id: IdOption = 0
+    context: typer.Context,
+    bucket: BucketArgument = "",
+    reason: ReasonOption = "",
+    bucket_id: IdOption = 0,
+    as_json: JsonOption = False,
 ) -> None:
     """Judge everything and claim nothing. gc status VOLUME/BUCKET shows by the hour what would have been claimed.
 
@@ -69,6 +80,10 @@ def shadow(
     """
     with session_of(context) as session:
         set_collection(session, bucket, CollectionState.SHADOW, reason, bucket_id=bucket_id)
+        lines = collection_lines(session, bucket)
+    if as_json:
+        print_json(lines)
+        return
     say(f"{bucket or 'everything'} is in shadow mode: rows are judged and counted, but not claimed")
     say(f"resume with: deepclean gc resume{f' {bucket}' if bucket else ''}")
 
@@ -85,6 +100,7 @@ def resume(
             "--chain-is-mended", help="Also end a stop of all claims. Use it only after the cause is repaired."
         ),
     ] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Resume claims. Rows that waited are judged again, and freed if no snapshot holds them.
 
@@ -94,6 +110,9 @@ def resume(
     with session_of(context) as session:
         set_collection(session, bucket, CollectionState.RUNNING, reason, bucket_id=bucket_id, ends_stop=ends_stop)
         lines = collection_lines(session, bucket)
+    if as_json:
+        print_json(lines)
+        return
     suspended = [line for line in lines if line.effective_state is not CollectionState.RUNNING]
     if bucket and suspended:
         say(f"{bucket} itself is resumed, but claims of all buckets are suspended: {state_words(lines[0])}")

@@ -17,8 +17,9 @@ from schemas.records import (
     UnsetRetention,
 )
 from services.cli.amounts import duration_ms, duration_text
+from services.cli.arguments import BucketArgument
 from services.cli.output import counted, print_fields, print_json, print_result, time_text
-from services.cli.session import BucketArgument, JsonOption, Session, bucket_path, request, session_of
+from services.cli.session import JsonOption, Session, bucket_path, request, session_of
 from services.cli.space_lines import print_preview
 from services.cli.terminal import say
 from services.client.errors import PlaneError

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -10,12 +9,23 @@ import typer
 from typer.core import TyperGroup
 
 from schemas.answers import BucketSpace
-from schemas.space_answers import SnapshotSpace, SnapshotSpaces
+from schemas.space_answers import SnapshotSpaces
 from services.cli.amounts import parse_size, typed_size_text
+from services.cli.arguments import BucketArgument, snapshot_candidates
+from services.cli.bucket_view import print_what_if, view_of
 from services.cli.collection_lines import suspended_words
-from services.cli.output import print_fields, print_json, size_text
-from services.cli.session import BucketArgument, JsonOption, Session, bucket_path, session_of
-from services.cli.space_lines import amounts_of, freed_text, print_snapshots, print_states, say_plan, sizes_of
+from services.cli.output import print_fields, print_json
+from services.cli.session import JsonOption, session_of
+from services.cli.space_lines import (
+    accounted_bytes,
+    accounted_replicated_bytes,
+    freed_text,
+    print_snapshots,
+    print_states,
+    say_plan,
+    snapshot_texts,
+    states_of,
+)
 from services.cli.terminal import say
 from services.client.tasks.space_view import BucketView, NamedSnapshots
 
@@ -42,13 +52,6 @@ app = typer.Typer(
 )
 
 
-def view_of(session: Session, bucket: str) -> BucketView:
-    """Return the view of the bucket named on the command line."""
-    volume_name, bucket_name = bucket_path(bucket)
-    shard = session.volumes().shard_of(volume_name)
-    return BucketView(session.connected(), shard, *session.bucket_of(volume_name, bucket_name))
-
-
 @app.command(SHOW)
 def show(context: typer.Context, bucket: BucketArgument, as_json: JsonOption = False) -> None:
     """Show where the bytes of a bucket are, and what each snapshot refers to, holds alone and shares. The default."""
@@ -69,17 +72,6 @@ def show(context: typer.Context, bucket: BucketArgument, as_json: JsonOption = F
 def suspended_in(view: BucketView) -> str:
     """Return why claims of a bucket are suspended; empty if they are not suspended."""
     return suspended_words(view.plane.metadata(view.shard).collection(view.volume, view.bucket))
-
-
-def accounted_bytes(space: BucketSpace) -> int:
-    """Return the bytes of a bucket that the block store must have while no command is in progress."""
-    return space.live_bytes + space.held_bytes + space.pending_bytes + space.claimed_bytes
-
-
-def accounted_replicated_bytes(space: BucketSpace) -> int:
-    """Return what these bytes take on disks."""
-    of_garbage = space.held_replicated_bytes + space.pending_replicated_bytes + space.claimed_replicated_bytes
-    return space.live_replicated_bytes + of_garbage
 
 
 def _show_json(space: BucketSpace, spaces: SnapshotSpaces, snapshots: NamedSnapshots) -> dict[str, Any]:
@@ -109,21 +101,7 @@ def print_bucket(view: BucketView, space: BucketSpace, suspended: str) -> None:
     if suspended:
         say(f"Nothing is claimed at present: {suspended}")
     say("")
-    pending = "a person lets it go (deepclean gc status)" if suspended else "it is judged and claimed"
-    print_states(_states(space, pending))
-
-
-def _states(space: BucketSpace, pending: str) -> Iterator[tuple[str, int, int, int | str, str]]:
-    """Yield for each state its bytes, what they take on disks, the versions, and when it ends."""
-    yield "live", space.live_bytes, space.live_replicated_bytes, "", "it is deleted and no snapshot holds it"
-    for state, goes in (
-        ("held", "the snapshots that hold it are deleted"),
-        ("pending", pending),
-        ("claimed", "the block store has confirmed it"),
-    ):
-        yield state, *amounts_of(space, state), goes
-    yield "in the store", accounted_bytes(space), accounted_replicated_bytes(space), "", "the four together"
-    yield "freed", space.freed_bytes, space.freed_replicated_bytes, space.freed_versions, "it has gone"
+    print_states(states_of(space, suspended))
 
 
 def _print_snapshots(spaces: SnapshotSpaces, snapshots: NamedSnapshots) -> None:
@@ -134,33 +112,20 @@ def _print_snapshots(spaces: SnapshotSpaces, snapshots: NamedSnapshots) -> None:
     )
 
 
-def snapshot_texts(one: SnapshotSpace) -> list[str]:
-    """Return the sizes of a snapshot as text: referenced, exclusive, shared with previous, shared with next."""
-    are_exact = (
-        one.is_referenced_exact,
-        one.is_exclusive_exact,
-        one.is_referenced_exact,
-        one.is_shared_with_next_exact,
-    )
-    return [size_text(*sizes, is_exact=is_exact) for sizes, is_exact in zip(sizes_of(one), are_exact, strict=True)]
-
-
 @app.command("what-if")
 def what_if(
     context: typer.Context,
     bucket: BucketArgument,
-    names: Annotated[list[str], typer.Argument(metavar="SNAPSHOT…", help="Any of its snapshots.")],
+    names: Annotated[
+        list[str], typer.Argument(metavar="SNAPSHOT…", help="Any of its snapshots.", autocompletion=snapshot_candidates)
+    ],
     as_json: JsonOption = False,
 ) -> None:
     """Show exactly how much deleting some snapshots together would free. Nothing is deleted."""
     with session_of(context) as session:
         view = view_of(session, bucket)
         freed = view.what_if(view.snapshots(), names)
-    if as_json:
-        print_json({"snapshots": names, **asdict(freed)})
-        return
-    sizes = (freed.freed_bytes, freed.freed_replicated_bytes, freed.freed_versions)
-    say(f"deleting {', '.join(names)} would free {freed_text(*sizes, is_exact=freed.is_exact)} (txn {freed.txn})")
+    print_what_if(names, freed, as_json=as_json)
 
 
 @app.command()
@@ -169,7 +134,10 @@ def plan(
     bucket: BucketArgument,
     free: Annotated[str, typer.Option(metavar="SIZE", help="Bytes to free, at least: 10GiB, 500MB, 4096.")],
     keep: Annotated[
-        list[str] | None, typer.Option(metavar="SNAPSHOT", help="Do not delete this snapshot; may be repeated.")
+        list[str] | None,
+        typer.Option(
+            metavar="SNAPSHOT", help="Do not delete this snapshot; may be repeated.", autocompletion=snapshot_candidates
+        ),
     ] = None,
     is_replicated: Annotated[
         bool, typer.Option("--on-disks", help="SIZE is what the blocks take on disks, with all copies and parity.")

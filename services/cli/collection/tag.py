@@ -8,8 +8,9 @@ import typer
 
 from schemas.records import CreateTag, DeleteTag
 from services.cli.amounts import duration_ms
+from services.cli.arguments import BucketArgument, snapshot_candidates
 from services.cli.output import print_json, print_result, print_table, time_text
-from services.cli.session import BucketArgument, JsonOption, bucket_path, request, session_of
+from services.cli.session import JsonOption, bucket_path, request, session_of
 
 app = typer.Typer(no_args_is_help=True, help="Protect snapshots by named tags.")
 TagArgument = Annotated[str, typer.Argument(metavar="TAG", help="Name of the tag, unique in the bucket.")]
@@ -19,7 +20,9 @@ TagArgument = Annotated[str, typer.Argument(metavar="TAG", help="Name of the tag
 def create(
     context: typer.Context,
     bucket: BucketArgument,
-    snapshot: Annotated[str, typer.Argument(metavar="SNAPSHOT", help="Name of the snapshot.")],
+    snapshot: Annotated[
+        str, typer.Argument(metavar="SNAPSHOT", help="Name of the snapshot.", autocompletion=snapshot_candidates)
+    ],
     tag: TagArgument,
     owner: Annotated[str, typer.Option(help="Owner of the tag.")] = "",
     reason: Annotated[str, typer.Option(help="Purpose of the tag.")] = "",

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from services.cli.exit_status import ExitStatus
 from services.cli.lens.importing import Importer
 from services.cli.output import counted, print_json
 from services.cli.progress import shown_progress
@@ -58,7 +59,7 @@ def ozone(
     else:
         _print(importer)
     if importer.refused:
-        raise typer.Exit(1)
+        raise typer.Exit(ExitStatus.FAILED)
 
 
 def _run(importer: Importer, arguments: list[str]) -> None:

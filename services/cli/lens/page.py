@@ -1,8 +1,8 @@
 """Writes a report as one self-contained HTML page: tables, the chain as a timeline, the space matrix as a picture.
 
-The tables are in the page as they are. A script draws timeline and matrix from the cells, and sums up the cells that
-lie within the snapshots that a reader chooses, as a what-if does; those of an answer are chosen from the start. Where
-there are too many cells to draw, neighbouring snapshots become groups, which are chosen as a whole: sums stay exact.
+The tables are in the page as they are. Timeline and matrix are those of the page of a plane (``services.page``): a
+script draws them from the cells, and sums up the cells that lie within the snapshots that a reader chooses, as a
+what-if does; those of an answer are chosen from the start.
 """
 
 from __future__ import annotations
@@ -17,29 +17,16 @@ from typing import Any
 
 from services.cli.output import bytes_text, counted, time_text
 from services.cli.space_lines import amounts_of
-from services.domain.run_space import Runs, renumbered
-from services.domain.space_matrix import SpaceCell, total
 from services.lens.questions import BucketQuestions, LensSnapshot, LensSpace, orphans, questions
 from services.lens.relation import LensFinding, Ref
 from services.lens.report import Report, ReportHead
+from services.page.assets import asset, inlined
+from services.page.picture import MOST_CELLS, Picture, draw, script_data
 
-MOST_CELLS = 5_000
 MOST_BUCKETS = 20
 MOST_FINDINGS = 1_000
-_TEMPLATE, _STYLE, _SCRIPT = "page.html", "page.css", "page.js"
+_TEMPLATE = "page.html"
 _KINDS = {"git": "Git repository", "iceberg": "Iceberg table", "ozone": "Ozone bucket", "paimon": "Paimon table"}
-
-
-@dataclass(frozen=True, slots=True)
-class Picture:
-    """What the script draws of a bucket."""
-
-    groups: tuple[tuple[Ref, ...], ...]
-    """All references but the active one, in their order; a group is chosen as a whole."""
-    cells: tuple[tuple[Runs, SpaceCell], ...]
-    """What the active namespace does not hold, by runs of groups; the largest first."""
-    left_out: SpaceCell
-    """What is too small and too scattered to be drawn: dropping snapshots may free up to this much more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +66,8 @@ def page_of(report: Report, bucket: str = "", chosen: Collection[str] = ()) -> s
         "notes": _notes(notes),
         "buckets": "\n".join(_section(one, space, chosen) for one, space in asked if one.bucket.name in shown),
         "findings": _findings(report, bucket),
-        "style": _asset(_STYLE),
-        "script": _asset(_SCRIPT),
+        "style": asset("base.css").rstrip(),
+        "script": inlined("elements.js", "picture.js", "lens.js"),
     }
     before, *rest = _asset(_TEMPLATE).split("{{")
     pieces = [before]
@@ -102,67 +89,10 @@ def _asset(name: str) -> str:
     return resources.files("services.cli.lens").joinpath(name).read_text("utf-8").rstrip("\n")
 
 
-def picture_of(questions: BucketQuestions, most_cells: int = MOST_CELLS, chosen: Collection[str] = ()) -> Picture:
+def picture_of(questions: BucketQuestions, most_cells: int = MOST_CELLS, chosen: Collection[str] = ()) -> Picture[Ref]:
     """Return what to draw of a bucket: each reference by itself, or groups as large as it takes."""
-    cells = dict(questions.matrix.held_cells())
-    groups = [[ref] for ref in questions.bucket.refs[: questions.bucket.active_place]]
-    while len(cells) > most_cells:
-        pairs, number = _paired(groups, chosen)
-        if len(pairs) == len(groups):
-            break
-        groups, cells = pairs, renumbered(cells.items(), number)
-    largest = sorted(cells.items(), key=lambda one: (-one[1].replicated_bytes, one[0]))
-    left_out = total(cell for _, cell in largest[most_cells:])
-    return Picture(tuple(map(tuple, groups)), tuple(largest[:most_cells]), left_out)
-
-
-def _paired(groups: Sequence[Sequence[Ref]], chosen: Collection[str]) -> tuple[list[list[Ref]], dict[int, int]]:
-    """Return groups of two neighbours each, and each one's new number.
-
-    The snapshots of a group are alike: none can be dropped, or all are protected, or nothing protects any; and all or
-    none are chosen.
-    """
-
-    def sort_of(group: Sequence[Ref]) -> tuple[bool, bool, bool]:
-        return group[0].is_droppable, bool(group[0].protected_by), group[0].name in chosen
-
-    pairs: list[list[Ref]] = []
-    number: dict[int, int] = {}
-    is_open = False
-    for index, group in enumerate(groups):
-        if is_open and sort_of(group) == sort_of(pairs[-1]):
-            pairs[-1] += group
-            is_open = False
-        else:
-            pairs.append(list(group))
-            is_open = True
-        number[index] = len(pairs) - 1
-    return pairs, number
-
-
-def script_data(picture: Picture, chosen: Collection[str] = (), *, is_exact: bool) -> dict[str, Any]:
-    """Return what the script reads. Bytes are text, since its numbers are exact up to 8 PiB only."""
-    return {
-        "groups": [_group_data(group, chosen) for group in picture.groups],
-        "cells": [
-            [[list(run) for run in runs], str(cell.bytes), str(cell.replicated_bytes), cell.versions]
-            for runs, cell in picture.cells
-        ],
-        "leftOut": str(picture.left_out.bytes),
-        "isExact": is_exact,
-    }
-
-
-def _group_data(group: Sequence[Ref], chosen: Collection[str]) -> dict[str, Any]:
-    first, last = group[0], group[-1]
-    return {
-        "names": [ref.name for ref in group],
-        "from": time_text(first.time_ms),
-        "time": time_text(last.time_ms),
-        "isDroppable": first.is_droppable,
-        "protectedBy": sorted({name for ref in group for name in ref.protected_by}),
-        "isChosen": first.is_droppable and first.name in chosen,
-    }
+    refs = questions.bucket.refs[: questions.bucket.active_place]
+    return draw(refs, dict(questions.matrix.held_cells()), most_cells, chosen)
 
 
 def _section(questions: BucketQuestions, space: LensSpace, chosen: Collection[str]) -> str:

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from schemas.audit_report import LOSSES, Amount, AuditReport, BucketAudit, FindingKind
+from services.cli.exit_status import ExitStatus
 from services.cli.output import bytes_text, counted, print_fields, print_json, print_table, time_text
 from services.cli.progress import shown_progress
 from services.cli.session import JsonOption, bucket_path, session_of
@@ -19,7 +20,6 @@ from services.client.tasks.orphans import DEFAULT_REPAIR_ROWS, Repair, requeue
 from services.client.tasks.quota_repair import QuotaRepair, repair_quotas
 from services.plane.upkeep.audits import AuditError, Auditor, FinishedAudit
 
-LOSS_STATUS, LEAK_STATUS = 3, 4
 MAX_SHOWN = 20
 _MEANING = {
     FindingKind.DANGLING: "referenced and missing: lost",
@@ -90,9 +90,9 @@ def audit(
         _show(finished, repaired, corrected, as_json=as_json)
     reports = [one.report for one in finished]
     if any(report.has_losses for report in reports):
-        raise typer.Exit(LOSS_STATUS)
+        raise typer.Exit(ExitStatus.LOSS)
     if not all(report.is_clean for report in reports):
-        raise typer.Exit(LEAK_STATUS)
+        raise typer.Exit(ExitStatus.DIFFERENCE)
 
 
 def _audited(auditor: Auditor, shard: int, bucket: str) -> FinishedAudit:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from schemas.records import BlockRun
+from services.cli.exit_status import ExitStatus
 from services.cli.output import bytes_text, counted, print_fields, print_json, print_table
 from services.cli.session import JsonOption, Session, session_of
 from services.cli.terminal import say
@@ -135,7 +136,7 @@ def lost(context: typer.Context, shard: ShardOption = None, as_json: JsonOption 
     else:
         say("Every block that was written is on a datanode.")
     if found:
-        raise typer.Exit(1)
+        raise typer.Exit(ExitStatus.FAILED)
 
 
 def _lost(session: Session, shards: list[int]) -> Iterator[tuple[int, BlockRun, str]]:

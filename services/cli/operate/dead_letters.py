@@ -14,6 +14,7 @@ from schemas.codec import DecodeError, codec, schema_id_of
 from schemas.records import DeadLetterRow, DeadLetterState, MessageHeader, ResolveDeadLetter
 from schemas.topics import BY_NAME
 from services.cli.amounts import duration_ms
+from services.cli.confirmation import YesOption, confirm
 from services.cli.operate.dead_letter_advice import Advice, advice_for_record
 from services.cli.output import bytes_text, counted, print_fields, print_json, print_result, print_table, time_text
 from services.cli.session import JsonOption, Session, session_of
@@ -258,11 +259,13 @@ def drop(
     letter: LetterArgument,
     reason: Annotated[str, typer.Option(help="Reason why the message need not be applied.")],
     by: ByOption = "",
+    is_confirmed: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Mark a letter as resolved. Its message is never applied."""
     shard, number = _letter(letter)
     who = by or _user()
+    confirm(f"The message of letter {letter} will never be applied.", is_confirmed=is_confirmed)
     with session_of(context) as session:
         session.request(shard, ResolveDeadLetter(number, DeadLetterState.DROPPED, who, reason))
     print_result({"letter": letter, "who": who, "reason": reason}, f"letter {letter} dropped", as_json=as_json)

@@ -9,13 +9,14 @@ from typing import Annotated
 
 import typer
 
+from services.cli.amounts import duration_ms
 from services.cli.output import counted, print_json, print_table
 from services.cli.session import JsonOption, session_of
 from services.cli.terminal import say
 from services.client.kafka_plane import KafkaPlane
 from services.plane.upkeep.table_export import DEFAULT_NAMESPACE, TABLES, TableExport, TableExportError, WrittenTables
 
-DEFAULT_KEEP_HOURS = 24.0
+MS_AN_HOUR = 3_600_000
 
 
 def export(
@@ -27,9 +28,9 @@ def export(
         list[str] | None,
         typer.Option(help=f"Only this table, of {', '.join(TABLES)}; may be repeated. By default all."),
     ] = None,
-    keep_hours: Annotated[
-        float, typer.Option(min=0, help="Readers may go on reading an older state of a table for so long.")
-    ] = DEFAULT_KEEP_HOURS,
+    keep: Annotated[
+        str, typer.Option(metavar="DURATION", help="Readers may go on reading an older state of a table for so long.")
+    ] = "24h",
     namespace: Annotated[
         str, typer.Option(help="Namespace of the tables in the catalog, one for each plane that uses the catalog.")
     ] = DEFAULT_NAMESPACE,
@@ -52,7 +53,7 @@ def export(
         if not isinstance(plane, KafkaPlane):
             raise TableExportError("the export needs a plane with a broker: start one (deepclean up)")
         asked = TableExport(
-            *(place, table or TABLES, keep_hours, is_from_beginning),
+            *(place, table or TABLES, duration_ms(keep) / MS_AN_HOUR, is_from_beginning),
             namespace=namespace,
             conf=conf or (),
             heap=heap,

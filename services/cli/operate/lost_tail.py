@@ -8,8 +8,8 @@ import typer
 
 from schemas.topics import CHANGELOGS
 from services.cli.operate.recovery import BOOTSTRAP_SERVERS
-from services.cli.output import print_table
-from services.cli.session import made_session
+from services.cli.output import print_json, print_table
+from services.cli.session import JsonOption, made_session
 from services.cli.terminal import say
 from services.plane.stack.plane_lock import log_of_stopped_plane
 from services.plane.upkeep.lost_tail import Losses, accept_losses, find_losses
@@ -25,6 +25,7 @@ def accept(
     ] = False,
     reason: Annotated[str, typer.Option(help="Reason, stored in the log.")] = "",
     bootstrap_servers: BOOTSTRAP_SERVERS = "",
+    as_json: JsonOption = False,
 ) -> None:
     """Show which messages a broker lost after services had read them. --yes accepts the loss.
 
@@ -34,6 +35,10 @@ def accept(
     session = made_session(context)
     with log_of_stopped_plane(session.home, bootstrap_servers) as log:
         losses = find_losses(log, session.home, shard)
+        if as_json:
+            accepted = accept_losses(log, session.home, shard, losses, reason) if losses and is_confirmed else None
+            print_json({"losses": losses, "is_accepted": bool(losses) and is_confirmed, "goes_on_at": accepted})
+            return
         if not losses:
             say(
                 f"No service of shard {shard} has read what its topics do not hold, and metadata knows of all that it "

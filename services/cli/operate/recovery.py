@@ -14,7 +14,7 @@ from rich.console import Console
 from schemas.topics import METADATA_COMMANDS
 from services.cli.output import bytes_text, counted, print_json
 from services.cli.session import JsonOption, made_session
-from services.cli.terminal import say
+from services.cli.terminal import say, say_aside
 from services.plane.stack.plane_file import running_plane
 from services.plane.stack.plane_lock import acquire_plane_lock, log_of_stopped_plane
 from services.plane.stack.process_names import SERVICES
@@ -59,6 +59,7 @@ def restore(
     directory: Annotated[Path | None, typer.Option("--from", help="Where backups are kept.")] = None,
     service: SERVICE = None,
     shard: Annotated[list[int] | None, typer.Option(help="Restore only this shard; may be repeated.")] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Restore the databases of a stopped plane from a backup. At the next start the services replay newer messages."""
     home = made_session(context).home
@@ -69,6 +70,9 @@ def restore(
     with acquire_plane_lock(home):
         found = find_backup(place, name)
         restored = restore_backup(home, place, found, service or SERVICES, shard or ())
+    if as_json:
+        print_json({"backup": found.name, "restored": restored})
+        return
     for copy in restored:
         say(f"{copy.service}, shard {copy.shard}: restored from {found.name}.")
     say("Start the plane (deepclean up): the services replay the newer messages of the log.")
@@ -87,9 +91,13 @@ def digest(
     with readable_metadata(home, shard, directory) as store:
         found = PlacedDigest.of(store)
     if as_json:
-        print_json({"digest": found.digest.digest, "next_offset": found.next_offset, **asdict(found.digest)})
+        print_json(_digest_json(found))
         return
     _print_digest(found)
+
+
+def _digest_json(found: PlacedDigest) -> dict[str, object]:
+    return {"digest": found.digest.digest, "next_offset": found.next_offset, **asdict(found.digest)}
 
 
 def _print_digest(found: PlacedDigest) -> None:
@@ -118,6 +126,7 @@ def rebuild(
     ] = False,
     bootstrap_servers: BOOTSTRAP_SERVERS = "",
     max_batch_messages: Annotated[int, typer.Option(min=1, max=100_000, help="Commands of one unit of work.")] = 2_000,
+    as_json: JsonOption = False,
 ) -> None:
     """Rebuild a shard of metadata from the log, with its snapshots, and verify the result by digest."""
     home = made_session(context).home
@@ -134,8 +143,13 @@ def rebuild(
             max_batch_messages=max_batch_messages,
         ) as run,
     ):
-        _print_digest(run.apply_and_compare(say, _progress))
+        found = run.apply_and_compare(say_aside if as_json else say, _progress)
+        if not as_json:
+            _print_digest(found)
         sent = run.send()
+    if as_json:
+        print_json({**_digest_json(found), "published_below": run.published_below, "sent_messages": sent})
+        return
     say(f"The log had what commands below offset {run.published_below:,} caused. Sent: {counted(sent, 'message')}.")
 
 

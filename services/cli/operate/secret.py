@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from schemas.records import SecretRole, SetGroups
-from services.cli.session import Session, session_of
-from services.cli.terminal import say
+from services.cli.output import counted, print_result
+from services.cli.session import JsonOption, Session, session_of
 from services.domain.authorization import SERVICES
 from services.plane.broker.security import BrokerSecurity
 from services.plane.machine.errors import StackError
@@ -24,21 +24,25 @@ def set_secret(
     context: typer.Context,
     name: NameArgument,
     is_administrator: Annotated[bool, typer.Option("--administrator", help="Make the user an administrator.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Register a user or a service, or change its secret. The previous secret stays valid until the next change."""
     with session_of(context) as session:
         security = security_of(session)
         role = SecretRole.ADMINISTRATOR if is_administrator else SecretRole.USER
         change_secret(session.connected(), security, name, SecretRole.SERVICE if name in SERVICES else role)
-    say(f"{name} signs with {security.signing_file(name)}: keep this file secret")
+    file = security.signing_file(name)
+    print_result(
+        {"name": name, "secret_file": file}, f"{name} signs with {file}: keep this file secret", as_json=as_json
+    )
 
 
 @app.command()
-def remove(context: typer.Context, name: NameArgument) -> None:
+def remove(context: typer.Context, name: NameArgument, as_json: JsonOption = False) -> None:
     """Revoke the right of a user or a service to sign commands."""
     with session_of(context) as session:
         remove_secret(session.connected(), security_of(session), name)
-    say(f"{name} can no longer sign commands")
+    print_result({"name": name}, f"{name} can no longer sign commands", as_json=as_json)
 
 
 @app.command()
@@ -48,12 +52,15 @@ def groups(
     named: Annotated[
         list[str] | None, typer.Argument(metavar="GROUP...", help="All its groups; none: no group.")
     ] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Set the groups of a user, which access lists can name."""
     with session_of(context) as session:
         for shard in range(session.connected().shards):
             session.execute(shard, SetGroups(name, tuple(named or ())))
-    say(f"{name} has {len(named or ())} groups")
+    print_result(
+        {"name": name, "groups": named or []}, f"{name} has {counted(len(named or ()), 'group')}", as_json=as_json
+    )
 
 
 def security_of(session: Session) -> BrokerSecurity:

@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
-from services.cli.output import bytes_text, print_json, print_table
+from services.cli.confirmation import YesOption, confirm
+from services.cli.output import bytes_text, counted, print_json, print_table
 from services.cli.session import JsonOption, made_session, session_of
-from services.cli.terminal import say
+from services.cli.terminal import say, say_aside
 from services.domain.table_keys import MOST_SHARDS
 from services.plane.upkeep.growth import add_shards
 
@@ -58,9 +59,14 @@ def add(
             metavar="FILE", help="File of mode 0600 with the name and password of the brokers' administrator."
         ),
     ] = None,
+    is_confirmed: YesOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Raise the number of shards of a running plane to N. Nothing restarts; volumes stay in their shards.
 
     If it is interrupted, call it again: it finishes what was begun.
     """
-    add_shards(made_session(context).home, shards, say, credentials_file)
+    confirm(f"The plane has {counted(shards, 'shard')} afterwards, and never fewer.", is_confirmed=is_confirmed)
+    add_shards(made_session(context).home, shards, say_aside if as_json else say, credentials_file)
+    if as_json:
+        print_json({"shards": shards})

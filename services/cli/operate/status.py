@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from schemas.records import CollectionState
+from services.cli.exit_status import ExitStatus
 from services.cli.output import (
     amount_in_words,
     bytes_text,
@@ -21,26 +20,12 @@ from services.cli.output import (
 from services.cli.session import JsonOption, made_session
 from services.cli.terminal import say
 from services.plane.machine.errors import StackError
-from services.plane.stack.plane_file import PlaneFile, PlaneState, read_plane_file
-from services.plane.stack.secrets import http_token
-from services.plane.upkeep.audits import FinishedAudit, last_audits
-from services.plane.upkeep.backups import backups_directory, list_backups
-from services.plane.upkeep.status import (
-    OPEN_DEAD_LETTERS,
-    Backlog,
-    LastAudit,
-    PlaneStatus,
-    ProcessStatus,
-    SuspendedCollection,
-    backlog,
-    disk_use,
-    observe_processes,
-    process_status,
-    suspended_collections,
-    throughput,
-)
+from services.plane.stack.plane_file import PlaneState, read_plane_file
+from services.plane.upkeep.observed import observe_plane
+from services.plane.upkeep.status import Backlog, LastAudit, PlaneStatus, ProcessStatus, SuspendedCollection
 
 MOST_SUSPENDED = 10
+RUNS = "running"
 END_OF_STOP = "deepclean gc resume --chain-is-mended"
 
 
@@ -62,40 +47,7 @@ def status(
     else:
         _print(observed)
     if observed.state != PlaneState.RUNNING or not all(process.is_alive for process in observed.processes):
-        raise typer.Exit(1)
-
-
-def observe_plane(plane: PlaneFile, seconds: float) -> PlaneStatus:
-    """Return the status of a plane; rates are measured over ``seconds``."""
-    urls = plane.elsewhere | {name: process.url for name, process in plane.processes.items() if process.url}
-    token = http_token(Path(plane.home))
-    reported = observe_processes(urls, seconds, token)
-    processes = tuple(
-        process_status(name, process, plane.bootstrap_servers, reported) for name, process in plane.processes.items()
-    )
-    backup = next(iter(reversed(list_backups(backups_directory(Path(plane.home))))), None)
-    is_lost = plane.state is not PlaneState.FAILED and not plane.is_up()
-    return PlaneStatus(
-        state="abandoned" if is_lost else plane.state,
-        reason="whoever ran it was killed: stop what is left of it (deepclean down)" if is_lost else plane.reason,
-        home=plane.home,
-        shards=plane.shards,
-        processes=processes,
-        throughput=throughput(reported),
-        backlog=backlog(reported, urls.get("metadata", ""), plane.shards, token),
-        disk=disk_use({name: one for name, one in reported.items() if name in plane.processes}, Path(plane.home)),
-        dead_letters=reported["snapshots"].total(OPEN_DEAD_LETTERS) if "snapshots" in reported else 0,
-        newest_backup=backup.name if backup else "",
-        newest_backup_age_seconds=max(0.0, time.time() - backup.made_at_ms / 1000) if backup else 0.0,
-        audits=tuple(_last_audit(one) for one in last_audits(Path(plane.home))),
-        suspended_collections=suspended_collections(urls.get("metadata", ""), plane.shards, token),
-    )
-
-
-def _last_audit(finished: FinishedAudit) -> LastAudit:
-    report = finished.report
-    findings = {kind.value: amount.versions for kind, amount in report.findings.items()}
-    return LastAudit(report.shard, report.txn, finished.started_ms, findings, report.difference_count)
+        raise typer.Exit(ExitStatus.FAILED)
 
 
 def _print(plane: PlaneStatus) -> None:
@@ -110,7 +62,7 @@ def _print(plane: PlaneStatus) -> None:
             (
                 process.name,
                 process.pid,
-                _process_state(process),
+                process_state(process),
                 process.restarts,
                 f"{process.messages_per_second:,.0f}",
                 f"{process.lag_messages:,}",
@@ -199,7 +151,8 @@ def _audit_text(audit: LastAudit) -> str:
     return f"{', '.join(found) or 'clean'} ({time_text(audit.started_ms)}, txn {audit.txn:,})"
 
 
-def _process_state(process: ProcessStatus) -> str:
+def process_state(process: ProcessStatus) -> str:
+    """Return the state of a process in a word or two: ``RUNS`` or what is wrong."""
     if not process.is_alive:
         return "not running"
-    return "running" if process.is_answering or process.name == "broker" else "silent"
+    return RUNS if process.is_answering or process.name == "broker" else "silent"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -19,9 +20,8 @@ from schemas.records import (
     SetS3Secret,
 )
 from services.cli.operate.secret import security_of
-from services.cli.output import print_json, print_table, time_text
+from services.cli.output import print_json, print_result, print_table, time_text
 from services.cli.session import JsonOption, Session, session_of
-from services.cli.terminal import say
 from services.client.errors import PlaneError
 from services.plane.broker.security import SIGNING_BYTES
 
@@ -36,20 +36,21 @@ def create(
     tenant: TenantArgument,
     volume: Annotated[str, typer.Option(help="Name of the new volume; by default the tenant's.")] = "",
     owner: Annotated[str, typer.Option(help="Owner of the volume.")] = "",
+    as_json: JsonOption = False,
 ) -> None:
     """Create a tenant and its volume."""
     with session_of(context) as session:
         name = volume or tenant
         session.execute(session.volumes().shard_for_new(name, None), CreateTenant(tenant, name, owner))
-    say(f"tenant {tenant} has the volume {name}")
+    print_result({"tenant": tenant, "volume": name}, f"tenant {tenant} has the volume {name}", as_json=as_json)
 
 
 @app.command()
-def delete(context: typer.Context, tenant: TenantArgument) -> None:
+def delete(context: typer.Context, tenant: TenantArgument, as_json: JsonOption = False) -> None:
     """Delete a tenant without access ids; its volume stays."""
     with session_of(context) as session:
         session.execute(_shard_of(session, tenant), DeleteTenant(tenant))
-    say(f"tenant {tenant} deleted")
+    print_result({"tenant": tenant}, f"tenant {tenant} deleted", as_json=as_json)
 
 
 @app.command("list")
@@ -85,6 +86,7 @@ def assign(
     context: typer.Context,
     tenant: TenantArgument,
     user: Annotated[str, typer.Argument(metavar="USER", help="User who gets the access id TENANT$USER.")],
+    as_json: JsonOption = False,
 ) -> None:
     """Give a user an access id of a tenant, and write its secret to a file."""
     access_id = f"{tenant}${user}"
@@ -94,15 +96,20 @@ def assign(
         command = AssignUserToTenant(tenant, user, access_id, bytes.fromhex(fresh))
         session.execute(_shard_of(session, tenant), command)
         write_secret(security.signing_file(access_id), fresh)
-    say(f"{access_id} signs with {security.signing_file(access_id)}: keep this file secret")
+    _print_secret(access_id, security.signing_file(access_id), as_json=as_json)
+
+
+def _print_secret(access_id: str, file: Path, *, as_json: bool) -> None:
+    found = {"access_id": access_id, "secret_file": file}
+    print_result(found, f"{access_id} signs with {file}: keep this file secret", as_json=as_json)
 
 
 @app.command()
-def revoke(context: typer.Context, access_id: AccessIdArgument) -> None:
+def revoke(context: typer.Context, access_id: AccessIdArgument, as_json: JsonOption = False) -> None:
     """Remove an access id and its secret."""
     with session_of(context) as session:
         session.execute(_shard_of_id(session, access_id), RevokeUserFromTenant(access_id))
-    say(f"{access_id} is revoked")
+    print_result({"access_id": access_id}, f"{access_id} is revoked", as_json=as_json)
 
 
 @app.command()
@@ -111,12 +118,14 @@ def admin(
     access_id: AccessIdArgument,
     is_delegated: Annotated[bool, typer.Option("--delegated", help="Let it make others administrators, too.")] = False,
     is_ended: Annotated[bool, typer.Option("--end", help="Remove its administrator rights.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Make an access id an administrator of its tenant."""
     with session_of(context) as session:
         command = AssignTenantAdmin(access_id, not is_ended, is_delegated and not is_ended)
         session.execute(_shard_of_id(session, access_id), command)
-    say(f"{access_id} is {'no ' if is_ended else 'an '}administrator of its tenant")
+    sentence = f"{access_id} is {'no ' if is_ended else 'an '}administrator of its tenant"
+    print_result({"access_id": access_id, "is_admin": not is_ended}, sentence, as_json=as_json)
 
 
 @app.command("secret")
@@ -124,6 +133,7 @@ def change_secret(
     context: typer.Context,
     access_id: AccessIdArgument,
     is_revoked: Annotated[bool, typer.Option("--revoke", help="Remove the secret.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Give an access id a new secret, or remove it."""
     with session_of(context) as session:
@@ -136,7 +146,10 @@ def change_secret(
             fresh = secrets.token_hex(SIGNING_BYTES)
             session.execute(shard, SetS3Secret(access_id, bytes.fromhex(fresh)))
             write_secret(file, fresh)
-    say(f"{access_id} has no secret" if is_revoked else f"{access_id} signs with {file}: keep this file secret")
+    if is_revoked:
+        print_result({"access_id": access_id}, f"{access_id} has no secret", as_json=as_json)
+    else:
+        _print_secret(access_id, file, as_json=as_json)
 
 
 def _shard_of(session: Session, tenant: str) -> int:

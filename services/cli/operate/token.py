@@ -10,9 +10,8 @@ import typer
 from schemas.credentials import write_secret
 from schemas.records import CancelDelegationToken, GetDelegationToken, RenewDelegationToken
 from services.cli.operate.secret import security_of
-from services.cli.output import print_json, print_table, time_text
+from services.cli.output import print_json, print_result, print_table, time_text
 from services.cli.session import JsonOption, session_of
-from services.cli.terminal import say
 from services.plane.broker.security import SIGNING_BYTES
 
 app = typer.Typer(no_args_is_help=True, help="Get, renew and cancel delegation tokens.")
@@ -24,6 +23,7 @@ def get(
     context: typer.Context,
     renewer: Annotated[str, typer.Argument(metavar="RENEWER", help="User who may renew the token.")],
     shard: Annotated[int, typer.Option(help="The shard whose commands the token signs.")] = 0,
+    as_json: JsonOption = False,
 ) -> None:
     """Make a token that signs as you for a day, and write its secret to a file."""
     with session_of(context) as session:
@@ -33,23 +33,27 @@ def get(
         token_id = reply.committed.token_id if reply.committed else ""
         file = security.signing_file(f"token {token_id}")
         write_secret(file, fresh)
-    say(f"token {token_id} signs with {file}, as DEEPCLEAN_USER='token {token_id}': keep this file secret")
+    print_result(
+        {"token_id": token_id, "secret_file": file},
+        f"token {token_id} signs with {file}, as DEEPCLEAN_USER='token {token_id}': keep this file secret",
+        as_json=as_json,
+    )
 
 
 @app.command()
-def renew(context: typer.Context, token: TokenArgument) -> None:
+def renew(context: typer.Context, token: TokenArgument, as_json: JsonOption = False) -> None:
     """Renew a token for another day, up to seven days from its creation."""
     with session_of(context) as session:
         session.execute(_shard(token), RenewDelegationToken(token))
-    say(f"token {token} is renewed")
+    print_result({"token_id": token}, f"token {token} is renewed", as_json=as_json)
 
 
 @app.command()
-def cancel(context: typer.Context, token: TokenArgument) -> None:
+def cancel(context: typer.Context, token: TokenArgument, as_json: JsonOption = False) -> None:
     """End a token."""
     with session_of(context) as session:
         session.execute(_shard(token), CancelDelegationToken(token))
-    say(f"token {token} is cancelled")
+    print_result({"token_id": token}, f"token {token} is cancelled", as_json=as_json)
 
 
 @app.command("list")

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from schemas.credentials import KafkaCredentials, read_credentials
+from services.cli.exit_status import ExitStatus
 from services.cli.output import counted, print_json, print_table
 from services.cli.session import JsonOption, made_session
 from services.cli.terminal import say
@@ -85,7 +86,7 @@ def check(
     else:
         _print(cluster, found)
     if found:
-        raise typer.Exit(1)
+        raise typer.Exit(ExitStatus.FAILED)
 
 
 @app.command()
@@ -118,7 +119,7 @@ def ensure(
             say(f"mended: {flaw.topic}: {flaw.sentence}")
         _print(cluster, left)
     if left:
-        raise typer.Exit(1)
+        raise typer.Exit(ExitStatus.FAILED)
 
 
 def _print(cluster: _Cluster, found: list[TopicFlaw]) -> None:

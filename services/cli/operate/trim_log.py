@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from schemas.topics import DELETED_ENTRIES
+from services.cli.confirmation import DryRunOption, YesOption, confirm
 from services.cli.output import counted, print_json, print_table
 from services.cli.session import JsonOption, made_session
 from services.cli.terminal import say
@@ -21,9 +22,8 @@ from services.plane.upkeep.log_trims import planned_trims, publish_full_chain
 
 def trim_log(
     context: typer.Context,
-    is_dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Delete nothing, only show what would be deleted.")
-    ] = False,
+    is_dry_run: DryRunOption = False,
+    is_confirmed: YesOption = False,
     backups: Annotated[
         list[Path] | None,
         typer.Option(help="Directory of further backups, beside those in the home; name each such directory."),
@@ -46,7 +46,14 @@ def trim_log(
     if writes_full_chain:
         publish_full_chain(plane)
     trims = planned_trims(plane, log, kept)
+    messages = sum(trim.messages for trim in trims)
     if not is_dry_run:
+        if messages:
+            confirm(
+                f"This deletes {counted(messages, 'message')} of the log: from then on only a backup and what follows "
+                f"make a shard again.",
+                is_confirmed=is_confirmed,
+            )
         for trim in trims:
             if trim.messages:
                 log.trim(trim.topic, trim.shard, trim.until)
@@ -58,7 +65,7 @@ def trim_log(
         ((trim.topic, trim.shard, f"{trim.first:,}", f"{trim.until:,}", trim.pinned_by) for trim in trims),
         numbers=["SHARD", "FROM", "TO"],
     )
-    _say_what_follows(sum(trim.messages for trim in trims), kept, is_dry_run=is_dry_run)
+    _say_what_follows(messages, kept, is_dry_run=is_dry_run)
 
 
 def _say_what_follows(messages: int, kept: list[Backup], *, is_dry_run: bool) -> None:

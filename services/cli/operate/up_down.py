@@ -12,11 +12,12 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from services.cli.session import made_session
+from services.cli.output import print_json, print_result
+from services.cli.session import JsonOption, made_session
 from services.cli.terminal import say
 from services.plane.machine.errors import StackError, disk_error
 from services.plane.stack.plane_file import PlaneFile, PlaneState, read_plane_file, remove_plane_file
-from services.plane.stack.process_names import BROKER, STREAMING
+from services.plane.stack.process_names import BROKER, PAGE, STREAMING
 from services.plane.stack.supervisor import DEFAULT_BASE_PORT, run_plane
 
 STOP_SECONDS = 120.0
@@ -66,6 +67,10 @@ def up(
             "It can only grow. By default that of the home; 0 for a new home: blocks have no bytes then.",
         ),
     ] = None,
+    has_page: Annotated[
+        bool, typer.Option("--page/--no-page", help="Start the page, too: on loopback, and it only shows.")
+    ] = True,
+    as_json: JsonOption = False,
 ) -> None:
     """Start a plane in the background: broker, services, Spark. With an existing home it resumes its work.
 
@@ -73,7 +78,9 @@ def up(
     """
     home = made_session(context).home
     if is_foreground:
-        raise typer.Exit(run_plane(home, config, shards, base_port, is_secured=is_secured, datanodes=datanodes))
+        raise typer.Exit(
+            run_plane(home, config, shards, base_port, is_secured=is_secured, datanodes=datanodes, has_page=has_page)
+        )
     log_file = home / "logs" / "plane.log"
     try:
         log_file.parent.mkdir(parents=True, exist_ok=True)
@@ -86,6 +93,7 @@ def up(
                     *(() if config is None else ("--config", str(config.resolve()))),
                     *(() if base_port is None else ("--base-port", str(base_port))),
                     *(("--secure",) if is_secured else ()),
+                    *(() if has_page else ("--no-page",)),
                     *(() if datanodes is None else ("--datanodes", str(datanodes))),
                 ],
                 stdin=subprocess.DEVNULL,
@@ -105,8 +113,13 @@ def up(
         with log_file.open("rb") as log:
             log.seek(said_before)
             raise StackError(log.read().decode(errors="replace").strip() or f"The plane ended: read {log_file}.")
+    if as_json:
+        print_json(plane)
+        return
     for name, process in plane.processes.items():
         say(f"{name:<20} {process.url or plane.bootstrap_servers}")
+    if PAGE in plane.processes:
+        say(f"The page of the plane: {plane.processes[PAGE].url}/")
     say(f"The plane runs on {home}. deepclean status shows its state, deepclean down stops it.")
 
 
@@ -125,12 +138,12 @@ def _await_running(home: Path, supervisor: subprocess.Popen[bytes]) -> PlaneFile
     return None
 
 
-def down(context: typer.Context) -> None:
+def down(context: typer.Context, as_json: JsonOption = False) -> None:
     """Stop the plane: Spark, the services, the broker. All data is kept."""
     home = made_session(context).home
     plane = read_plane_file(home)
     if plane is None:
-        say(f"No plane runs on {home}.")
+        print_result({"home": home, "was_running": False}, f"No plane runs on {home}.", as_json=as_json)
         return
     if plane.is_up():
         plane.supervisor.send(signal.SIGTERM)
@@ -141,7 +154,7 @@ def down(context: typer.Context) -> None:
             )
     _stop_left_behind(plane)
     remove_plane_file(home)
-    say(f"The plane on {home} is stopped.")
+    print_result({"home": home, "was_running": True}, f"The plane on {home} is stopped.", as_json=as_json)
 
 
 def _stop_left_behind(plane: PlaneFile) -> None:

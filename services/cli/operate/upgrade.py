@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
-from services.cli.output import counted, print_json, print_table
+from services.cli.confirmation import DryRunOption, YesOption, confirm
+from services.cli.output import counted, print_json, print_result, print_table
 from services.cli.session import JsonOption, made_session
 from services.cli.terminal import say
 from services.plane.broker.quiet_admin import quiet_admin
@@ -34,7 +33,7 @@ def status(context: typer.Context, as_json: JsonOption = False) -> None:
 
 
 @app.command()
-def prepare(context: typer.Context) -> None:
+def prepare(context: typer.Context, as_json: JsonOption = False) -> None:
     """Publish the schemas of this program on a running plane, before its first process is upgraded.
 
     On a secured plane give the processes the rights that this program needs, too.
@@ -45,29 +44,38 @@ def prepare(context: typer.Context) -> None:
         with quiet_admin(plane.bootstrap_servers, security.administrator) as admin:
             security.admit(admin)
     count = publish_schemas(plane.bootstrap_servers, plane.shards, administrator(home), person(home))
-    say(f"{counted(count, 'schema')} published: processes of this version can be started beside the older ones.")
+    print_result(
+        {"published_schemas": count},
+        f"{counted(count, 'schema')} published: processes of this version can be started beside the older ones.",
+        as_json=as_json,
+    )
 
 
 @app.command()
 def finish(
     context: typer.Context,
-    is_confirmed: Annotated[
-        bool, typer.Option("--yes", help="Do not ask. Afterwards no process can run the older program.")
-    ] = False,
+    is_confirmed: YesOption = False,
+    is_dry_run: DryRunOption = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """Raise the feature level of every shard to the newest one that all processes know."""
+    """Raise the feature level of every shard to the newest one that all processes know.
+
+    Afterwards no process can run the older program.
+    """
     plane = running_plane(made_session(context).home)
     found = upgrade_status(plane)
-    if not found.shards_below:
-        say(*_lines(found))
-        return
-    if not is_confirmed:
-        typer.confirm(
-            f"Feature level {found.known_level} is final: older programs can not go on with this plane. Go on?",
-            abort=True,
+    level = found.known_level
+    if found.shards_below and not is_dry_run:
+        confirm(
+            f"Feature level {level} is final: older programs can not go on with this plane.", is_confirmed=is_confirmed
         )
-    finish_upgrade(plane, found)
-    say(f"Every shard has feature level {found.known_level}.")
+        finish_upgrade(plane, found)
+    if as_json:
+        print_json({"feature_level": level, "raised_shards": found.shards_below, "is_dry_run": is_dry_run})
+    elif found.shards_below and not is_dry_run:
+        say(f"Every shard has feature level {level}.")
+    else:
+        say(*_lines(found))
 
 
 def _lines(found: UpgradeStatus) -> list[str]:

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from schemas.topics import METADATA_COMMANDS
+from services.cli.exit_status import ExitStatus
 from services.cli.operate.plane_log import log_of
 from services.cli.output import bytes_text, counted, print_fields, print_json, print_table
 from services.cli.session import JsonOption, session_of
@@ -23,7 +24,6 @@ from services.plane.upkeep.verification import replay_by_parts
 from services.verifier.report import FindingKind, VerifyReport
 from services.verifier.run import compared_with_store, replay_shard, require_beginning
 
-LOSS_STATUS, DIFFERENCE_STATUS = 3, 4
 COMMANDS_FOR_SPARK = 10_000_000
 """A smaller log is replayed in this process: with a million commands, Spark on two cores did not end earlier."""
 MAX_SHOWN = 20
@@ -79,9 +79,9 @@ def verify(
         for report in reports:
             _print(report)
     if any(report.has_losses for report in reports):
-        raise typer.Exit(LOSS_STATUS)
+        raise typer.Exit(ExitStatus.LOSS)
     if not all(report.is_clean for report in reports):
-        raise typer.Exit(DIFFERENCE_STATUS)
+        raise typer.Exit(ExitStatus.DIFFERENCE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,9 +23,17 @@ from schemas.records import (
     SetOwner,
     SetQuota,
 )
+from services.cli.arguments import BucketArgument
 from services.cli.output import bytes_text, print_fields, print_json, print_result, print_table, time_text
-from services.cli.session import BucketArgument, JsonOption, bucket_path, execute, session_of
-from services.cli.store.quota import NO_QUOTA, BytesQuotaOption, NamesQuotaOption, bytes_quota_text, names_quota_text
+from services.cli.session import JsonOption, bucket_path, execute, session_of
+from services.cli.store.quota import (
+    NO_QUOTA,
+    BytesQuotaOption,
+    NamesQuotaOption,
+    bytes_quota_text,
+    names_quota_text,
+    quota_bytes_of,
+)
 from services.cli.terminal import say
 from services.client.wire.paging import all_rows
 
@@ -104,7 +112,7 @@ def link(
 def quota(
     context: typer.Context,
     bucket: BucketArgument,
-    quota_bytes: BytesQuotaOption = NO_QUOTA,
+    most_bytes: BytesQuotaOption = "none",
     quota_namespace: NamesQuotaOption = NO_QUOTA,
     as_json: JsonOption = False,
 ) -> None:
@@ -113,6 +121,7 @@ def quota(
     They count live bytes and names, and deleted ones until they are freed.
     """
     volume_name, bucket_name = bucket_path(bucket)
+    quota_bytes = quota_bytes_of(most_bytes)
     reply = execute(context, volume_name, SetQuota(volume_name, bucket_name, quota_bytes, quota_namespace))
     made = {"quota_bytes": quota_bytes, "quota_namespace": quota_namespace, "txn": reply.txn}
     text = f"{bytes_quota_text(quota_bytes)} for bytes, {names_quota_text(quota_namespace)} for names"
@@ -154,12 +163,13 @@ def set_replication(
 def default_replication(
     context: typer.Context,
     replication: Annotated[Replication, typer.Argument(metavar="REPLICATION", help="As for set-replication.")],
+    as_json: JsonOption = False,
 ) -> None:
     """Set the replication of buckets that are created from now on, in all shards. For administrators."""
     with session_of(context) as session:
         for shard in range(session.connected().shards):
             session.execute(shard, SetDefaultReplication(replication))
-    say(f"new buckets have the replication {replication}")
+    print_result({"replication": replication}, f"new buckets have the replication {replication}", as_json=as_json)
 
 
 @app.command()

@@ -8,8 +8,10 @@ import typer
 
 from schemas.answers import ListedDeletion, Returning
 from schemas.records import DeletedKind
+from services.cli.arguments import BucketArgument
+from services.cli.exit_status import ExitStatus
 from services.cli.output import bytes_text, print_json, print_table, time_text
-from services.cli.session import BucketArgument, JsonOption, bucket_path, key_path, session_of
+from services.cli.session import JsonOption, bucket_path, key_path, session_of
 from services.cli.store.entries import AllOption, LimitOption, print_first
 from services.cli.terminal import say
 from services.client.tasks.undelete import Undeleted, undelete_files, undelete_path
@@ -103,7 +105,7 @@ def undelete(
     else:
         _print(done, name, target or name)
     if done.refused:
-        raise typer.Exit(1)
+        raise typer.Exit(ExitStatus.FAILED)
 
 
 def _print(done: Undeleted, name: str, target: str) -> None:

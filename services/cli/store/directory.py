@@ -8,8 +8,9 @@ import typer
 
 from schemas.answers import ListedEntry
 from schemas.records import DeleteDirectory, MakeDirectory, RenameDirectory
+from services.cli.arguments import BucketArgument
 from services.cli.output import print_reply, print_table, time_text
-from services.cli.session import BucketArgument, JsonOption, execute, key_path, session_of
+from services.cli.session import JsonOption, execute, key_path, session_of
 from services.cli.store.entries import (
     AllOption,
     LimitOption,

@@ -13,6 +13,9 @@ import typer
 
 from schemas.answers import ListedEntry
 from schemas.records import DeleteKey, DeleteKeyVersion, KeyRow, PutKey, RenameKey
+from services.cli.amounts import parse_size
+from services.cli.arguments import BucketArgument
+from services.cli.exit_status import ExitStatus
 from services.cli.output import (
     bytes_text,
     counted,
@@ -22,7 +25,7 @@ from services.cli.output import (
     print_table,
     time_text,
 )
-from services.cli.session import BucketArgument, JsonOption, execute, key_path, session_of
+from services.cli.session import JsonOption, execute, key_path, session_of
 from services.cli.store.entries import (
     AllOption,
     LimitOption,
@@ -38,7 +41,8 @@ from services.client.tasks.bulk_deletes import delete_keys
 from services.client.tasks.key_bytes import KeyPlace, put_bytes, read_bytes
 
 app = typer.Typer(no_args_is_help=True, help="Put, get, delete, rename, list and show keys.")
-BLOCK_SIZE_BYTES = 256 * 1024 * 1024
+BLOCK_SIZE = "256MiB"
+
 KeyArgument = Annotated[str, typer.Argument(metavar="VOLUME/BUCKET/KEY", help="The key.")]
 
 
@@ -50,10 +54,11 @@ def put(
         typer.Argument(metavar="[FILE] VOLUME/BUCKET/KEY", help="The key, and before it the file with its bytes."),
     ],
     size: Annotated[
-        int | None, typer.Option(min=0, help="Size of a key without bytes: blocks are counted, and no data is stored.")
+        str | None,
+        typer.Option(metavar="SIZE", help="Size of a key without bytes: blocks are counted, and no data is stored."),
     ] = None,
     tag: Annotated[str, typer.Option(help="Your label for this version, shown in listings.")] = "",
-    block_size: Annotated[int, typer.Option(min=1, help="Size of a full block in bytes.")] = BLOCK_SIZE_BYTES,
+    block_size: Annotated[str, typer.Option(metavar="SIZE", help="Size of a full block.")] = BLOCK_SIZE,
     as_json: JsonOption = False,
 ) -> None:
     """Commit a key, new or over an older version. Missing parent directories are created.
@@ -63,12 +68,15 @@ def put(
     if len(names) > 2 or (len(names) == 2) == (size is not None):
         raise typer.BadParameter("give a FILE and a key, or a key and its --size")
     volume, bucket, name = key_path(names[-1])
+    block_size_bytes = parse_size(block_size)
+    if not block_size_bytes:
+        raise typer.BadParameter("a block has at least one byte", param_hint="--block-size")
     if size is not None:
-        reply = execute(context, volume, PutKey(volume, bucket, name, size, tag, block_size))
+        reply = execute(context, volume, PutKey(volume, bucket, name, parse_size(size), tag, block_size_bytes))
     else:
         with session_of(context) as session, _opened(names[0]) as source:
             place = KeyPlace(session.volumes().shard_of(volume), volume, bucket, name)
-            size, reply = put_bytes(session.connected(), place, source, block_size_bytes=block_size, tag=tag)
+            _, reply = put_bytes(session.connected(), place, source, block_size_bytes=block_size_bytes, tag=tag)
     print_reply(reply, f"key {name} put at txn {reply.txn}", as_json=as_json)
 
 
@@ -161,7 +169,7 @@ def delete(
         finally:  # report the known results even if the plane has stopped
             _print_deleted(deleted, last_txn, left, as_json=as_json)
     if left:
-        raise typer.Exit(1)
+        raise typer.Exit(ExitStatus.FAILED)
 
 
 def _print_deleted(deleted: int, last_txn: int, left: list[tuple[str, str]], *, as_json: bool) -> None:

@@ -7,20 +7,26 @@ from typing import Annotated
 import typer
 
 from schemas.answers import SnapshotTag
-from schemas.records import CreateSnapshot, DeleteSnapshot, RenameSnapshot, RollBackBucket, SnapshotInfo
+from schemas.records import CreateSnapshot, DeleteSnapshot, RenameSnapshot, RollBackBucket, SnapshotInfo, SnapshotStatus
+from services.cli.arguments import BucketArgument, SnapshotArgument, SnapshotsArgument
+from services.cli.bucket_view import print_what_if, view_of, what_if_sentence
+from services.cli.confirmation import DryRunOption, YesOption, confirm
 from services.cli.output import print_fields, print_json, print_result, print_table, size_text, time_text
-from services.cli.session import BucketArgument, JsonOption, bucket_path, request, session_of
+from services.cli.session import JsonOption, Session, bucket_path, request, session_of
 from services.cli.store.diff import cancel_diff, diff, list_diffs
+from services.cli.terminal import say
+from services.client.errors import PlaneError
 
 app = typer.Typer(no_args_is_help=True, help="Create, delete, rename, list, compare and roll back to snapshots.")
 app.command("diff")(diff)
 app.command("diffs")(list_diffs)
 app.command("cancel-diff")(cancel_diff)
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the snapshot.")]
+
+NewNameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the snapshot.")]
 
 
 @app.command()
-def create(context: typer.Context, bucket: BucketArgument, name: NameArgument, as_json: JsonOption = False) -> None:
+def create(context: typer.Context, bucket: BucketArgument, name: NewNameArgument, as_json: JsonOption = False) -> None:
     """Create a snapshot of a bucket."""
     volume_name, bucket_name = bucket_path(bucket)
     snapshot_id = request(context, volume_name, CreateSnapshot(volume_name, bucket_name, name)).snapshot_id
@@ -28,18 +34,39 @@ def create(context: typer.Context, bucket: BucketArgument, name: NameArgument, a
 
 
 @app.command()
-def delete(context: typer.Context, bucket: BucketArgument, name: NameArgument, as_json: JsonOption = False) -> None:
-    """Delete a snapshot. Versions that only this snapshot holds are freed."""
+def delete(
+    context: typer.Context,
+    bucket: BucketArgument,
+    names: SnapshotsArgument,
+    is_confirmed: YesOption = False,
+    is_dry_run: DryRunOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Delete snapshots. Versions that only these snapshots hold are freed."""
     volume_name, bucket_name = bucket_path(bucket)
-    snapshot_id = request(context, volume_name, DeleteSnapshot(volume_name, bucket_name, name)).snapshot_id
-    _print_result(name, snapshot_id, f"snapshot {name} deleted ({snapshot_id})", as_json=as_json)
+    with session_of(context) as session:
+        if is_dry_run or not is_confirmed:
+            view = view_of(session, bucket)
+            freed = view.what_if(view.snapshots(), names)
+            if is_dry_run:
+                print_what_if(names, freed, as_json=as_json)
+                return
+            confirm(f"{what_if_sentence(names, freed)}.", is_confirmed=False)
+        shard, deleted = session.volumes().shard_of(volume_name), []
+        for name in names:
+            reply = session.request(shard, DeleteSnapshot(volume_name, bucket_name, name))
+            deleted.append({"name": name, "snapshot_id": reply.snapshot_id})
+            if not as_json:
+                say(f"snapshot {name} deleted ({reply.snapshot_id})")
+    if as_json:
+        print_json({"deleted": deleted})
 
 
 @app.command()
 def rename(
     context: typer.Context,
     bucket: BucketArgument,
-    name: NameArgument,
+    name: SnapshotArgument,
     target: Annotated[str, typer.Argument(metavar="TARGET", help="Its new name.")],
     as_json: JsonOption = False,
 ) -> None:
@@ -59,6 +86,8 @@ def rollback(
     bucket: BucketArgument,
     name: Annotated[str, typer.Argument(metavar="[NAME]", help="Name of the snapshot.")] = "",
     tag: Annotated[str, typer.Option(help="Roll back to the snapshot that this tag names.")] = "",
+    is_confirmed: YesOption = False,
+    is_dry_run: DryRunOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Make a snapshot the active namespace of its bucket again. Newer snapshots are deleted.
@@ -67,12 +96,40 @@ def rollback(
     are refused (BUCKET_BUSY).
     """
     volume_name, bucket_name = bucket_path(bucket)
-    snapshot_id = request(context, volume_name, RollBackBucket(volume_name, bucket_name, name, tag)).snapshot_id
+    with session_of(context) as session:
+        if is_dry_run or not is_confirmed:
+            target, newer = _rolled_back(session, bucket, name, tag)
+            deletes = f", and deletes the newer snapshots {', '.join(newer)}" if newer else ""
+            sentence = f"Rolling {bucket} back to {target} drops what it has now and {target} has not{deletes}."
+            if is_dry_run:
+                found = {"name": target, "tag": tag, "deletes_snapshots": newer, "is_dry_run": True}
+                print_result(found, sentence, as_json=as_json)
+                return
+            confirm(sentence, is_confirmed=False)
+        shard = session.volumes().shard_of(volume_name)
+        snapshot_id = session.request(shard, RollBackBucket(volume_name, bucket_name, name, tag)).snapshot_id
     print_result(
         {"name": name, "tag": tag, "snapshot_id": snapshot_id},
         f"{bucket_name} is what it was at {name or f'tag {tag}'} ({snapshot_id})",
         as_json=as_json,
     )
+
+
+def _rolled_back(session: Session, bucket: str, name: str, tag: str) -> tuple[str, list[str]]:
+    """Return the snapshot to which a rollback goes, and those that it deletes.
+
+    Raises:
+        PlaneError: there is no such snapshot, or no such tag.
+    """
+    volume_name, bucket_name = bucket_path(bucket)
+    names = session.bucket_of(volume_name, bucket_name)
+    reads = session.snapshots(volume_name)
+    rows = [row for row in reads.snapshots(*names) if row.status is SnapshotStatus.SNAPSHOT_ACTIVE]
+    ids = [one.snapshot_id for one in reads.tags(*names) if one.tag == tag] if tag else []
+    target = next((row for row in rows if row.snapshot_id in ids or (not tag and row.name == name)), None)
+    if target is None:
+        raise PlaneError("FILE_NOT_FOUND", f"{bucket} has no snapshot {name or f'with the tag {tag}'}")
+    return target.name, [row.name for row in rows if row.create_txn > target.create_txn]
 
 
 @app.command("list")
@@ -114,7 +171,7 @@ def list_snapshots(
 
 
 @app.command()
-def info(context: typer.Context, bucket: BucketArgument, name: NameArgument, as_json: JsonOption = False) -> None:
+def info(context: typer.Context, bucket: BucketArgument, name: SnapshotArgument, as_json: JsonOption = False) -> None:
     """Show one snapshot."""
     volume_name, bucket_name = bucket_path(bucket)
     with session_of(context) as session:

@@ -11,7 +11,14 @@ import typer
 from schemas.records import CreateVolume, DeleteVolume, SetOwner, SetQuota, VolumeRow
 from services.cli.output import print_json, print_result, print_table, time_text
 from services.cli.session import JsonOption, session_of
-from services.cli.store.quota import NO_QUOTA, BytesQuotaOption, NamesQuotaOption, bytes_quota_text, names_quota_text
+from services.cli.store.quota import (
+    NO_QUOTA,
+    BytesQuotaOption,
+    NamesQuotaOption,
+    bytes_quota_text,
+    names_quota_text,
+    quota_bytes_of,
+)
 from services.client.plane import Plane
 from services.client.wire.paging import all_rows
 
@@ -50,7 +57,7 @@ def delete(context: typer.Context, volume: VolumeArgument, as_json: JsonOption =
 def quota(
     context: typer.Context,
     volume: VolumeArgument,
-    quota_bytes: BytesQuotaOption = NO_QUOTA,
+    most_bytes: BytesQuotaOption = "none",
     quota_namespace: NamesQuotaOption = NO_QUOTA,
     as_json: JsonOption = False,
 ) -> None:
@@ -60,6 +67,7 @@ def quota(
     """
     with session_of(context) as session:
         shard = session.volumes().shard_of(volume)
+        quota_bytes = quota_bytes_of(most_bytes)
         reply = session.execute(shard, SetQuota(volume, "", quota_bytes, quota_namespace))
     made = {"quota_bytes": quota_bytes, "quota_namespace": quota_namespace, "txn": reply.txn}
     text = f"{bytes_quota_text(quota_bytes)} for bytes, {names_quota_text(quota_namespace)} for buckets"

@@ -16,8 +16,9 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from services.cli.output import bytes_text, counted
-from services.cli.session import made_session
+from services.cli.exit_status import ExitStatus
+from services.cli.output import bytes_text, counted, print_json
+from services.cli.session import JsonOption, made_session
 from services.cli.terminal import printable
 from services.cli.workloads.planes import open_plane
 from services.client.plane import Plane
@@ -31,6 +32,8 @@ from services.workloads.judge.outcome_check import model_truth
 GENERATED_SEED = 1
 console = Console(width=None if Console().is_terminal else 120)
 """Output that is not a terminal has 120 columns, so that the tables fit."""
+aside = Console(stderr=True)
+"""What a run says before its result."""
 
 
 def git(
@@ -52,6 +55,7 @@ def git(
     ] = False,
     plane: Annotated[bool, typer.Option("--plane", help="Use the plane that `deepclean up` started.")] = False,
     report: Annotated[Path | None, typer.Option(help="Write the report as JSON.")] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Replay a git history, delete some snapshots and a tree, settle, and check everything against git itself.
 
@@ -63,14 +67,18 @@ def git(
         raise typer.BadParameter("snapshots are taken at tags or at each Nth commit: give one of the two")
     history = _history(repository, every, max_commits, uses_tags=tags)  # check before a plane is started
     session = made_session(context)
-    with open_plane(session, in_memory=in_memory, is_running=plane, say=console.print) as opened:
+    with open_plane(session, in_memory=in_memory, is_running=plane, say=aside.print) as opened:
         outcome = _run(opened, repository, history, every)
-    _print(outcome)
     if report:
         report.write_text(json.dumps(asdict(outcome), indent=2) + "\n", "utf-8")
-        console.print(f"The report is in {report}.")
+    if as_json:
+        print_json(outcome)
+    else:
+        _print(outcome)
+        if report:
+            console.print(f"The report is in {report}.")
     if not outcome.is_clean:
-        raise typer.Exit(1)
+        raise typer.Exit(ExitStatus.FAILED)
 
 
 def _history(repository: Path, every: int | None, max_commits: int | None, *, uses_tags: bool) -> GitHistory | None:
@@ -98,7 +106,7 @@ def _run(plane: Plane, repository: Path, git_history: GitHistory | None, every: 
                 ),
             )
         else:
-            console.print(f"{repository} has no git history: playing a generated one instead, judged by a model.")
+            aside.print(f"{repository} has no git history: playing a generated one instead, judged by a model.")
             run = HistoryRun(
                 plane,
                 GeneratedHistory(GENERATED_SEED, every=every),
@@ -127,7 +135,7 @@ def _progress() -> Iterator[tuple[Progress, TaskID]]:
         TextColumn("{task.fields[operations]} operations"),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, console=console) as progress:
+    with Progress(*columns, console=aside) as progress:
         yield progress, progress.add_task("starting", total=None, operations=0)
 
 

@@ -7,5 +7,8 @@ STREAMING = "streaming"
 METADATA = "metadata"
 SERVICES = (METADATA, "snapshots", "key_deletion", "directory_deletion", "mock_scm")
 DATANODE = "datanode"
+PAGE = "page"
+PAGE_PORT = 80
+"""With a base port, the page's port is this far behind the broker's: behind those of all datanodes."""
 HTTP_PROCESSES = (*SERVICES, STREAMING)
 """The processes that serve /metrics. With a base port, their ports follow the broker's port in this order."""

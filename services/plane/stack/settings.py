@@ -16,7 +16,7 @@ from services.plane.broker.security import BrokerSecurity
 from services.plane.machine.home import jars_directory
 from services.plane.machine.java import JavaRuntime, spark_java_home
 from services.plane.stack.description import ALL, PlaneDescription
-from services.plane.stack.process_names import DATANODE, METADATA, STREAMING
+from services.plane.stack.process_names import DATANODE, METADATA, PAGE, STREAMING
 from services.runtime.process.settings import PREFIX, ServiceSettings
 
 
@@ -36,6 +36,8 @@ class PlaneSettings:
 
 def child_command(name: str, plane: PlaneSettings, port: int) -> list[str]:
     """Return the command line of a process."""
+    if name == PAGE:
+        return [sys.executable, "-m", f"services.{PAGE}", str(plane.home), "--port", str(port)]
     if name != STREAMING:
         return [sys.executable, "-m", f"services.{DATANODE if name.startswith(DATANODE) else name}"]
     spark, host = plane.described.spark, plane.described.host
@@ -54,6 +56,8 @@ def child_command(name: str, plane: PlaneSettings, port: int) -> list[str]:
 
 def child_environment(name: str, plane: PlaneSettings, port: int) -> dict[str, str]:
     """Return the environment variables with the settings of one process."""
+    if name == PAGE:  # it reads what it needs from the home, as a command does
+        return {}
     described = plane.described
     secrets = _secret_files(name, plane.security)
     if described.kafka.credentials_file and not name.startswith(DATANODE):

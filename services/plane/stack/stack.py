@@ -47,7 +47,7 @@ from services.plane.stack.plane_file import (
     write_plane_file,
 )
 from services.plane.stack.plane_lock import acquire_plane_lock
-from services.plane.stack.process_names import BROKER, HTTP_PROCESSES, SERVICES, STREAMING
+from services.plane.stack.process_names import BROKER, HTTP_PROCESSES, PAGE, PAGE_PORT, SERVICES, STREAMING
 from services.plane.stack.restarts import Restarts
 from services.plane.stack.secrets import ClientSecrets, client_secrets, http_token, person, plane_security
 from services.plane.stack.settings import (
@@ -77,11 +77,13 @@ class Stack:
         is_secured: bool = False,
         datanodes: int | None = None,
         described: PlaneDescription | None = None,
+        has_page: bool = False,
     ) -> None:
         """``is_secured`` requires authentication at the broker and a token over HTTP. A secured home stays secured.
 
         ``datanodes`` are started with the plane, by default as many as the home has; without any, blocks have no bytes.
         ``described`` says which processes run on this host and over which log; by default all, over an own broker.
+        ``has_page`` starts the page, too, on loopback.
         """
         self.home = home.absolute()
         self.described = described or PlaneDescription()
@@ -91,6 +93,7 @@ class Stack:
         self._added_shards: AddedShards | None = None
         self._writing = threading.RLock()
         self.datanodes = datanode_names(max(datanodes or 0, kept_datanodes(self.home)))
+        self._has_page = has_page
         self.services = tuple([name for name in SERVICES if name in self.described.host.processes])
         rename = {"DEEPCLEAN_SNAPSHOTS_IS_RENAME_ALLOWED": "true"} if is_rename_allowed else {}
         self._settings = {**rename, **(settings or {})}
@@ -142,6 +145,8 @@ class Stack:
             logger.info("shards were added", shards=shards)
             self.shards = shards
             for name, child in self.children.items():
+                if name == PAGE:  # it reads the number where clients do
+                    continue
                 port = int(self._urls[name].rpartition(":")[2])
                 child.command = child_command(name, self._plane_of(name), port)
                 child.environment = self._environment(name)
@@ -157,7 +162,7 @@ class Stack:
             self._added_shards = None
         with contextlib.suppress(StackError):  # a full disk must not keep the processes from being stopped
             self._write(PlaneState.STOPPING)
-        for group in ([STREAMING], self.datanodes, self.services):
+        for group in ([PAGE, STREAMING], self.datanodes, self.services):
             stopping = [self.children[name] for name in group if name in self.children]
             for child in stopping:
                 child.ask_to_stop()
@@ -248,6 +253,8 @@ class Stack:
     def _start_broker(self) -> None:
         ports, host = self._choose_ports(), self.described.host.address
         self._urls = {name: f"http://{host}:{port}" for name, port in ports.items() if name != BROKER}
+        if PAGE in ports:
+            self._urls[PAGE] = f"http://{HOST}:{ports[PAGE]}"
         self._java = find_java()
         self._broker = self._foreign_cluster() or self._new_broker(ports[BROKER] if self._base_port else 0, self._java)
         self._write(PlaneState.STARTING)
@@ -287,9 +294,12 @@ class Stack:
         here = {*self.described.host.processes, *self.datanodes}
         if not self.described.kafka.bootstrap_servers:
             here.add(BROKER)
+        if self._has_page:
+            here.add(PAGE)
         names = (BROKER, *HTTP_PROCESSES, *self.datanodes)
         if self._base_port:
-            ports = {name: self._base_port + index for index, name in enumerate(names) if name in here}
+            offsets = {name: index for index, name in enumerate(names)} | {PAGE: PAGE_PORT}
+            ports = {name: self._base_port + offset for name, offset in offsets.items() if name in here}
             for name, port in ports.items():
                 if taken := why_taken(port):
                     raise StackError(
@@ -302,11 +312,12 @@ class Stack:
     def _start_children(self) -> None:
         """Start all processes, then wait until all are ready. Spark is started first, because it takes longest."""
         spark = (STREAMING,) if self.described.has_spark else ()
-        for name in (*spark, *self.services, *self.datanodes):
+        page = (PAGE,) if self._has_page else ()
+        for name in (*spark, *self.services, *self.datanodes, *page):
             self.children[name] = self._child(name)
             self.children[name].start()
             self._write(PlaneState.STARTING)
-        for name in (*self.services, *self.datanodes, *spark):
+        for name in (*self.services, *self.datanodes, *page, *spark):
             self.children[name].await_ready(self.require_running)
         if self._security is not None:
             with self.client() as client:

@@ -37,6 +37,7 @@ def run_plane(
     *,
     is_secured: bool = False,
     datanodes: int | None = None,
+    has_page: bool = True,
 ) -> int:
     """Run what a plane has on this host. Return 0 after a signal, or 1 if it does not start: standard error says why.
 
@@ -56,6 +57,7 @@ def run_plane(
                 is_secured=is_secured,
                 datanodes=_first_of(datanodes, described.block_store.datanodes, 0),
                 described=described,
+                has_page=has_page,
             )
             stack.start()
             stack.watch()
@@ -88,6 +90,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--base-port", type=int, help="first of the ports; 0 takes free ones")
     parser.add_argument("--secure", action="store_true", help="refuse strangers; once on, a home stays so")
     parser.add_argument("--datanodes", type=int, help="number of datanodes; as many as before by default")
+    parser.add_argument("--no-page", action="store_true", help="start no page")
     options = parser.parse_args(arguments)
     keep_files_private()
     return run_plane(
@@ -97,6 +100,7 @@ def main(arguments: list[str] | None = None) -> int:
         options.base_port,
         is_secured=options.secure,
         datanodes=options.datanodes,
+        has_page=not options.no_page,
     )
 
 

@@ -191,12 +191,13 @@ class PlaneStatus:
 def observe_processes(urls: Mapping[str, str], seconds: float, token: str = "") -> dict[str, Reported]:
     """Return the metrics of each process, read twice with ``seconds`` between the reads."""
     with http_client(token, seconds=SCRAPE_SECONDS) as http:
-        before = {name: _scrape(http, url) for name, url in urls.items()}
+        before = {name: scrape(http, url) for name, url in urls.items()}
         threading.Event().wait(seconds)
-        return {name: Reported(before[name], _scrape(http, url)) for name, url in urls.items()}
+        return {name: Reported(before[name], scrape(http, url)) for name, url in urls.items()}
 
 
-def _scrape(http: httpx.Client, url: str) -> Scrape | None:
+def scrape(http: httpx.Client, url: str) -> Scrape | None:
+    """Return the metrics of a process; None if it does not answer."""
     try:
         reported = samples(http, url)
     except httpx.HTTPError:

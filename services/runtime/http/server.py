@@ -106,9 +106,10 @@ class _Server(uvicorn.Server):
 class HttpServer:
     """Serves an application in a thread of its own, from ``start`` until ``stop``."""
 
-    def __init__(self, app: Starlette, host: str, port: int) -> None:
+    def __init__(self, app: Starlette, host: str, port: int, *, option_prefix: str = "--http-") -> None:
+        """``option_prefix`` is the beginning of the options that set host and port, for messages."""
         self._host = host
-        self._socket = _bound(host, port)
+        self._socket = _bound(host, port, option_prefix)
         self.port = int(self._socket.getsockname()[1])
         config = uvicorn.Config(
             app, log_level="warning", log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=2
@@ -142,7 +143,7 @@ class HttpServer:
         self._socket.close()
 
 
-def _bound(host: str, port: int) -> socket.socket:
+def _bound(host: str, port: int, option_prefix: str) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # asyncio sends small answers at once only on a socket that names its protocol: on others every answer but the first
     # of a connection waits 40 ms for the reader's delayed acknowledgement.
@@ -155,11 +156,14 @@ def _bound(host: str, port: int) -> socket.socket:
         listening.close()
         if error.errno == errno.EADDRINUSE:
             raise ServerError(
-                f"port {port} on {host} is in use: stop the program that holds it, or set another --http-port"
+                f"port {port} on {host} is in use: stop the program that holds it, or set another {option_prefix}port"
             ) from error
         if error.errno in (errno.EACCES, errno.EPERM):
-            raise ServerError(f"port {port} may not be used by this user: set an --http-port above 1023") from error
+            raise ServerError(
+                f"port {port} may not be used by this user: set an {option_prefix}port above 1023"
+            ) from error
         raise ServerError(
-            f"{host}:{port} cannot be served on ({error.strerror or error}): set another --http-host or --http-port"
+            f"{host}:{port} cannot be served on ({error.strerror or error}): set another {option_prefix}host or "
+            f"{option_prefix}port"
         ) from error
     return listening

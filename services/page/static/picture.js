@@ -1,44 +1,12 @@
-"use strict";
-const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+// The chain of a bucket as a timeline, and its space matrix as a picture, in which one chooses snapshots and sees what
+// dropping them together frees. Without somebody to ask, it adds up the cells that it has drawn.
+import {bytesText, counted, element, moveFocus, quoted, shape, shortened, table} from "./elements.js";
+
 const MOST_ROWS = 100; // of a matrix: smaller squares are hard to hit
 const MOST_TICKS = 8;
 const MOST_SWATCHES = 5;
 const MOST_NAMES = 6;
-const MOST_LETTERS = 16; // of a label in a picture
-
-function bytesText(bytes) {
-  let size = Number(bytes), unit = 0;
-  while (size >= 1024 && unit + 1 < UNITS.length) { size /= 1024; unit += 1; }
-  return (unit ? size.toFixed(1) : String(size)) + " " + UNITS[unit];
-}
-
-function counted(number, noun) {
-  return `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
-}
-
-function quoted(name) {
-  return /^[\w@%+=:,./-]+$/.test(name) ? name : `'${name.replaceAll("'", "'\\''")}'`;
-}
-
-// The middle goes: ids of one source often begin alike.
-function shortened(name) {
-  return name.length <= MOST_LETTERS ? name : `${name.slice(0, MOST_LETTERS / 2 - 2)}…${name.slice(1 - MOST_LETTERS / 2)}`;
-}
-
-function element(tag, parent, properties = {}, attributes = {}) {
-  const made = document.createElement(tag);
-  Object.assign(made, properties);
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-  parent.append(made);
-  return made;
-}
-
-function shape(tag, parent, attributes) {
-  const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-  parent.append(made);
-  return made;
-}
+const MOST_TABLE_ROWS = 200;
 
 function* placesOf(runs) {
   for (const [first, last] of runs) for (let place = first; place <= last; place += 1) yield place;
@@ -63,17 +31,12 @@ function sumWithin(cells, chosen) {
   return sum;
 }
 
-// One stop of the Tab key for many elements; the arrow keys move between them.
-function moveFocus(from, to) {
-  if (!to) return;
-  from.setAttribute("tabindex", "-1");
-  to.setAttribute("tabindex", "0");
-  to.focus();
-}
-
-class Bucket {
-  constructor(section) {
-    const read = JSON.parse(section.querySelector("script").textContent);
+export class Picture {
+  // "freed" is asked for what dropping the named snapshots frees, as text; it may answer later. "changed" is told which
+  // ones are chosen, and by what they are protected.
+  constructor(picture, read, {freed = null, changed = () => {}} = {}) {
+    this.freed = freed;
+    this.changed = changed;
     this.groups = read.groups.map((group) => ({...group,
       name: group.names.length === 1 ? group.names[0] : `${group.names[0]} … ${group.names[group.names.length - 1]}`}));
     this.cells = read.cells.map(([runs, bytes, replicated, versions]) =>
@@ -81,7 +44,7 @@ class Bucket {
     this.about = (read.leftOut === "0" ? "" : "at least ") + (read.isExact ? "" : "about ");
     this.chosen = this.groups.map((group) => group.isChosen);
     this.lastChanged = 0;
-    const picture = section.querySelector(".picture");
+    this.question = 0;
     if (!this.groups.length) { element("p", picture, {textContent: "No snapshot.", className: "quiet"}); return; }
     this.drawAnswer(picture);
     this.drawTimeline(picture);
@@ -110,7 +73,7 @@ class Bucket {
       "Height: what a snapshot holds that is not live; dark: what it alone holds. " +
       "Click to choose, with shift up to here; arrow keys move, space chooses."});
     const legend = element("ul", parent, {className: "legend"});
-    for (const [mark, meaning] of [["✓", "chosen"], ["◆", "protected (striped): a tag, a branch or a consumer needs it"],
+    for (const [mark, meaning] of [["✓", "chosen"], ["◆", "protected (striped): a tag, a branch, a consumer or a policy needs it"],
         ["✕", "cannot be dropped (gray)"], ["", "no mark: nothing protects it"]]) {
       const line = element("li", legend);
       if (mark) element("b", line, {textContent: mark});
@@ -181,6 +144,21 @@ class Bucket {
       shape("rect", matrix, {x: place, y: place, width: 1, height: 1, class: "empty"});
     for (const square of this.squares) this.drawSquare(matrix, square, strength);
     this.listen(matrix, element("p", parent, {className: "readout"}));
+    this.drawTable(parent);
+  }
+
+  drawTable(parent) {
+    const largest = [...this.squares].sort((one, other) => Number(other.bytes - one.bytes)).slice(0, MOST_TABLE_ROWS);
+    const details = element("details", parent);
+    element("summary", details, {textContent: largest.length < this.squares.length
+      ? `The ${largest.length} largest squares as a table` : "The matrix as a table"});
+    details.addEventListener("toggle", () => {
+      if (details.querySelector("table")) return;
+      table(details, "Bytes by first and last holder",
+        [["first holder", "text"], ["last holder", "text"], ["bytes"], ["versions"]],
+        largest.map(({first, last, bytes, versions}) =>
+          [this.groups[first].name, this.groups[last].name, bytesText(bytes), versions.toLocaleString("en")]));
+    });
   }
 
   squaresOf() {
@@ -287,23 +265,36 @@ class Bucket {
     if (place >= 0) this.timeline.scrollLeft = this.buttons[place].offsetLeft - this.timeline.offsetLeft - 40;
   }
 
+  chooseNames(names) {
+    const wanted = new Set(names);
+    this.choose((group) => group.names.every((name) => wanted.has(name)));
+    this.scrollToChosen();
+  }
+
   show() {
     this.buttons.forEach((button, place) => button.setAttribute("aria-pressed", String(this.chosen[place])));
-    const freed = sumWithin(this.cells, this.chosen);
+    const sum = sumWithin(this.cells, this.chosen);
     for (const square of this.squares)
-      square.rect.classList.toggle("freed", square.cells.some((cell) => freed.cells.has(cell)));
+      square.rect.classList.toggle("freed", square.cells.some((cell) => sum.cells.has(cell)));
     const groups = this.groups.filter((_, place) => this.chosen[place]);
     const names = groups.flatMap((group) => group.names);
+    const guards = [...new Set(groups.flatMap((group) => group.protectedBy))];
     this.names.value = names.map(quoted).join(" ");
     this.names.parentNode.hidden = this.copy.hidden = !names.length;
+    this.changed(names, guards);
+    this.tell(names, guards, sum);
+  }
+
+  async tell(names, guards, sum) {
+    const question = this.question += 1;
     if (!names.length) { this.answer.textContent = "Choose snapshots to see what dropping them together frees."; return; }
+    const text = this.freed ? await this.freed(names)
+      : `${this.about}${bytesText(sum.bytes)} (${bytesText(sum.replicated)} on disks), ${counted(sum.versions, "version")}`;
+    if (question !== this.question || text === null) return; // something else was chosen meanwhile
     const shown = names.length > MOST_NAMES ? counted(names.length, "snapshot") : names.join(", ");
-    this.answer.textContent = `Dropping ${shown} frees ${this.about}`;
-    element("b", this.answer, {textContent: bytesText(freed.bytes)});
-    this.answer.append(` (${bytesText(freed.replicated)} on disks), ${counted(freed.versions, "version")}.`);
-    const guards = [...new Set(groups.flatMap((group) => group.protectedBy))];
+    this.answer.textContent = `Dropping ${shown} frees `;
+    element("b", this.answer, {textContent: text});
+    this.answer.append(".");
     if (guards.length) this.answer.append(` Protected by ${guards.join(", ")}: as if that were removed first.`);
   }
 }
-
-document.querySelectorAll("section.bucket").forEach((section) => new Bucket(section));

@@ -1,0 +1,194 @@
+"""The application: the files of the page, and an answer for each of its parts.
+
+Every answer is what a command would print, from the same functions; the browser only shows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import typer
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, ProcessCollector, generate_latest
+from pydantic import TypeAdapter, ValidationError
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from schemas.build_info import report_build
+from schemas.records import CollectionState
+from services.cli.amounts import parse_size
+from services.cli.output import bytes_text
+from services.cli.space_lines import freed_text
+from services.client.errors import PlaneTimeoutError, UnreachableError
+from services.client.plane import Plane
+from services.client.tasks.space_view import BucketView
+from services.domain.errors import DeepcleanError
+from services.page.acts import delete_snapshots, run_retention, set_collection
+from services.page.assets import MEDIA_TYPES, asset, asset_names
+from services.page.bucket_views import bucket_answer, listed_buckets
+from services.page.diffing import await_diff, start_diff
+from services.page.encoding import encoded
+from services.page.explaining import path_answer, paths_with
+from services.page.guard import Guard, Rights
+from services.page.retention_views import retention_answer
+from services.page.watcher import Watcher
+from services.plane.machine.errors import StackError
+from services.runtime.http.reads import body_of, status_of
+
+INDEX = "index.html"
+SMALLEST_PACKED = 500
+"""Answers of fewer bytes are not compressed."""
+_BODY: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
+
+
+class Doorway(Protocol):
+    """Gives the plane, and views of its buckets."""
+
+    def plane(self) -> Plane:
+        """Return the plane."""
+        ...
+
+    def view(self, volume: str, bucket: str) -> BucketView:
+        """Return the view of a bucket, or of that to which a link of this name leads."""
+        ...
+
+
+def page_app(door: Doorway, watcher: Watcher, rights: Rights) -> Starlette:
+    """Return the application of the page of one plane."""
+    registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
+    report_build(registry)
+    answers = Answers(door, watcher, may_act=bool(rights.acts_token))
+    return Starlette(
+        routes=[
+            Route("/", lambda _: _file(INDEX)),
+            Route("/static/{name}", lambda request: _file(request.path_params["name"])),
+            *(Route(path, _alive) for path in ("/healthz", "/readyz")),
+            Route("/metrics", lambda _: Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)),
+            *(Route(f"/api/{name}", _get(answer)) for name, answer in answers.reads().items()),
+            *(Route(f"/api/{name}", _post(answer), methods=["POST"]) for name, answer in answers.posts().items()),
+        ],
+        middleware=[Middleware(Guard, rights=rights), Middleware(GZipMiddleware, minimum_size=SMALLEST_PACKED)],
+    )
+
+
+def _alive(_: Request) -> Response:
+    return Response('{"ok":true}', media_type="application/json")
+
+
+def _file(name: str) -> Response:
+    if name not in asset_names():
+        return _refused("FILE_NOT_FOUND", "the page has no such file", 404)
+    return Response(asset(name), media_type=MEDIA_TYPES[name.rpartition(".")[2]])
+
+
+class Answers:
+    """The answers to the browser, by their paths below ``/api``."""
+
+    def __init__(self, door: Doorway, watcher: Watcher, *, may_act: bool) -> None:
+        self._door = door
+        self._watcher = watcher
+        self._may_act = may_act
+
+    def reads(self) -> dict[str, Callable[[Mapping[str, str]], Any]]:
+        """Return what is asked by parameters."""
+        return {
+            "plane": self._plane,
+            "buckets": lambda _: listed_buckets(self._door.plane()),
+            "bucket": lambda asked: bucket_answer(self._view(asked)),
+            "history": lambda asked: self._watcher.history(asked.get("volume", ""), asked.get("bucket", "")),
+            "plan": self._plan,
+            "paths": lambda asked: paths_with(self._view(asked), asked.get("beginning", "")),
+            "explain": lambda asked: path_answer(self._view(asked), asked["path"]),
+            "retention": lambda asked: retention_answer(self._view(asked), asked),
+            "diff": lambda asked: start_diff(self._view(asked), asked["from"], asked["to"]),
+            "diff/job": lambda asked: await_diff(self._view(asked), asked["job_id"]),
+        }
+
+    def posts(self) -> dict[str, Callable[[dict[str, Any]], Any]]:
+        """Return what is asked by a body: questions that name many snapshots, and acts."""
+        return {
+            "what-if": self._what_if,
+            "acts/delete-snapshots": lambda body: delete_snapshots(
+                self._view(body), _names(body), int(body["confirmed_bytes"])
+            ),
+            "acts/run-retention": lambda body: run_retention(
+                self._view(body), _names(body), int(body["confirmed_bytes"])
+            ),
+            "acts/collection": lambda body: set_collection(
+                self._view(body), CollectionState(body["state"]), str(body.get("reason", ""))
+            ),
+        }
+
+    def _view(self, asked: Mapping[str, Any]) -> BucketView:
+        return self._door.view(str(asked["volume"]), str(asked["bucket"]))
+
+    def _plane(self, _: Mapping[str, str]) -> dict[str, Any]:
+        return {"may_act": self._may_act, **self._watcher.seen()}
+
+    def _what_if(self, body: dict[str, Any]) -> dict[str, Any]:
+        view = self._view(body)
+        freed = view.what_if(view.snapshots(), _names(body))
+        sizes = (freed.freed_bytes, freed.freed_replicated_bytes, freed.freed_versions)
+        return {"freed_bytes": freed.freed_bytes, "text": freed_text(*sizes, is_exact=freed.is_exact)}
+
+    def _plan(self, asked: Mapping[str, str]) -> dict[str, Any]:
+        view, wanted_bytes = self._view(asked), parse_size(asked["size"])
+        snapshots = view.snapshots()
+        found = view.plan(snapshots, wanted_bytes)
+        sizes = (found.freed_bytes, found.freed_replicated_bytes, found.freed_versions)
+        notes = []
+        if not found.is_enough:
+            notes.append(f"{bytes_text(wanted_bytes)} cannot be freed: this is all that snapshots which may go hold.")
+        elif not found.is_smallest:
+            notes.append("A smaller set may do.")
+        return {
+            "names": snapshots.names_of(found.snapshot_ids),
+            "wanted_bytes": wanted_bytes,
+            "freed_bytes": found.freed_bytes,
+            "text": freed_text(*sizes, is_exact=found.is_exact),
+            "notes": notes,
+        }
+
+
+def _names(body: Mapping[str, Any]) -> list[str]:
+    return [str(name) for name in body["names"]]
+
+
+def _get(answer: Callable[[Mapping[str, str]], Any]) -> Callable[[Request], Response]:
+    # Not a coroutine, so that it runs in a thread of its own: a read of the plane delays no other one.
+    return lambda request: _answered(answer, request.query_params)
+
+
+def _post(answer: Callable[[dict[str, Any]], Any]) -> Callable[[Request], Any]:
+    async def endpoint(request: Request) -> Response:
+        try:
+            body = _BODY.validate_json(await body_of(request) or b"")
+        except ValidationError:
+            return _refused("INVALID_REQUEST", "the body is not a JSON object, or is too large", 400)
+        return await run_in_threadpool(_answered, answer, body)
+
+    return endpoint
+
+
+def _answered(answer: Callable[[Any], Any], asked: Any) -> Response:
+    try:
+        return Response(encoded(answer(asked)), media_type="application/json")
+    except KeyError as error:
+        return _refused("INVALID_REQUEST", f"{error.args[0]} is missing", 400)
+    except (typer.BadParameter, ValueError, TypeError) as error:
+        return _refused("INVALID_REQUEST", str(error), 400)
+    except (UnreachableError, PlaneTimeoutError, StackError) as error:
+        return _refused("UNREACHABLE", str(error), 503)
+    except DeepcleanError as error:
+        code = str(getattr(error, "code", "INTERNAL_ERROR"))
+        return _refused(code, str(error), status_of(code))
+
+
+def _refused(code: str, message: str, status: int) -> Response:
+    return Response(encoded({"code": code, "message": message}), status_code=status, media_type="application/json")

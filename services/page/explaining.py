@@ -1,0 +1,101 @@
+"""Who holds a path, and until when: the explanation of a path with the reasons for which its holders stay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from schemas.answers import RetentionReason, SnapshotTag
+from schemas.space_answers import ExplainedVersion
+from services.cli.collection_lines import suspended_words
+from services.cli.output import amount_in_words, bytes_text, on_disks, size_text, time_text
+from services.cli.space_lines import goes_when, names_text, why_it_stays
+from services.client.tasks.space_view import BucketView, NamedSnapshots, held_by_path, is_held_by
+from services.domain.retention import KeepReason
+
+MOST_PATHS = 20
+NOTHING_LEFT = (
+    "Nothing of it is left: it was freed, or never there. What is claimed has no name; ask for its block "
+    "(deepclean explain)."
+)
+_FOR_EVER = -1
+
+
+def paths_with(view: BucketView, beginning: str) -> list[str]:
+    """Return the first paths of the active namespace that begin with a text, to complete what is typed."""
+    reads = view.plane.metadata(view.shard)
+    return [one.path for one in reads.entries(view.volume, view.bucket, prefix=beginning, limit=MOST_PATHS)]
+
+
+def path_answer(view: BucketView, path: str) -> dict[str, Any]:
+    """Return who holds a path, until when, and what becomes of each of its versions.
+
+    Raises:
+        PlaneError: BUCKET_NOT_FOUND.
+    """
+    snapshots, found = view.snapshots(), view.path(path)
+    held = held_by_path(snapshots, found)
+    suspended = suspended_words(view.plane.metadata(view.shard).collection(view.volume, view.bucket))
+    notes = [NOTHING_LEFT] if not found.versions and not found.directories else []
+    if found.below_versions:
+        below = amount_in_words(found.below_bytes, found.below_versions, found.below_replicated_bytes)
+        notes.append(f"Below it: {below}, live or held.")
+    for directory in found.directories:
+        names = [info.name for info in snapshots.active if is_held_by(info, directory)]
+        state = "live" if not directory.death else f"deleted at txn {directory.death:,}"
+        waits = "" if directory.is_expanded or not directory.death else ", not expanded yet"
+        notes.append(f"A directory, {state}{waits}; held by {names_text(names) or 'no snapshot'}.")
+    return {
+        "path": path,
+        "as_of": f"txn {found.txn:,} of shard {view.shard}",
+        "size": size_text(held.bytes, held.replicated_bytes, is_exact=found.is_exact),
+        "holders": _holders(view, held.holders),
+        "versions": [_version(snapshots, one, suspended) for one in found.versions],
+        "notes": notes,
+    }
+
+
+def _holders(view: BucketView, holders: Sequence[Any]) -> list[dict[str, str]]:
+    if not holders:
+        return []
+    of_all = view.keep_reasons()
+    kept = {one.snapshot_id: of_all.of(one) for one in of_all.preview.kept}
+    tags = {tag.tag: tag for tag in view.plane.snapshots(view.shard).tags(view.volume, view.bucket)}
+    rows = []
+    for info in holders:
+        reasons = kept.get(info.snapshot_id, ())
+        rows.append(
+            {
+                "name": info.name,
+                "created": time_text(info.creation_time_ms),
+                "why": why_it_stays(of_all, info.snapshot_id, reasons),
+                "until": until_text(reasons, tags),
+            }
+        )
+    return rows
+
+
+def until_text(reasons: Iterable[RetentionReason], tags: Mapping[str, SnapshotTag]) -> str:
+    """Return the time until which the reasons keep a snapshot, as text; what is not known is said."""
+    ends: list[int] = []
+    for reason in reasons:
+        if reason.reason == KeepReason.TAG:
+            ends += [tags[name].expiry_time_ms if name in tags else _FOR_EVER for name in reason.names]
+        else:
+            ends.append(reason.until_ms)
+    if not ends:
+        return "somebody deletes it, or a run of retention does"
+    return "not known" if _FOR_EVER in ends else time_text(max(ends))
+
+
+def _version(snapshots: NamedSnapshots, version: ExplainedVersion, suspended: str) -> dict[str, str]:
+    names = [info.name for info in snapshots.active if is_held_by(info, version)]
+    return {
+        "committed": time_text(version.modification_time_ms),
+        "size": bytes_text(version.size_bytes) + on_disks(version.size_bytes, version.replicated_bytes),
+        "born": f"txn {version.birth:,}",
+        "died": f"txn {version.death:,}" if version.death else "",
+        "stage": version.stage.lower(),
+        "held_by": names_text(names),
+        "goes": goes_when(version.stage, names, suspended),
+    }

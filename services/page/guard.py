@@ -1,0 +1,108 @@
+"""Keeps strangers from the page: other hosts' names, other sites' requests, readers without the token.
+
+- *Host.* A request must name an address of the page itself. A name that somebody's DNS points here is refused, so that
+  a foreign page cannot read this one by changing its own address to loopback (DNS rebinding).
+- *Origin.* A request that changes or asks something by POST must be JSON and come from this page. No cookie is used, so
+  a browser adds nothing by itself that would let a foreign page act.
+- *Token.* On a secured plane every answer about data needs the plane's HTTP token.
+- *Acts* need a second token, which the command that allowed them has printed.
+- *Headers* allow the page to load its own files only, and forbid others to frame it.
+"""
+
+from __future__ import annotations
+
+import hmac
+from dataclasses import dataclass
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from schemas.http_token import UNAUTHORIZED, is_authorized
+
+ACTS_HEADER = "x-deepclean-acts"
+LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
+_POLICY = "; ".join(
+    [
+        "default-src 'none'",
+        *(f"{kind}-src 'self'" for kind in ("script", "style", "connect", "img")),
+        *(f"{kind} 'none'" for kind in ("base-uri", "form-action", "frame-ancestors")),
+    ]
+)
+_HEADERS = {
+    "Content-Security-Policy": _POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-cache",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Rights:
+    """Who may read and act."""
+
+    http_token: str = ""
+    """The token of a secured plane; empty if everybody on this machine may read."""
+    acts_token: str = ""
+    """The token that allows acts; empty if nobody may act."""
+    hosts: frozenset[str] = LOOPBACK
+    """Names, without a port, by which the page may be called."""
+
+
+class Guard:
+    """Answers what is not allowed itself, and adds the headers to every other answer."""
+
+    def __init__(self, app: ASGIApp, rights: Rights) -> None:
+        self._app = app
+        self._rights = rights
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or pass it on."""
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(_HEADERS)
+            await send(message)
+
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        refused = self._refusal(scope["method"], scope["path"], Headers(scope=scope))
+        if refused is None:
+            await self._app(scope, receive, send_with_headers)
+            return
+        status, code, message = refused
+        await JSONResponse({"code": code, "message": message}, status)(scope, receive, send_with_headers)
+
+    def _refusal(self, method: str, path: str, headers: Headers) -> tuple[int, str, str] | None:
+        """Return status, code and message of a request that is not allowed; None if it is."""
+        rights, host = self._rights, headers.get("host", "")
+        if _without_port(host) not in rights.hosts:
+            return 421, "WRONG_HOST", "this is the page of a plane: open it by the address that deepclean prints"
+        if method not in ("GET", "HEAD"):
+            if headers.get("origin", f"http://{host}") != f"http://{host}":
+                return 403, "WRONG_ORIGIN", "another page may not ask this one"
+            if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+                return 415, "INVALID_REQUEST", "send JSON: Content-Type: application/json"
+        if path.startswith(("/api/", "/metrics")) and not is_authorized(
+            rights.http_token, headers.get("authorization", "")
+        ):
+            return 401, "UNAUTHORIZED", UNAUTHORIZED
+        if path.startswith("/api/acts/"):
+            return self._refusal_to_act(headers.get(ACTS_HEADER, ""))
+        return None
+
+    def _refusal_to_act(self, given: str) -> tuple[int, str, str] | None:
+        wanted = self._rights.acts_token
+        if not wanted:
+            return 403, "PERMISSION_DENIED", "this page only shows: start another one with deepclean page --allow-acts"
+        if not hmac.compare_digest(given.encode("utf-8", "replace"), wanted.encode()):
+            return 403, "PERMISSION_DENIED", "open the page by the whole address that deepclean page has printed"
+        return None
+
+
+def _without_port(host: str) -> str:
+    name, separator, port = host.rpartition(":")
+    return (name if separator and port.isdigit() else host).lower()

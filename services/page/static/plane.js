@@ -1,0 +1,115 @@
+// The plane as a whole: what is wrong, its buckets, bytes over time, and the way of a deletion.
+import {ask} from "./api.js";
+import {element, table} from "./elements.js";
+import {drawHistory} from "./history.js";
+import {say, showError} from "./acts.js";
+
+const STATES = ["live", "held", "pending", "claimed", "freed"];
+
+export function bucketAddress(volume, bucket) {
+  return `#/bucket/${encodeURIComponent(volume)}/${encodeURIComponent(bucket)}`;
+}
+
+function part(parent, title) {
+  const section = element("section", parent);
+  element("h2", section, {textContent: title});
+  return element("div", section);
+}
+
+export class PlaneView {
+  constructor(main) {
+    element("h1", main, {textContent: "The plane"});
+    this.troubles = part(main, "What is wrong now");
+    this.buckets = part(main, "Buckets");
+    this.history = part(main, "Bytes over time");
+    this.way = part(main, "The way of a deletion");
+    this.processes = part(main, "Processes");
+    this.shown = {};
+    this.round = 0;
+  }
+
+  // Draws a part only when it is another one than before: what a reader has focused or selected stays.
+  draw(name, value, drawing) {
+    const text = JSON.stringify(value);
+    if (this.shown[name] === text) return;
+    this.shown[name] = text;
+    drawing(this[name], value);
+  }
+
+  async refresh(plane) {
+    if (plane.error) showError(this.troubles, new Error(plane.error));
+    else if (plane.troubles) {
+      this.draw("troubles", plane.troubles, drawTroubles);
+      this.draw("way", plane.stations, drawWay);
+      this.draw("processes", plane.processes, drawProcesses);
+    } else this.draw("troubles", null, (parent) => element("p", parent, {textContent: "Looking …"}));
+    const isDue = this.round % 2 === 0;
+    this.round += 1;
+    if (!isDue) return;
+    try {
+      const [buckets, points] = await Promise.all([ask("buckets"), ask("history")]);
+      this.draw("buckets", buckets, drawBuckets);
+      this.draw("history", points, drawHistory);
+    } catch (error) {
+      this.shown.buckets = undefined;
+      showError(this.buckets, error);
+    }
+  }
+}
+
+function drawTroubles(parent, troubles) {
+  parent.replaceChildren();
+  if (!troubles.length) { element("p", parent, {textContent: "Nothing: all processes run, and nothing is suspended."}); return; }
+  const urgent = troubles.filter((one) => one.is_urgent).length;
+  say(`${troubles.length} to look at, ${urgent} of it urgent.`);
+  const list = element("ul", parent, {className: "troubles"});
+  for (const {is_urgent: isUrgent, what, action, command} of troubles) {
+    const item = element("li", list, {className: isUrgent ? "urgent" : ""});
+    element("b", item, {textContent: isUrgent ? "Urgent. " : ""});
+    item.append(what, " ");
+    element("span", item, {textContent: action, className: "quiet"});
+    if (command) element("code", item, {textContent: command});
+  }
+}
+
+function drawBuckets(parent, {buckets, note}) {
+  const focused = document.activeElement?.getAttribute("href");
+  parent.replaceChildren();
+  if (!buckets.length) { element("p", parent, {textContent: "There is no bucket yet: deepclean bucket create makes one."}); return; }
+  if (note) element("p", parent, {className: "quiet", textContent: note});
+  table(parent, "Buckets by their bytes", [["bucket", "text"], ["snapshots"], ...STATES.map((state) => [state])],
+    buckets.map(({volume, bucket, snapshots, states}) => {
+      const link = document.createElement("a");
+      link.href = bucketAddress(volume, bucket);
+      link.textContent = `${volume}/${bucket}`;
+      return [link, snapshots.toLocaleString("en"), ...STATES.map((state) => states[state].text)];
+    }));
+  if (focused) [...parent.querySelectorAll("a")].find((link) => link.getAttribute("href") === focused)?.focus();
+}
+
+function drawWay(parent, stations) {
+  parent.replaceChildren();
+  element("p", parent, {className: "quiet", textContent:
+    "Each deleted version passes these stations, unless a snapshot holds it. Rates are those of the last seconds."});
+  const list = element("ol", parent, {className: "way"});
+  for (const one of stations) {
+    const item = element("li", list, {className: one.is_answering ? "" : "silent"});
+    element("h3", item, {textContent: one.name});
+    element("p", item, {className: "quiet", textContent: `${one.process} ${one.does}`});
+    if (!one.is_answering) { element("p", item, {textContent: "Not known: it does not answer."}); continue; }
+    const facts = element("dl", item);
+    const age = one.age_seconds >= 0.05 ? `${one.age_seconds.toFixed(1)} s behind` : "not behind";
+    for (const [name, value] of [["rate", one.rate], ["waiting", one.waits], ["age", age]]) {
+      element("dt", facts, {textContent: name});
+      element("dd", facts, {textContent: value});
+    }
+  }
+}
+
+function drawProcesses(parent, processes) {
+  parent.replaceChildren();
+  table(parent, "Processes", [["process", "text"], ["state", "text"], ["restarts"], ["messages/s"], ["behind"], ["dead letters"]],
+    processes.map((one) => [one.name,
+      !one.is_alive ? "not running" : one.is_answering || one.name === "broker" ? "running" : "silent",
+      one.restarts, one.messages_per_second.toFixed(0), one.lag_messages.toLocaleString("en"), one.dead_letters]));
+}

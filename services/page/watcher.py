@@ -1,0 +1,124 @@
+"""Watches a plane for the page, in a thread: its status, the way of a deletion, and bytes over time."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from services.client.errors import PlaneError
+from services.client.plane import Plane
+from services.domain.errors import DeepcleanError
+from services.page.bucket_views import bytes_by_state, largest_buckets
+from services.page.history import History
+from services.page.stations import stations
+from services.page.troubles import troubles
+from services.plane.upkeep.status import PlaneStatus, Reported
+
+WATCH_SECONDS = 5.0
+BUCKETS_EVERY = 2
+"""Buckets are observed every so many rounds: each costs a read."""
+TOTAL = ("", "")
+"""The name under which the history of the whole plane is kept."""
+logger = logging.getLogger(__name__)
+
+
+class Sight(Protocol):
+    """Shows how a plane is at the moment."""
+
+    def look(self) -> tuple[PlaneStatus, Mapping[str, Reported]]:
+        """Return the plane's status, and the metrics of its processes now and at the look before.
+
+        Raises:
+            DeepcleanError: the plane cannot be seen.
+        """
+        ...
+
+
+@dataclass(slots=True)
+class Watcher:
+    """The newest observation of a plane, and the history of its bytes."""
+
+    plane: Callable[[], Plane]
+    sight: Sight
+    now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+    _seen: dict[str, Any] = field(default_factory=dict, init=False)
+    _histories: dict[tuple[str, str], History] = field(default_factory=dict, init=False)
+    _rounds: int = field(default=0, init=False)
+    _stop: threading.Event = field(default_factory=threading.Event, init=False)
+    _thread: threading.Thread | None = field(default=None, init=False)
+
+    def start(self) -> None:
+        """Watch from now on."""
+        self._thread = threading.Thread(target=self._watch, name="watcher", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop watching."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._stop.is_set():
+            self.observe()
+            self._stop.wait(WATCH_SECONDS)
+
+    def observe(self) -> None:
+        """Look at the plane once. What cannot be seen becomes a trouble of the answer, and never ends the watch."""
+        try:
+            status, reported = self.sight.look()
+            seen = {
+                "error": "",
+                "state": status.state,
+                "shards": status.shards,
+                "processes": status.processes,
+                "stations": stations(reported, status.backlog),
+                "troubles": troubles(status),
+            }
+            if self._rounds % BUCKETS_EVERY == 0:
+                self._observe_bytes(self.plane())
+            self._rounds += 1
+        except (DeepcleanError, OSError) as error:
+            seen = {"error": f"The plane cannot be seen: {error}"}
+            if seen["error"] != self._seen.get("error"):
+                logger.warning("the plane cannot be seen: %s", error)
+        with self._lock:
+            self._seen = {**seen, "seen_ms": self.now_ms()}
+
+    def _observe_bytes(self, plane: Plane) -> None:
+        """Add the bytes by state of the largest buckets, and their sum, to the histories."""
+        at_ms = self.now_ms()
+        found: dict[tuple[str, str], dict[str, int]] = {}
+        for shard, row in largest_buckets(plane).rows:
+            try:
+                space = plane.metadata(shard).space(row.volume, row.bucket, limit=1)
+            except PlaneError:  # deleted meanwhile
+                continue
+            found[row.volume, row.bucket] = bytes_by_state(space)
+        whole: dict[str, int] = {}
+        for amounts in found.values():
+            for state, size_bytes in amounts.items():
+                whole[state] = whole.get(state, 0) + size_bytes
+        with self._lock:
+            self._histories = {name: self._histories.get(name, History()) for name in (TOTAL, *found)}
+            for name, amounts in {TOTAL: whole, **found}.items():
+                self._histories[name].add(at_ms, amounts)
+
+    def seen(self) -> dict[str, Any]:
+        """Return the newest observation; empty before the first one."""
+        with self._lock:
+            return dict(self._seen)
+
+    def history(self, volume: str = "", bucket: str = "") -> list[dict[str, Any]]:
+        """Return the bytes by state over time, of a bucket or of all that are watched; oldest first."""
+        with self._lock:
+            points = self._histories.get((volume, bucket), History()).points
+            return [
+                {"at_ms": one.at_ms, **{f"{state}_bytes": value for state, value in one.values.items()}}
+                for one in points
+            ]

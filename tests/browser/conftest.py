@@ -1,0 +1,61 @@
+"""One Chromium for all tests of this folder. Without one they are skipped, unless DEEPCLEAN_REQUIRE_CHROMIUM is 1."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """The browser that the system has."""
+    found = next(filter(None, map(shutil.which, NAMES)), None)
+    if found is None and os.environ.get("DEEPCLEAN_REQUIRE_CHROMIUM") == "1":
+        pytest.fail("DEEPCLEAN_REQUIRE_CHROMIUM is 1, and there is no Chromium: install the package chromium")
+    if found is None:
+        pytest.skip("there is no Chromium: install the package chromium")
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+OpenPage = Callable[..., Page]
+
+
+@pytest.fixture
+def open_page(browser: Browser) -> Iterator[OpenPage]:
+    """Opens addresses, each in a context of its own. At the end no page may have complained, or read from elsewhere."""
+    complaints: list[str] = []
+    contexts = []
+
+    def opened(url: str, *, width: int = 1000, is_dark: bool = False) -> Page:
+        context = browser.new_context(
+            viewport={"width": width, "height": 800},
+            color_scheme="dark" if is_dark else "light",
+            reduced_motion="reduce",
+        )
+        contexts.append(context)
+        page = context.new_page()
+        origin = "/".join(url.split("/")[:3])
+
+        def look_at(address: str) -> None:
+            if not address.startswith((origin, "data:")):
+                complaints.append(f"read from elsewhere: {address}")
+
+        page.on("request", lambda request: look_at(request.url))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("console", lambda line: complaints.append(line.text) if "Security Policy" in line.text else None)
+        page.goto(url)
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert complaints == []
