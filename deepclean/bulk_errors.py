@@ -14,6 +14,7 @@ class KeyFailure:
     """A key that a bulk write has not written, or not certainly."""
 
     key: str
+    """Its path."""
     is_delete: bool
     """Whether it was to be deleted; otherwise it was to be put."""
     error: DeepcleanError

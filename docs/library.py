@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
+import textwrap
 from collections.abc import Iterator
 from enum import Enum
+from itertools import pairwise
 from typing import Any
 
 import deepclean
@@ -57,6 +60,7 @@ def reference() -> str:
 def _class(cls: type[Any]) -> str:
     document = inspect.getdoc(cls) or ""
     parts = [f"### {cls.__name__}", *([MEANINGS[cls.__name__]] if cls.__name__ in MEANINGS else []), _text(document)]
+    parts += [f"**`{name}`**: {_text(meaning)}" for name, meaning in _attributes(cls)]
     own = () if cls in NO_OWN_PART else vars(cls).items()
     for name, member in own:
         if name.startswith("_"):
@@ -66,6 +70,20 @@ def _class(cls: type[Any]) -> str:
         elif inspect.isfunction(member):
             parts.append(_method(name, member))
     return "\n\n".join(parts)
+
+
+def _attributes(cls: type[Any]) -> Iterator[tuple[str, str]]:
+    """Yield the public attributes that a class declares, or its constructor sets, with the docstrings behind them."""
+    (made,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
+    assert isinstance(made, ast.ClassDef)  # noqa: S101  the source of a class
+    constructors = [one for one in made.body if isinstance(one, ast.FunctionDef) and one.name == "__init__"]
+    for body in (made.body, *(one.body for one in constructors)):
+        for setting, behind in pairwise(body):
+            targets = setting.targets if isinstance(setting, ast.Assign) else [getattr(setting, "target", None)]
+            name = getattr(targets[0], "attr", getattr(targets[0], "id", ""))
+            is_described = isinstance(behind, ast.Expr) and isinstance(behind.value, ast.Constant)
+            if name and not name.startswith("_") and is_described:
+                yield name, inspect.cleandoc(ast.literal_eval(behind.value))  # type: ignore[attr-defined]
 
 
 def _function(name: str, function: Any) -> str:
