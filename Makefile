@@ -70,12 +70,13 @@ lint: setup ## Check style and types
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
 
-reference: setup ## Write the generated parts of docs/operations again: settings, metrics, commands, codes, limits, alerts
+reference: setup ## Write the generated parts of the documents and the library's asynchronous objects again
+	.venv/bin/python -m deepclean.generate
 	.venv/bin/python -m docs.generate
 
 lock: setup ## Pin the newest versions that fit, and their digests, for Python and Java
-	$(LOCK) --upgrade --extra dev --output-file requirements.lock pyproject.toml
-	$(LOCK) --upgrade --extra fuzz --constraint requirements.lock --output-file requirements-fuzz.lock pyproject.toml
+	$(LOCK) --upgrade --extra plane --extra dev --output-file requirements.lock pyproject.toml
+	$(LOCK) --upgrade --extra plane --extra fuzz --constraint requirements.lock --output-file requirements-fuzz.lock pyproject.toml
 	$(LOCK) --upgrade --group pyproject.toml:build --constraint requirements.lock --output-file requirements-build.lock
 	.venv/bin/python -m services.plane.machine.jars --lock services/plane/machine/jars.lock
 

@@ -20,6 +20,7 @@ from bench.drops import measure_drops
 from bench.figures import Figure
 from bench.footprint import measure_disk, measure_memory
 from bench.latency import measure_latency
+from bench.library_writes import measure_library
 from bench.longest_apply import measure_longest_apply
 from bench.metadata_commands import measure_metadata_commands
 from bench.rule_cost import measure_rule_cost
@@ -40,6 +41,7 @@ BENCHMARKS = {
     for benchmark in (
         Benchmark("ceilings", measure_ceilings),
         Benchmark("metadata-commands", measure_metadata_commands),
+        Benchmark("library", measure_library),
         Benchmark("verdicts", measure_verdicts),
         Benchmark("rule-cost", measure_rule_cost),
         Benchmark("chain-follow", measure_chain_follow),

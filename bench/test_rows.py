@@ -33,6 +33,7 @@ SERVICES = ("metadata", "snapshots", "key_deletion", "directory_deletion", "mock
 EXPECTED = {
     "ceilings": ["ceilings/kafka-produce", "ceilings/kafka-consume", "ceilings/rocksdb-puts"],
     "metadata-commands": [f"metadata-commands/{kind}" for kind in ("puts", "deletes", "bulk-deletes", "tree-puts")],
+    "library": ["library/puts", "library/deletes"],
     "verdicts": ["verdicts", "verdicts/beside-a-copy"],
     "rule-cost": [f"rule-cost/{kind}-at-{n}-snapshots" for kind in ("judge", "spark") for n in (10, 1_000, 10_000)],
     "chain-follow": [f"chain-follow/{what}" for what in ("table", "judged", "python-memory", "heap-memory")],
@@ -67,7 +68,7 @@ EXPECTED = {
     "drop": ["drop/nothing-alone", "drop/sweeps-for-nothing", "drop/much-alone"],
     "longest-apply": ["longest-apply"],
 }
-NEEDS_NO_SPARK = ("ceilings", "metadata-commands", "snapshot-time", "snapshot-disk", "diff")
+NEEDS_NO_SPARK = ("ceilings", "metadata-commands", "library", "snapshot-time", "snapshot-disk", "diff")
 MAY_BE_ZERO = ("chain-follow/python-memory", "chain-follow/heap-memory", "disk/checkpoint", "drop/sweeps-for-nothing")
 
 

@@ -1,5 +1,5 @@
-"""Writes the generated parts of ``docs/operations``. Run ``make reference`` after a change to a setting, a metric, a
-command, an error code, a limit or an alert.
+"""Writes the generated parts of ``docs/operations``, ``docs/tables.md`` and ``docs/library.md``. Run ``make reference``
+after a change to a setting, a metric, a command, an error code, a limit, an alert, a table or the library.
 
 A part lies between ``<!-- generated: NAME -->`` and ``<!-- end -->``. The text around it is written by hand.
 """
@@ -21,6 +21,7 @@ from typing import Any, get_args
 
 import typer
 
+from docs import library
 from schemas import error_codes
 from services.cli import exit_status
 from services.cli.exit_status import ExitStatus
@@ -33,7 +34,7 @@ from streaming.tables.columns import TABLES
 from tests.metric_catalogue import ROOT, Metric, all_metrics
 
 FOLDER = ROOT / "docs" / "operations"
-PAGES = ("alerts.md", "reference.md", "../tables.md")
+PAGES = ("alerts.md", "reference.md", "../tables.md", "../library.md")
 RULES = ROOT / "deploy" / "prometheus" / "rules.yml"
 LIMITS = (
     "services.metadata.state.figures:MAX_BYTES",
@@ -82,6 +83,8 @@ def regenerated(text: str) -> str:
         "limits": _limits,
         "alerts": _alerts,
         "tables": _tables,
+        "library errors": library.errors,
+        "library": library.reference,
         **{alert.name: partial(_alert, alert) for alert in alerts()},
     }
     return _PART.sub(lambda found: f"{found[1]}\n{parts[found[2]]()}\n\n{found[3]}", text)

@@ -15,6 +15,7 @@ from services.cli.terminal import say
 from services.client.errors import PlaneError, PlaneTimeoutError, UnreachableError
 from services.domain.errors import DeepcleanError, RetryableError
 
+_OURS = ("deepclean", "schemas", "services", "streaming")
 SHOWN_LETTERS = 200
 """Most characters of a refused argument that are printed."""
 
@@ -38,14 +39,14 @@ def _code(error: Exception) -> str:
 def _text(error: Exception) -> str:
     """Return what is said of an error."""
     match error:
-        case UnreachableError():
-            return str(error)
         case RetryableError():  # a service would try again; a command leaves that to its user
             return f"{error}; run the command again when the plane answers (deepclean status)"
         case UnicodeError():  # a shell passes any bytes, but names on a plane are UTF-8
             return f"{str(getattr(error, 'object', ''))[:SHOWN_LETTERS]} is not UTF-8"
         case OverflowError():  # a number that does not fit into a message field
             return str(error)[:SHOWN_LETTERS]
+        case ModuleNotFoundError():
+            return f"{error.name} is not installed, and this command needs it: pip install 'deepclean[plane]'"
         case OSError(filename=file) if file:
             return f"{error.strerror or error}: {file}"
     return str(error)
@@ -89,9 +90,11 @@ class OneLineErrors(TyperGroup):
                 raise
             _say_as_json("USAGE", error.format_message(), error.exit_code)
             raise typer.Exit(error.exit_code) from error
-        except (DeepcleanError, CredentialsError, UnicodeError, OverflowError, OSError) as error:
+        except (DeepcleanError, CredentialsError, UnicodeError, OverflowError, OSError, ModuleNotFoundError) as error:
             if isinstance(error, OSError) and error.errno == errno.EPIPE:
                 raise  # the reader has closed the pipe: typer ends the command
+            if isinstance(error, ModuleNotFoundError) and str(error.name).partition(".")[0] in _OURS:
+                raise
             status = _status(error)
             if self._is_json:
                 _say_as_json(_code(error) or status.name, _text(error), status)

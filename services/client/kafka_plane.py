@@ -79,6 +79,8 @@ class KafkaPlane:
         )
 
     def _commands(self) -> KafkaCommands:
+        if (connected := self._connected) is not None:
+            return connected
         with self._connecting:
             if self._connected is None:
                 self._connected = self._connect(self.shards)

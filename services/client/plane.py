@@ -174,11 +174,10 @@ NamespaceCommand = (
 )
 SENDERS: Mapping[type[Any], str] = {RequeueOrphans: "audit", RepairQuota: "audit"}
 """The sender that a command names, for commands that do not name a client only."""
-SnapshotRequest = (
+BucketRequest = (
     CreateSnapshot
     | DeleteSnapshot
     | RenameSnapshot
-    | Settle
     | SetRetention
     | UnsetRetention
     | CreateTag
@@ -187,9 +186,9 @@ SnapshotRequest = (
     | DeleteConsumer
     | ExpireSnapshots
     | RollBackBucket
-    | ResolveDeadLetter
-    | SetSecret
 )
+"""Requests that name a bucket."""
+SnapshotRequest = BucketRequest | Settle | ResolveDeadLetter | SetSecret
 
 
 class MetadataReads(Protocol):

@@ -11,7 +11,7 @@ import pytest
 from services.cli.session import Session
 from services.cli.store import entries
 from services.cli.workloads import git, planes
-from services.client.errors import AnswerExpiredError, PlaneError
+from services.client.errors import AnswerExpiredError, NotDeliveredError, PlaneError
 from services.client.tasks import diffs
 from services.client.wire import paging
 from services.client.wire.answers import Answers
@@ -84,6 +84,26 @@ def a_failure_fails_all_that_is_awaited(patch: pytest.MonkeyPatch) -> None:
         return is_awaited
 
     patch.setattr(Answers, "answered", fails_all)
+
+
+def an_error_of_the_reader_fails_all_that_is_awaited(patch: pytest.MonkeyPatch) -> None:
+    """After an error the client read its answers from the end on, and failed all requests whose answers lay before."""
+    assigned = KafkaCommands._assigned_consumer
+    patch.setattr(KafkaCommands, "_assigned_consumer", lambda self, places, _=None: assigned(self, places))
+    patch.setattr(KafkaCommands, "_replace", _with_failures(KafkaCommands._replace))
+
+
+def _with_failures(replace: Callable[..., bool]) -> Callable[..., bool]:
+    def fails_all(self: KafkaCommands, reader: Any, positions: Any) -> bool:
+        self._fail_all(reader, lambda: NotDeliveredError("the answers are lost", may_be_applied=True))
+        return replace(self, reader, positions)
+
+    return fails_all
+
+
+def a_lost_answer_is_never_asked_for_again(patch: pytest.MonkeyPatch) -> None:
+    """A request whose outcome got lost failed, though the plane kept its answer."""
+    patch.setattr(KafkaCommands, "_repeat", lambda *_: False)
 
 
 def listings_end_silently(patch: pytest.MonkeyPatch) -> None:
@@ -198,6 +218,16 @@ FAULTS = (
         a_failure_fails_all_that_is_awaited,
         caught_by=f"{ANSWERS}test_a_failure_is_kept_for_whoever_asks_and_leaves_room",
         message=r"assert set\(\) == \{1, 3\}",
+    ),
+    Fault(
+        an_error_of_the_reader_fails_all_that_is_awaited,
+        caught_by=f"{KAFKA}test_reading_goes_on_where_an_error_was",
+        message="the answers are lost",
+    ),
+    Fault(
+        a_lost_answer_is_never_asked_for_again,
+        caught_by=f"{KAFKA}test_a_lost_answer_is_asked_for_again_by_its_number",
+        message="whether it was carried out",
     ),
     Fault(
         listings_end_silently,

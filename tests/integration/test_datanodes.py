@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -13,8 +14,13 @@ from shutil import rmtree
 from typing import Any
 
 import httpx
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
+from pyarrow.fs import FSSpecHandler, PyFileSystem
 
+from deepclean import connect
+from deepclean.filesystem import DeepcleanFileSystem
 from schemas.block_store import BlockStoreStatus
 from schemas.records import (
     BlockRun,
@@ -262,3 +268,26 @@ def test_files_travel_through_the_command_line_of_a_secured_plane(tmp_path: Path
         assert b"0 transactions sent again" in deepclean("blocks", "retry")
         assert b"DELTXNID" in deepclean("blocks", "parked")
         assert b"Every block" in deepclean("blocks", "lost")
+        _programs_read_a_snapshot(store.stack.home, data)
+
+
+def _programs_read_a_snapshot(home: Path, data: bytes) -> None:
+    """By the library and its file system, over HTTP: whole, in part, and as a table."""
+    table = BytesIO()
+    parquet.write_table(pa.table({"number": list(range(1_000))}), table)
+    with connect(home=home) as plane:
+        bucket = plane.volume(NAMES[0]).bucket(NAMES[1])
+        bucket.put("tables/one.parquet", data=table.getvalue(), block_size_bytes=1_000)
+        snapshot = bucket.create_snapshot("closed")
+        bucket.delete_directory("tables")
+        assert snapshot.read("a/file", offset=1_499_990, length=20) == data[1_499_990:1_500_010]
+        with snapshot.open("a/file") as file:
+            file.seek(-5, os.SEEK_END)
+            assert file.read() == data[-5:]
+        below = f"{NAMES[0]}/{NAMES[1]}/.snapshot/closed"
+        files = DeepcleanFileSystem(connection=plane, skip_instance_cache=True)
+        assert files.cat_file(f"{below}/a/file", 100, 200) == data[100:200]
+        read = parquet.read_table(f"{below}/tables/one.parquet", filesystem=PyFileSystem(FSSpecHandler(files)))
+        assert read["number"].to_pylist() == list(range(1_000))
+        with pytest.raises(OSError, match="counted"):
+            files.cat_file(f"{below}/counted")

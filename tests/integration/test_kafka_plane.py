@@ -26,8 +26,9 @@ from schemas.records import (
     MetadataReply,
     PutKey,
     SetFeatureLevel,
+    SnapshotCommand,
 )
-from schemas.topics import METADATA_COMMANDS, METADATA_REPLIES, TOPICS
+from schemas.topics import METADATA_COMMANDS, METADATA_REPLIES, SNAPSHOTS_COMMANDS, SNAPSHOTS_REPLIES, TOPICS
 from services.client.errors import AnswerExpiredError, NotDeliveredError, PlaneTimeoutError, UnreachableError
 from services.client.kafka_plane import KafkaPlane, PlaneAddress
 from services.domain.errors import RetryableError
@@ -198,42 +199,85 @@ def test_a_broker_that_was_away_fails_what_was_under_way_and_no_more(
     monkeypatch.setattr("services.client.wire.kafka_commands.DELIVERY_SECONDS", 2.0)
     with EmbeddedBroker(tmp_path) as broker:
         create_plane_topics(broker.bootstrap_servers, SHARDS)
-        with metadata_running(broker.bootstrap_servers), plane_of(broker.bootstrap_servers) as plane:
+        with (
+            metadata_running(broker.bootstrap_servers),
+            plane_of(broker.bootstrap_servers, answer_seconds=5.0) as plane,
+        ):
             assert plane.answer(0, plane.submit(0, CreateVolume("before"))).error == ""
             process_id = broker.process_id
             assert process_id is not None
             os.kill(process_id, signal.SIGSTOP)
             eventually(partial(_stands_still, process_id))
             try:
-                number = plane.submit(0, CreateVolume("meanwhile"))
+                numbers = [plane.submit(0, CreateVolume("meanwhile")) for _ in range(2)]
                 with pytest.raises(NotDeliveredError, match="whether it was carried out") as failed:
-                    plane.answer(0, number)
+                    plane.answer(0, numbers[0])
             finally:
                 os.kill(process_id, signal.SIGCONT)
             assert failed.value.may_be_applied
+            assert plane.answer(0, numbers[1]).error in ("", "VOLUME_ALREADY_EXISTS"), "it was sent again"
             assert plane.answer(0, plane.submit(0, CreateVolume("before"))).error == "VOLUME_ALREADY_EXISTS"
 
 
-def test_answers_are_read_again_after_an_error(servers: str) -> None:
+def _fail_once(plane: KafkaPlane, error: Exception) -> threading.Event:
+    """Have the first answers that the client reads be lost to an error."""
+    commands, failed = plane._commands(), threading.Event()
+
+    def breaks_once(messages: list[Any]) -> None:
+        del commands._receive
+        failed.set()
+        raise error
+
+    commands._receive = breaks_once  # type: ignore[method-assign]
+    return failed
+
+
+def test_reading_goes_on_where_an_error_was(servers: str) -> None:
     with plane_of(servers) as plane:
-        commands = plane._commands()
-        failed = threading.Event()
+        failed = _fail_once(plane, KafkaException(KafkaError(KafkaError._BAD_MSG)))
+        numbers = [plane.submit(0, CreateVolume("goes-on")) for _ in range(3)]
+        with metadata_running(servers):
+            assert failed.wait(30)
+            replies = [plane.answer(0, number).error for number in numbers]
+    assert replies == ["", "VOLUME_ALREADY_EXISTS", "VOLUME_ALREADY_EXISTS"]
 
-        def breaks_once(messages: list[Any]) -> None:
-            del commands._receive
-            failed.set()
-            raise KafkaException(KafkaError(KafkaError._AUTO_OFFSET_RESET))
 
-        commands._receive = breaks_once  # type: ignore[method-assign]
-        number = plane.submit(0, CreateVolume("read-again"))
+def test_a_lost_answer_is_asked_for_again_by_its_number(servers: str) -> None:
+    """The newest command is repeated and is applied once; of the one before the plane keeps no answer."""
+    with plane_of(servers) as plane:
+        failed = _fail_once(plane, KafkaException(KafkaError(KafkaError._AUTO_OFFSET_RESET)))
+        before, newest = (plane.submit(0, CreateVolume(f"asked-again-{number}")) for number in range(2))
         with metadata_running(servers):
             assert failed.wait(30)
             with pytest.raises(NotDeliveredError, match=r"cannot be read .* whether it was carried out"):
-                plane.answer(0, number)
-            for _ in range(2):  # the first may have been sent while the place to read on was looked for
-                with contextlib.suppress(NotDeliveredError):
-                    reply = plane.answer(0, plane.submit(0, CreateVolume("read-again")))
-            assert reply.error == "VOLUME_ALREADY_EXISTS"
+                plane.answer(0, before)
+            reply = plane.answer(0, newest)
+            assert reply.error == ""
+            later = plane.answer(0, plane.submit(0, CreateVolume("asked-again-2")))
+            assert (later.error, later.txn) == ("", reply.txn + 1), "the repeat took no txn"
+
+
+def test_a_request_is_not_carried_out_twice_either(servers: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody answers here: what counts is that the same number is sent again, and nothing else."""
+    with plane_of(servers, answer_seconds=3.0) as plane:
+        commands = plane._commands()
+        asked = CreateSnapshot("nobody", "answers", "here")
+        fail_once = iter([True])
+        next_reply = commands._next_reply
+
+        def lost_once(*arguments: Any) -> Any:
+            if next(fail_once, False):
+                commands._answers[SNAPSHOTS_REPLIES.name, 0].unanswered.clear()
+                raise NotDeliveredError("lost", may_be_applied=True)
+            return next_reply(*arguments)
+
+        monkeypatch.setattr(commands, "_next_reply", lost_once)
+        end = KafkaLog(servers, "reader").end_offset(SNAPSHOTS_COMMANDS.name, 0)
+        with pytest.raises(PlaneTimeoutError):
+            plane.request(0, asked)
+        records = all_records(KafkaLog(servers, "reader"), SNAPSHOTS_COMMANDS.name, 0)
+        sent = [codec(SnapshotCommand).decode_message(one.value) for one in records if one.offset >= end]
+        assert [(one.number, one.body) for one in sent] == [(1, asked)] * 2
 
 
 def test_no_use_in_waiting_is_noticed(servers: str) -> None:

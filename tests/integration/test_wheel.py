@@ -24,6 +24,11 @@ from services.plane.machine.jars import locked_jars
 assert codec.codec(Settle).decode(codec.codec(Settle).encode(Settle("one"))) == Settle("one")
 assert codec.released_versions("MetadataCommand") and locked_jars()
 assert compiled.unused_modules() == ()
+from importlib.metadata import entry_points
+from importlib.resources import files
+assert all((files(package) / "py.typed").is_file() for package in ("deepclean", "schemas", "services"))
+(file_system,) = {entry.load() for entry in entry_points(group="fsspec.specs", name="deepclean")}
+assert file_system.protocol == "deepclean"
 print(avro_binary.__file__)
 """
 

@@ -33,8 +33,8 @@ CLI = (
 )
 WORK = tuple(f"services.workloads.{name}" for name in ("git_command", "source", "workload"))
 ALLOWED = {
-    "bench": ("bench", "schemas", "services", "streaming"),
-    "deepclean": (*CLIENT, "services.plane.stack.stack.running_client"),
+    "bench": ("bench", "deepclean", "schemas", "services", "streaming"),
+    "deepclean": (*CLIENT, "deepclean", "services.plane.stack.stack.running_client"),
     "services.cli.lens": (
         *CLI,
         "services.cli.lens",

@@ -201,13 +201,27 @@ def read_bytes(store: BlockStore, runs: Sequence[BlockRun], size_bytes: int) -> 
         PlaneError: NO_SUCH_BLOCK or CHECKSUM_MISMATCH, a block is on no datanode: it is lost, or the key was put
             without bytes.
     """
-    left = size_bytes
+    return read_range(store, runs, 0, size_bytes)
+
+
+def read_range(store: BlockStore, runs: Sequence[BlockRun], start: int, length: int) -> Iterator[bytes]:
+    """Yield ``length`` bytes of a version from the offset ``start`` on; blocks outside of the range are not read.
+
+    Raises:
+        PlaneError: as ``read_bytes``.
+    """
+    end = start + length
+    first = 0
+    """Offset of the block in the version."""
     for block, block_bytes in chain.from_iterable(map(_blocks_of, runs)):
-        urls = store.place(block.container_id).urls
-        for offset in range(0, min(block_bytes, left), MAX_CHUNK_BYTES):
-            length = min(MAX_CHUNK_BYTES, block_bytes - offset, left - offset)
-            yield _read_chunk(store, urls, block, offset, length)
-        left -= min(block_bytes, left)
+        if first >= end:
+            return
+        inner, inner_end = max(start - first, 0), min(end - first, block_bytes)
+        if inner < inner_end:
+            urls = store.place(block.container_id).urls
+            for offset in range(inner, inner_end, MAX_CHUNK_BYTES):
+                yield _read_chunk(store, urls, block, offset, min(MAX_CHUNK_BYTES, inner_end - offset))
+        first += block_bytes
 
 
 def _blocks_of(run: BlockRun) -> Iterator[tuple[_Block, int]]:

@@ -3,6 +3,10 @@
 Each instance is a separate client with an id of its own. It numbers its commands from 1 in each shard, in the order of
 sending. The producer is idempotent, so that its retries neither duplicate nor reorder commands; the plane answers a
 command that arrives twice once, by its number.
+
+So a request whose outcome got lost is repeated under its number, as long as it is the newest of its shard: the plane
+remembers the answer to a client's highest number only. The outcome of an earlier one stays unknown, and its error says
+so.
 """
 
 from __future__ import annotations
@@ -11,7 +15,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
@@ -37,6 +41,9 @@ from services.log.signing import Signer, signed_command
 CONNECT_SECONDS = 15.0
 DELIVERY_SECONDS = 120.0
 POLL_SECONDS = 0.1
+POLL_EVERY = 50
+"""Requests after which the producer's reports are taken. Each poll gives the processor to other threads, and a report
+of a failure is needed only when the answer is waited for, which polls as well."""
 RENEW_SECONDS = 1.0
 MAX_BATCH_MESSAGES = 5_000
 _COMMANDS = (METADATA_COMMANDS, SNAPSHOTS_COMMANDS)
@@ -66,6 +73,9 @@ _REJECTED = frozenset(
 """Errors after which the message is certainly not in the log. After any other error, such as a timeout, it may be."""
 
 
+_LOST_PLACE = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
+"""Errors after which a reader cannot go on where it was: the broker has lost, or removed, what lies there."""
+
 Place = tuple[str, int]
 """A topic and a shard."""
 
@@ -78,9 +88,12 @@ def _places(shards: Iterable[int]) -> list[Place]:
 class _Reader:
     """Reads the answers of some shards. Each addition of shards has one, so that it does not disturb the others."""
 
-    places: Sequence[Place]
     consumer: Consumer
+    positions: dict[Place, int]
+    """The offset behind the last message that was read of each of its places."""
     thread: threading.Thread = field(init=False)
+    failed_at: dict[Place, int] = field(default_factory=dict)
+    """The positions at the last error, to notice one that comes again at the same message."""
 
 
 class KafkaCommands:
@@ -116,6 +129,8 @@ class KafkaCommands:
         """Held while a number is assigned and its request is sent, so that numbers rise in sending order."""
         self._changed = threading.Condition()
         self._answers: dict[Place, Answers[Any]] = {place: Answers() for place in _places(range(shards))}
+        self._newest: dict[Place, tuple[int, Any]] = {}
+        """Number and body of the newest request of each shard, by the topic of its reply."""
         self._readers: list[_Reader] = []
         self._covering = threading.Lock()
         self._stop = threading.Event()
@@ -155,7 +170,7 @@ class KafkaCommands:
                 self._shards = shards
 
     def _start_reader(self, places: Sequence[Place]) -> None:
-        reader = _Reader(places, self._assigned_consumer(places))
+        reader = _Reader(*self._assigned_consumer(places))
         reader.thread = threading.Thread(target=self._read_replies, args=(reader,), name="replies", daemon=True)
         self._readers.append(reader)
         reader.thread.start()
@@ -184,13 +199,16 @@ class KafkaCommands:
             **producer_configuration(self._bootstrap_servers, self._name, self._credentials),
             "linger.ms": 0.5,  # short, because clients wait for the answer; requests within it share a batch
             "delivery.timeout.ms": int(DELIVERY_SECONDS * 1000),
+            "delivery.report.only.error": True,  # a success shows by its answer: no callback for each request
         }
         return Producer(settings, logger=_quiet)
 
-    def _assigned_consumer(self, places: Sequence[Place]) -> Consumer:
-        """Return a consumer of reply topics that starts at their current end offsets.
+    def _assigned_consumer(
+        self, places: Sequence[Place], positions: Mapping[Place, int] | None = None
+    ) -> tuple[Consumer, dict[Place, int]]:
+        """Return a consumer of reply topics and its positions: those given, or the present end offsets.
 
-        No answer that is still awaited lies before these offsets.
+        No answer that is still awaited lies before the end offsets at the start.
 
         Raises:
             UnreachableError: the broker cannot be reached, or lacks the topics.
@@ -198,10 +216,10 @@ class KafkaCommands:
         settings = consumer_configuration(self._bootstrap_servers, self._name, self._credentials)
         consumer = Consumer(settings, logger=_quiet)
         try:
-            deadline = time.monotonic() + CONNECT_SECONDS
-            consumer.assign(
-                [TopicPartition(topic, shard, _end(consumer, topic, shard, deadline)) for topic, shard in places]
-            )
+            if positions is None:
+                deadline = time.monotonic() + CONNECT_SECONDS
+                positions = {(topic, shard): _end(consumer, topic, shard, deadline) for topic, shard in places}
+            consumer.assign([TopicPartition(topic, shard, at) for (topic, shard), at in positions.items()])
         except KafkaException as error:
             consumer.close()
             raise UnreachableError(
@@ -209,17 +227,18 @@ class KafkaCommands:
                 f"shard {max(shard for _, shard in places)} ({error.args[0].str()}): see whether the plane runs "
                 f"(deepclean status)"
             ) from error
-        return consumer
+        return consumer, dict(positions)
 
     def submit(self, shard: int, command: NamespaceCommand) -> int:
         """Send a command; wait only if too many are unanswered. Return its number."""
         answers = self._answers[METADATA_REPLIES.name, shard]
         with self._sending:
-            self._await_room(answers)
+            if len(answers.unanswered) >= self._max_unanswered:
+                self._await_room(answers)
             number = answers.last_number + 1
-            sender = SENDERS.get(type(command), "")
-            value = self._signed(METADATA_COMMANDS, MetadataCommand(shard, self.client_id, number, command, sender))
+            value = self._encoded(METADATA_REPLIES, shard, number, command)
             self._send(METADATA_COMMANDS, shard, value, answers)
+            self._newest[METADATA_REPLIES.name, shard] = number, command
         return number
 
     def answer(self, shard: int, number: int) -> MetadataReply:
@@ -239,14 +258,21 @@ class KafkaCommands:
                     f"does (deepclean status)"
                 )
             number = answers.last_number + 1
-            value = self._signed(SNAPSHOTS_COMMANDS, SnapshotCommand(shard, self.client_id, number, request))
+            value = self._encoded(SNAPSHOTS_REPLIES, shard, number, request)
             self._send(SNAPSHOTS_COMMANDS, shard, value, answers)
+            self._newest[SNAPSHOTS_REPLIES.name, shard] = number, request
         seconds = self._settle_seconds if isinstance(request, Settle) else self._answer_seconds
         reply: SnapshotReply = self._await_reply(SNAPSHOTS_REPLIES, shard, number, seconds)
         return reply
 
-    def _signed(self, topic: Topic, command: Any) -> bytes:
-        return signed_command(topic, command, self._signer, SystemClock().now_ms())
+    def _encoded(self, replies: Topic, shard: int, number: int, body: Any) -> bytes:
+        """Return a request as the message that is answered on a topic of replies, signed now."""
+        now_ms = SystemClock().now_ms() if self._signer else 0
+        if replies is METADATA_REPLIES:
+            command = MetadataCommand(shard, self.client_id, number, body, SENDERS.get(type(body), ""))
+            return signed_command(METADATA_COMMANDS, command, self._signer, now_ms)
+        request = SnapshotCommand(shard, self.client_id, number, body)
+        return signed_command(SNAPSHOTS_COMMANDS, request, self._signer, now_ms)
 
     def send_again(
         self, topic: str, partition: int, value: bytes, key: bytes, headers: Sequence[MessageHeader]
@@ -307,8 +333,6 @@ class KafkaCommands:
             self._retired.close()
 
     def _await_room(self, answers: Answers[Any]) -> None:
-        if len(answers.unanswered) < self._max_unanswered:
-            return
         deadline = time.monotonic() + self._answer_seconds
         answered = answers.answered_txn
         with self._changed:
@@ -322,26 +346,52 @@ class KafkaCommands:
         """Assign the next number to a request and pass it to the producer. If this fails, the number is free again."""
         with self._changed:
             number = answers.sent()
-        delivered = partial(self._delivered, answers, number)
-        deadline = time.monotonic() + self._answer_seconds
         try:
-            while True:
-                try:
-                    self._producer.produce(topic.name, value, partition=shard, on_delivery=delivered)
-                    break
-                except BufferError as error:
-                    if time.monotonic() >= deadline:
-                        raise self._not_delivered(KafkaError(KafkaError._QUEUE_FULL)) from error
-                    self._check()
-                    self._producer.poll(POLL_SECONDS)
-                except KafkaException as error:
-                    if not self._renew_after(error.args[0]):
-                        raise self._not_delivered(error.args[0]) from error
+            self._produce(topic, shard, value, answers, number)
         except BaseException:
             with self._changed:
                 answers.withdraw()
             raise
-        self._producer.poll(0)
+
+    def _produce(self, topic: Topic, shard: int, value: bytes, answers: Answers[Any], number: int) -> None:
+        """Pass a request to the producer; wait while its queue is full, at most as long as for an answer."""
+        delivered = partial(self._delivered, answers, number)
+        deadline = time.monotonic() + self._answer_seconds
+        while True:
+            try:
+                self._producer.produce(topic.name, value, partition=shard, on_delivery=delivered)
+                break
+            except BufferError as error:
+                if time.monotonic() >= deadline:
+                    raise self._not_delivered(KafkaError(KafkaError._QUEUE_FULL)) from error
+                self._check()
+                self._producer.poll(POLL_SECONDS)
+            except KafkaException as error:
+                if not self._renew_after(error.args[0]):
+                    raise self._not_delivered(error.args[0]) from error
+        if number % POLL_EVERY == 0:
+            self._producer.poll(0)
+
+    def _repeat(self, replies: Topic, shard: int, number: int) -> bool:
+        """Send a request again under its number. Return False if it is not the newest one, so that its answer is not
+        remembered by the plane.
+        """
+        answers = self._answers[replies.name, shard]
+        with self._sending:
+            newest, body = self._newest.get((replies.name, shard), (0, None))
+            if number != newest:
+                return False
+            topic = METADATA_COMMANDS if replies is METADATA_REPLIES else SNAPSHOTS_COMMANDS
+            value = self._encoded(replies, shard, number, body)
+            with self._changed:
+                answers.unanswered.add(number)
+            try:
+                self._produce(topic, shard, value, answers, number)
+            except BaseException:
+                with self._changed:
+                    answers.unanswered.discard(number)
+                raise
+        return True
 
     def _renew_after(self, error: KafkaError) -> bool:
         """Replace the producer after a fatal error. Return whether the error was fatal."""
@@ -356,8 +406,19 @@ class KafkaCommands:
         return True
 
     def _await_reply(self, topic: Topic, shard: int, number: int, seconds: float) -> Any:
-        answers = self._answers[topic.name, shard]
+        """Return the answer to a request; repeat the request in this time if its outcome got lost."""
         deadline = time.monotonic() + seconds
+        while True:
+            try:
+                return self._next_reply(topic, shard, number, seconds, deadline)
+            except NotDeliveredError as error:
+                if not error.may_be_applied or time.monotonic() >= deadline or self._stop.wait(POLL_SECONDS):
+                    raise
+                if not self._repeat(topic, shard, number):
+                    raise
+
+    def _next_reply(self, topic: Topic, shard: int, number: int, seconds: float, deadline: float) -> Any:
+        answers = self._answers[topic.name, shard]
         with self._changed:
             while (reply := answers.pop_answer(number)) is None:
                 self._producer.poll(0)
@@ -383,30 +444,47 @@ class KafkaCommands:
                 first = reader.consumer.poll(POLL_SECONDS)
                 if first is not None:
                     # consume alone would wait for a full batch: wait for one message, then take those already there.
-                    self._receive([first, *reader.consumer.consume(MAX_BATCH_MESSAGES, 0)])
+                    messages = [first, *reader.consumer.consume(MAX_BATCH_MESSAGES, 0)]
+                    self._receive(messages)
+                    reader.positions.update(_positions_after(messages))
             except Exception as error:
-                self._read_again(reader, f"the answers of the plane cannot be read ({error})")
+                self._read_again(reader, error)
                 self._stop.wait(RENEW_SECONDS)
 
-    def _read_again(self, reader: _Reader, reason: str) -> None:
-        """Replace a consumer by one that starts at the current end offsets.
+    def _read_again(self, reader: _Reader, error: Exception) -> None:
+        """Replace a consumer after an error by one that goes on where it was, or at the present end offsets.
 
-        Awaited answers may lie before these offsets. So all unanswered requests to its shards fail, including those
-        sent while the offsets were fetched.
+        It goes on at the end if what lies before is lost, or if the same error came twice at one message. Awaited
+        answers may lie before the end. So all unanswered requests to its shards fail then, including those sent while
+        the offsets were fetched; the newest of each shard is repeated.
         """
-        failure = partial(NotDeliveredError, f"{reason}, and {_UNKNOWN_OUTCOME}", may_be_applied=True)
-        self._fail_all(reader, failure)
-        try:
-            consumer = self._assigned_consumer(reader.places)
-        except UnreachableError:
+        is_lost = isinstance(error, KafkaException) and error.args[0].code() in _LOST_PLACE
+        if not is_lost and reader.failed_at != reader.positions:
+            reader.failed_at = dict(reader.positions)
+            self._replace(reader, reader.positions)
             return
-        broken, reader.consumer = reader.consumer, consumer
-        broken.close()
+        failure = partial(
+            NotDeliveredError,
+            f"the answers of the plane cannot be read ({error}), and {_UNKNOWN_OUTCOME}",
+            may_be_applied=True,
+        )
         self._fail_all(reader, failure)
+        if self._replace(reader, None):
+            self._fail_all(reader, failure)
+
+    def _replace(self, reader: _Reader, positions: Mapping[Place, int] | None) -> bool:
+        """Give a reader another consumer. Return False if the broker cannot be reached, and the old one stays."""
+        try:
+            consumer, found = self._assigned_consumer(list(reader.positions), positions)
+        except UnreachableError:
+            return False
+        broken, reader.consumer, reader.positions = reader.consumer, consumer, found
+        broken.close()
+        return True
 
     def _fail_all(self, reader: _Reader, why: Callable[[], DeepcleanError]) -> None:
         with self._changed:
-            for place in reader.places:
+            for place in reader.positions:
                 if place in self._answers:
                     self._answers[place].fail_all(why)
             self._changed.notify_all()
@@ -445,6 +523,15 @@ class KafkaCommands:
                 f"{what}, so it was not carried out: remove the cause, then send it again", may_be_applied=False
             )
         return NotDeliveredError(f"{what}, and {_UNKNOWN_OUTCOME}", may_be_applied=True)
+
+
+def _positions_after(messages: Iterable[Message]) -> dict[Place, int]:
+    """Return the offsets behind these messages, by place."""
+    return {
+        (str(message.topic()), message.partition() or 0): (message.offset() or 0) + 1
+        for message in messages
+        if message.error() is None
+    }
 
 
 def _end(consumer: Consumer, topic: str, shard: int, deadline: float) -> int:

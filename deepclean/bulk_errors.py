@@ -1,0 +1,46 @@
+"""What a bulk write tells of the keys that it did not write."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from services.client.errors import PlaneError
+from services.domain.errors import DeepcleanError
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFailure:
+    """A key that a bulk write has not written, or not certainly."""
+
+    key: str
+    is_delete: bool
+    """Whether it was to be deleted; otherwise it was to be put."""
+    error: DeepcleanError
+    """A ``PlaneError`` is a refusal: nothing was changed. After any other error the command may be applied, or not:
+    read the key before you send it again."""
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the plane has refused the command, so that nothing was changed."""
+        return isinstance(self.error, PlaneError)
+
+
+class BulkWriteError(DeepcleanError):
+    """A bulk write has ended, and some keys were not written.
+
+    The keys that are not in ``failures`` and were passed to the writer before it ended are written. If the writer ended
+    early, at the limit of failures or because the plane does not answer, that includes no key that was passed later.
+    """
+
+    def __init__(self, failures: Sequence[KeyFailure], written: int) -> None:
+        first = failures[0]
+        others = f" (and {len(failures) - 1:,} more)" if len(failures) > 1 else ""
+        what = "deleted" if first.is_delete else "put"
+        super().__init__(f"{first.key} was not {what}: {first.error}{others}; {written:,} were written")
+        self.failures = tuple(failures)
+        self.written = written
+        """Number of keys that were put or deleted."""
+
+    def __reduce__(self) -> tuple[type[BulkWriteError], tuple[tuple[KeyFailure, ...], int]]:
+        return type(self), (self.failures, self.written)

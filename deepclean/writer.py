@@ -1,0 +1,192 @@
+"""Many puts and deletes in one bucket: in order, with a bounded number of commands that are not answered yet.
+
+A put is one command; deletes that follow each other share commands of up to a thousand keys. When as many commands are
+unanswered as may be, a put or delete waits for the answer to the oldest: so a writer is never further ahead of the
+plane than that, whatever its source delivers.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import cached_property
+from types import TracebackType
+from typing import NoReturn, Self
+
+from deepclean.bulk_errors import BulkWriteError, KeyFailure
+from deepclean.calls import Calls
+from schemas.records import DeleteKeys, MetadataReply, PutKey
+from services.client.errors import PlaneError, UnreachableError
+from services.domain.errors import DeepcleanError
+from services.domain.table_keys import MAX_KEYS_PER_COMMAND
+
+MAX_IN_FLIGHT = 5_000
+"""Commands of a writer that are unanswered by default, at most."""
+MOST_IN_FLIGHT = 20_000
+"""Bound of ``max_in_flight``: the low layer keeps the answers that nobody has fetched yet, up to a limit."""
+MAX_FAILURES = 1_000
+"""Failures after which a writer without ``on_failure`` ends: most likely they have one cause."""
+BLOCK_SIZE_BYTES = 256 * 1024 * 1024
+
+
+class BulkWriter:
+    """Writes keys of one bucket. Use it in a ``with`` block, whose end waits for all answers.
+
+    Commands are applied in the order of the calls. A key that is refused does not stop the others: the end of the block
+    raises ``BulkWriteError`` with all failures, or each is passed to ``on_failure``, and nothing is raised. Not safe to
+    use from several threads: give each a writer of its own.
+    """
+
+    def __init__(
+        self,
+        calls: Calls,
+        volume: str,
+        bucket: str,
+        *,
+        max_in_flight: int = MAX_IN_FLIGHT,
+        on_failure: Callable[[KeyFailure], None] | None = None,
+    ) -> None:
+        if not 1 <= max_in_flight <= MOST_IN_FLIGHT:
+            raise ValueError(f"max_in_flight is {max_in_flight}: it is from 1 to {MOST_IN_FLIGHT:,}")
+        self._calls = calls
+        self._plane = calls.plane
+        self._names = (volume, bucket)
+        self._max_in_flight = max_in_flight
+        self._on_failure = on_failure
+        self._failures: list[KeyFailure] = []
+        self._sent: deque[tuple[int, PutKey | DeleteKeys]] = deque()
+        """Number and command of what is not answered, oldest first."""
+        self._deletes: list[str] = []
+        """Keys of the next command of deletes."""
+        self.put_count = 0
+        """Keys that were put, as far as the answers have arrived."""
+        self.deleted_count = 0
+        """Keys that were deleted, as far as the answers have arrived."""
+        self.txn = 0
+        """The newest txn among the answers."""
+
+    @cached_property
+    def _shard(self) -> int:
+        """The shard of the volume, looked up by the first command."""
+        return self._calls.volumes.shard_of(self._names[0])
+
+    def put(self, key: str, *, size_bytes: int, tag: str = "", block_size_bytes: int = BLOCK_SIZE_BYTES) -> None:
+        """Commit a key without bytes, new or over an older version; ``Bucket.put`` writes one with bytes.
+
+        Raises:
+            BulkWriteError: too many keys have failed, there is no such volume, or the plane does not answer.
+        """
+        if self._deletes:
+            self._send_deletes()
+        self._send(PutKey(*self._names, key, size_bytes, tag, block_size_bytes))
+
+    def delete(self, key: str) -> None:
+        """Delete a key with all of its versions.
+
+        Raises:
+            BulkWriteError: as ``put``.
+        """
+        self._deletes.append(key)
+        if len(self._deletes) == MAX_KEYS_PER_COMMAND:
+            self._send_deletes()
+
+    def flush(self) -> None:
+        """Send what is not sent yet, and wait for all answers.
+
+        Raises:
+            BulkWriteError: keys have failed, and there is no ``on_failure``.
+        """
+        if self._deletes:
+            self._send_deletes()
+        while self._sent:
+            self._collect()
+        self._raise_failures()
+
+    def _send_deletes(self) -> None:
+        keys, self._deletes = tuple(self._deletes), []
+        self._send(DeleteKeys(*self._names, keys))
+
+    def _send(self, command: PutKey | DeleteKeys) -> None:
+        while len(self._sent) >= self._max_in_flight:
+            self._collect()
+        try:
+            number = self._plane.submit(self._shard, command)
+        except DeepcleanError as error:
+            self._fail(command, error)
+            self._end(error)
+        self._sent.append((number, command))
+
+    def _collect(self) -> None:
+        """Wait for the oldest answer, and count it."""
+        number, command = self._sent.popleft()
+        try:
+            reply = self._plane.answer(self._shard, number)
+        except DeepcleanError as error:
+            self._fail(command, error)
+            self._end(error)
+        self._answered(command, reply)
+        if len(self._failures) >= MAX_FAILURES:
+            self._raise_failures()
+
+    def _end(self, error: DeepcleanError) -> NoReturn:
+        """End because the plane does not answer. What it has answered up to here counts; the first answer that is
+        missing is the last one that is waited for, since those of later commands would be missing, too.
+        """
+        while self._sent:
+            number, command = self._sent.popleft()
+            try:
+                reply = self._plane.answer(self._shard, number)
+            except DeepcleanError as failed:
+                self._fail(command, failed)
+                while self._sent:
+                    self._fail(self._sent.popleft()[1], failed)
+            else:
+                self._answered(command, reply)
+        self._raise_failures()
+        raise error
+
+    def _answered(self, command: PutKey | DeleteKeys, reply: MetadataReply) -> None:
+        if reply.error:
+            self._fail(command, PlaneError(reply.error, reply.message))
+            return
+        self.txn = max(self.txn, reply.txn)
+        if isinstance(command, PutKey):
+            self.put_count += 1
+            return
+        done = reply.committed.keys if reply.committed else None
+        if done is None:
+            self._fail(command, UnreachableError("metadata of another version has answered: it named no keys"))
+            return
+        self.deleted_count += done.deleted
+        for position in done.not_found:
+            self._refused(command.keys[position], "KEY_NOT_FOUND", "there is no key")
+        for position in done.not_empty:
+            self._refused(command.keys[position], "DIRECTORY_NOT_EMPTY", "entries are left in the directory")
+
+    def _refused(self, key: str, code: str, reason: str) -> None:
+        self._note(KeyFailure(key, True, PlaneError(code, f"{reason} {key}")))
+
+    def _fail(self, command: PutKey | DeleteKeys, error: DeepcleanError) -> None:
+        for key in (command.key,) if isinstance(command, PutKey) else command.keys:
+            self._note(KeyFailure(key, isinstance(command, DeleteKeys), error))
+
+    def _note(self, failure: KeyFailure) -> None:
+        if self._on_failure is None:
+            self._failures.append(failure)
+        else:
+            self._on_failure(failure)
+
+    def _raise_failures(self) -> None:
+        if self._failures:
+            failures, self._failures = self._failures, []
+            raise BulkWriteError(failures, self.put_count + self.deleted_count)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Send the rest and wait for all answers; after an error of the block, send and wait for nothing more."""
+        if kind is None:
+            self.flush()

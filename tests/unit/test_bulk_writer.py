@@ -1,0 +1,207 @@
+"""The bulk writer of the library: in order, bounded, each failure told, and no guess when the plane is silent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+import deepclean
+from deepclean.connection import Connection
+from deepclean.writer import MAX_FAILURES
+from schemas.records import DeleteKeys, MetadataReply, PutKey
+from services.client.errors import BusyError, NotDeliveredError, PlaneTimeoutError
+from services.client.plane import NamespaceCommand
+from services.plane.in_memory.client import InMemoryClient
+from services.plane.in_memory.plane import InMemoryPlane
+
+
+class WatchedClient(InMemoryClient):
+    """A client of a plane in memory that notes what is sent, and fails as a test has it fail."""
+
+    def __init__(self, plane: InMemoryPlane) -> None:
+        super().__init__(plane)
+        self.sent: list[NamespaceCommand] = []
+        self.unanswered = 0
+        self.most_unanswered = 0
+        self.silent_from = 2**63
+        """Number of the first command whose answer does not come."""
+        self.refuses_to_send = False
+        self.answer_waits = 0
+
+    def submit(self, shard: int, command: NamespaceCommand) -> int:
+        if self.refuses_to_send:
+            raise NotDeliveredError("the queue is full", may_be_applied=False)
+        self.sent.append(command)
+        self.unanswered += 1
+        self.most_unanswered = max(self.most_unanswered, self.unanswered)
+        return super().submit(shard, command)
+
+    def answer(self, shard: int, number: int) -> MetadataReply:
+        self.answer_waits += 1
+        if number >= self.silent_from:
+            raise PlaneTimeoutError(f"no answer to number {number}")
+        self.unanswered -= 1
+        return super().answer(shard, number)
+
+
+@pytest.fixture
+def client() -> WatchedClient:
+    return WatchedClient(InMemoryPlane())
+
+
+@pytest.fixture
+def bucket(client: WatchedClient) -> Iterator[deepclean.Bucket]:
+    with Connection(client) as plane:
+        made = plane.volume("photos").create().bucket("holidays").create(deepclean.BucketLayout.OBJECT_STORE)
+        client.sent.clear()
+        yield made
+
+
+def keys_of(bucket: deepclean.Bucket) -> list[str]:
+    return [entry.path for entry in bucket.list()]
+
+
+def test_commands_are_applied_in_the_order_of_the_calls(bucket: deepclean.Bucket, client: WatchedClient) -> None:
+    with bucket.writer() as writer:
+        for key in ("a", "b", "c"):
+            writer.put(key, size_bytes=1, tag=key)
+        writer.delete("a")
+        writer.delete("b")
+        writer.put("a", size_bytes=2)
+        writer.delete("c")
+    assert [type(command) for command in client.sent] == [PutKey, PutKey, PutKey, DeleteKeys, PutKey, DeleteKeys]
+    assert keys_of(bucket) == ["a"]
+    assert (writer.put_count, writer.deleted_count) == (4, 3)
+    assert bucket.stat("a").update_id < writer.txn == bucket.space().txn
+
+
+def test_deletes_share_commands_up_to_a_thousand(bucket: deepclean.Bucket, client: WatchedClient) -> None:
+    with bucket.writer() as writer:
+        for number in range(1_001):
+            writer.put(f"{number}", size_bytes=1)
+        for number in range(1_001):
+            writer.delete(f"{number}")
+    deletes = [len(command.keys) for command in client.sent if isinstance(command, DeleteKeys)]
+    assert deletes == [1_000, 1]
+    assert (writer.deleted_count, keys_of(bucket)) == (1_001, [])
+
+
+@pytest.mark.parametrize("bound", [1, 3, 20])
+def test_no_more_commands_are_unanswered_than_may_be(
+    bucket: deepclean.Bucket, client: WatchedClient, bound: int
+) -> None:
+    client.unanswered = client.most_unanswered = 0
+    with bucket.writer(max_in_flight=bound) as writer:
+        for number in range(50):
+            writer.put(f"{number}", size_bytes=1)
+            assert client.unanswered <= bound
+    assert (client.most_unanswered, client.unanswered) == (bound, 0)
+
+
+@pytest.mark.parametrize("bound", [0, 20_001])
+def test_the_bound_has_bounds(bucket: deepclean.Bucket, bound: int) -> None:
+    with pytest.raises(ValueError, match="from 1 to 20,000"):
+        bucket.writer(max_in_flight=bound)
+
+
+def test_a_refused_key_stops_no_other_and_is_told_at_the_end(bucket: deepclean.Bucket) -> None:
+    with (  # noqa: PT012
+        pytest.raises(deepclean.BulkWriteError, match=r"^\.snapshot was not put: .* \(and 1 more\); 3 were") as told,
+        bucket.writer() as writer,
+    ):
+        writer.put("a", size_bytes=1)
+        writer.put(".snapshot", size_bytes=1)
+        writer.delete("missing")
+        writer.delete("a")
+        writer.put("b", size_bytes=1)
+    assert told.value.written == 3
+    assert keys_of(bucket) == ["b"]
+    first, second = told.value.failures
+    assert (first.key, first.is_delete, first.is_refused) == (".snapshot", False, True)
+    assert isinstance(first.error, deepclean.InvalidRequestError)
+    assert (second.key, second.is_delete) == ("missing", True)
+    assert isinstance(second.error, deepclean.NotFoundError)
+
+
+def test_failures_are_passed_on_instead(bucket: deepclean.Bucket) -> None:
+    failures: list[deepclean.KeyFailure] = []
+    with bucket.writer(on_failure=failures.append) as writer:
+        for number in range(MAX_FAILURES + 5):
+            writer.delete(f"{number}")
+        writer.put("a", size_bytes=1)
+    assert len(failures) == MAX_FAILURES + 5
+    assert keys_of(bucket) == ["a"]
+
+
+def test_many_failures_end_a_writer(client: WatchedClient, bucket: deepclean.Bucket) -> None:
+    sent = 0
+    with pytest.raises(deepclean.BulkWriteError) as told, bucket.writer(max_in_flight=10) as writer:  # noqa: PT012
+        for _ in range(10 * MAX_FAILURES):
+            writer.put("", size_bytes=1)
+            sent += 1
+    assert len(told.value.failures) == MAX_FAILURES
+    assert sent <= MAX_FAILURES + 10
+
+
+def test_silence_ends_a_writer_and_what_is_not_known_is_not_called_refused(
+    client: WatchedClient, bucket: deepclean.Bucket
+) -> None:
+    client.silent_from = 2 + 5 + 1  # behind volume, bucket and five puts
+    client.answer_waits = 0
+    with pytest.raises(deepclean.BulkWriteError) as told, bucket.writer() as writer:  # noqa: PT012
+        for number in range(20):
+            writer.put(f"{number:02}", size_bytes=1)
+    assert told.value.written == 5
+    assert [one.key for one in told.value.failures] == [f"{number:02}" for number in range(5, 20)]
+    assert not any(one.is_refused for one in told.value.failures)
+    assert client.answer_waits == 5 + 2, "each answer that is missing would take a minute"
+    assert len(client.sent) == 20, "nothing is sent again"
+
+
+def test_silence_is_raised_also_when_failures_are_passed_on(client: WatchedClient, bucket: deepclean.Bucket) -> None:
+    failures: list[deepclean.KeyFailure] = []
+    client.silent_from = 3
+    with pytest.raises(PlaneTimeoutError), bucket.writer(on_failure=failures.append) as writer:
+        writer.put("a", size_bytes=1)
+    assert [one.key for one in failures] == ["a"]
+
+
+def test_what_cannot_be_sent_ends_a_writer_with_what_was_sent(client: WatchedClient, bucket: deepclean.Bucket) -> None:
+    with (  # noqa: PT012
+        pytest.raises(deepclean.BulkWriteError, match=r"^b was not put: the queue is full; 1 were"),
+        bucket.writer() as writer,
+    ):
+        writer.put("a", size_bytes=1)
+        client.refuses_to_send = True
+        writer.put("b", size_bytes=1)
+    client.refuses_to_send = False
+    assert keys_of(bucket) == ["a"]
+
+
+def test_an_error_of_the_block_is_raised_and_waits_for_nothing(client: WatchedClient, bucket: deepclean.Bucket) -> None:
+    client.silent_from = 0
+    with pytest.raises(ZeroDivisionError), bucket.writer() as writer:
+        writer.put("a", size_bytes=1 // 0)
+
+
+class BusyClient(InMemoryClient):
+    """A client whose first commands about buckets find the bucket busy."""
+
+    refusals = 2
+
+    def answer(self, shard: int, number: int) -> MetadataReply:
+        reply = super().answer(shard, number)
+        if self.refusals and reply.error == "BUCKET_NOT_FOUND":
+            self.refusals -= 1
+            return MetadataReply(reply.client_id, number, 0, "BUCKET_BUSY", "a rollback runs")
+        return reply
+
+
+@pytest.mark.parametrize(("busy_seconds", "expected"), [(0.0, BusyError), (30.0, deepclean.NotFoundError)])
+def test_what_a_busy_bucket_refuses_is_asked_again(busy_seconds: float, expected: type[Exception]) -> None:
+    client = BusyClient(InMemoryPlane())
+    bucket = Connection(client, busy_seconds=busy_seconds).volume("photos").create().bucket("holidays")
+    with pytest.raises(expected):
+        bucket.put("key", size_bytes=1)
+    assert client.refusals == (1 if busy_seconds == 0 else 0)
