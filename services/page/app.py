@@ -30,7 +30,7 @@ from services.client.tasks.space_view import BucketView
 from services.domain.errors import DeepcleanError
 from services.page.acts import delete_snapshots, run_retention, set_collection
 from services.page.assets import MEDIA_TYPES, asset, asset_names
-from services.page.bucket_views import bucket_answer, listed_buckets
+from services.page.bucket_views import bucket_answer, listed_buckets, most_planned, snapshot_rows
 from services.page.diffing import await_diff, start_diff
 from services.page.encoding import encoded
 from services.page.explaining import path_answer, paths_with
@@ -101,6 +101,8 @@ class Answers:
             "plane": self._plane,
             "buckets": lambda _: listed_buckets(self._door.plane()),
             "bucket": lambda asked: bucket_answer(self._view(asked)),
+            "snapshots": lambda asked: snapshot_rows(self._view(asked)),
+            "plan/most": lambda asked: most_planned(self._view(asked)),
             "history": lambda asked: self._watcher.history(asked.get("volume", ""), asked.get("bucket", "")),
             "plan": self._plan,
             "paths": lambda asked: paths_with(self._view(asked), asked.get("beginning", "")),

@@ -86,7 +86,7 @@ def listed_buckets(plane: Plane) -> dict[str, Any]:
 
 
 def bucket_answer(view: BucketView) -> dict[str, Any]:
-    """Return all that the page first shows of a bucket.
+    """Return what the page first shows of a bucket: what takes longer is asked for when it is needed.
 
     Raises:
         PlaneError: BUCKET_NOT_FOUND.
@@ -123,9 +123,7 @@ def bucket_answer(view: BucketView) -> dict[str, Any]:
             for state, size, replicated, versions, goes in states_of(space, suspended)
         ],
         "amounts": [{"state": state, "bytes": size} for state, size in bytes_by_state(space).items()],
-        "snapshots": _snapshot_rows(view, snapshots, reasons),
         "picture": script_data(picture, is_exact=is_exact),
-        "most_plan_bytes": view.plan(snapshots, MOST_BYTES).freed_bytes if shown else 0,
     }
 
 
@@ -157,7 +155,14 @@ def drawn_cells(cells: Iterable[SpaceCellValue], active: Sequence[SnapshotInfo])
     return found
 
 
-def _snapshot_rows(view: BucketView, snapshots: NamedSnapshots, reasons: KeepReasons) -> list[dict[str, Any]]:
+def most_planned(view: BucketView) -> dict[str, int]:
+    """Return the bytes that dropping all snapshots which may go would free: the end of the scale of plans."""
+    return {"most_bytes": view.plan(view.snapshots(), MOST_BYTES).freed_bytes}
+
+
+def snapshot_rows(view: BucketView) -> list[dict[str, Any]]:
+    """Return the sizes of each snapshot, and why it stays."""
+    snapshots, reasons = view.snapshots(), view.keep_reasons()
     names = {info.snapshot_id: info.name for info in snapshots.active}
     kept = {one.snapshot_id: reasons.of(one) for one in reasons.preview.kept}
     return [

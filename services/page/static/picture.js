@@ -81,10 +81,12 @@ export class Picture {
     }
     this.timeline = element("div", parent, {className: "timeline"}, {role: "group", "aria-label": "Snapshots, oldest first"});
     const held = groups.map(() => 0n), alone = groups.map(() => 0n);
+    const change = [...held, 0n];
     for (const {runs, bytes} of this.cells) {
-      for (const place of placesOf(runs)) held[place] += bytes;
+      for (const [first, last] of runs) { change[first] += bytes; change[last + 1] -= bytes; }
       if (runs.length === 1 && runs[0][0] === runs[0][1]) alone[runs[0][0]] += bytes;
     }
+    change.slice(0, -1).reduce((sum, one, place) => held[place] = sum + one, 0n);
     const highest = Number(held.reduce((most, one) => one > most ? one : most, 1n));
     const readout = element("p", parent, {className: "readout"});
     this.buttons = groups.map((group, place) => this.drawButton(group, place, held[place], alone[place], highest, readout));
