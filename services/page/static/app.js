@@ -46,8 +46,14 @@ async function open() {
     showState();
   } catch (error) {
     if (error.status === 401) showLogin();
-    else showError(main, error);
+    else showFailure(kind === "bucket" ? names.join("/") : "The plane", error);
   }
+}
+
+function showFailure(title, error) {
+  main.replaceChildren();
+  element("h1", main, {textContent: title});
+  showError(element("div", main), error);
 }
 
 function showState() {
