@@ -3,6 +3,7 @@
 import {bytesText, counted, element, moveFocus, quoted, shape, shortened, table} from "./elements.js";
 
 const MOST_ROWS = 100; // of a matrix: smaller squares are hard to hit
+const MANY = 200; // snapshots of a timeline: those that cannot be seen are laid out when they can
 const MOST_TICKS = 8;
 const MOST_SWATCHES = 5;
 const MOST_NAMES = 6;
@@ -79,7 +80,8 @@ export class Picture {
       if (mark) element("b", line, {textContent: mark});
       line.append(meaning);
     }
-    this.timeline = element("div", parent, {className: "timeline"}, {role: "group", "aria-label": "Snapshots, oldest first"});
+    this.timeline = element("div", parent, {className: groups.length > MANY ? "timeline many" : "timeline"},
+      {role: "group", "aria-label": "Snapshots, oldest first"});
     const held = groups.map(() => 0n), alone = groups.map(() => 0n);
     const change = [...held, 0n];
     for (const {runs, bytes} of this.cells) {
