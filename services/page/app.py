@@ -103,7 +103,7 @@ class Answers:
             "bucket": lambda asked: bucket_answer(self._view(asked)),
             "snapshots": lambda asked: snapshot_rows(self._view(asked)),
             "plan/most": lambda asked: most_planned(self._view(asked)),
-            "history": lambda asked: self._watcher.history(asked.get("volume", ""), asked.get("bucket", "")),
+            "history": self._history,
             "plan": self._plan,
             "paths": lambda asked: paths_with(self._view(asked), asked.get("beginning", "")),
             "explain": lambda asked: path_answer(self._view(asked), asked["path"]),
@@ -132,6 +132,13 @@ class Answers:
 
     def _plane(self, _: Mapping[str, str]) -> dict[str, Any]:
         return {"may_act": self._may_act, **self._watcher.seen()}
+
+    def _history(self, asked: Mapping[str, str]) -> Any:
+        if "bucket" not in asked:
+            return self._watcher.history()
+        view = self._view(asked)
+        self._watcher.watch(view.shard, view.volume, view.bucket)
+        return self._watcher.history(view.volume, view.bucket)
 
     def _what_if(self, body: dict[str, Any]) -> dict[str, Any]:
         view = self._view(body)
@@ -183,7 +190,7 @@ def _answered(answer: Callable[[Any], Any], asked: Any) -> Response:
         return Response(encoded(answer(asked)), media_type="application/json")
     except KeyError as error:
         return _refused("INVALID_REQUEST", f"{error.args[0]} is missing", 400)
-    except (typer.BadParameter, ValueError, TypeError) as error:
+    except (typer.BadParameter, ValueError, TypeError, OverflowError) as error:
         return _refused("INVALID_REQUEST", str(error), 400)
     except (UnreachableError, PlaneTimeoutError, StackError) as error:
         return _refused("UNREACHABLE", str(error), 503)

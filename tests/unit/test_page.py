@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
@@ -28,9 +29,11 @@ from services.page.encoding import encoded
 from services.page.explaining import until_text
 from services.page.guard import ACTS_HEADER, Rights
 from services.page.history import History
+from services.page.server import serving_page
 from services.page.stations import stations
 from services.page.troubles import troubles
 from services.plane.upkeep.status import LastAudit, ProcessStatus, SuspendedCollection
+from services.runtime.http.server import ServerError
 from tests.paged_plane import BUCKET, DAY_MS, VOLUME, PagedPlane, healthy
 
 PLACE = {"volume": VOLUME, "bucket": BUCKET}
@@ -317,6 +320,59 @@ def test_what_is_not_there_is_refused(page: TestClient) -> None:
     assert page.get("/api/plan", params={**PLACE, "size": "much"}).status_code == 400
     assert page.get("/static/no.js").status_code == 404
     assert page.get("/static/..%2fapp.py").status_code == 404
+
+
+def test_hostile_questions_are_refused_and_break_nothing(page: TestClient) -> None:
+    values: list[Any] = [None, 5, -1, 10**30, [], {}, ["day-0000", 5], "\ud800", "x" * 100_000, True]
+    for value in values:
+        for body in ({**PLACE, "names": value}, {"volume": value, "bucket": value, "names": []}, {"names": value}):
+            text = json.dumps(body)
+            answer = page.post("/api/what-if", content=text, headers={"Content-Type": "application/json"})
+            assert answer.status_code < 500, body
+            assert answer.headers["content-type"] == "application/json"
+        for name in ("size", "num_retained_min", "time_retained", "from", "path", "job_id", "beginning"):
+            for path in ("plan", "retention", "diff", "diff/job", "explain", "paths"):
+                text = str(value).encode("utf-8", "replace").decode()
+                assert page.get(f"/api/{path}", params={**PLACE, name: text[:1_000]}).status_code < 500, (path, value)
+
+
+def test_a_small_bucket_is_watched_once_somebody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    plane = PagedPlane()
+    plane.fill(1)
+    monkeypatch.setattr("services.page.bucket_views.MOST_READ", 0)
+    with caller(plane) as page:
+        plane.watcher.observe()
+        assert page.get("/api/history", params=PLACE).json() == []
+        plane.watcher.observe()
+        plane.watcher.observe()
+        (point,) = page.get("/api/history", params=PLACE).json()
+        assert int(point["live_bytes"]) > 0
+        assert "live_bytes" not in page.get("/api/history").json()[-1], "it is not one of the largest"
+        answer = page.get("/api/buckets").json()
+    assert answer == {"buckets": [], "note": "The plane has further buckets: only the first 0 were compared."}
+
+
+def test_a_page_of_a_home_without_a_plane_says_so(tmp_path: Path) -> None:
+    with serving_page(tmp_path, 0) as served, httpx.Client(base_url=served.url, trust_env=False) as http:
+        refused = http.get("/api/buckets")
+        assert (refused.status_code, refused.json()["code"]) == (503, "UNREACHABLE")
+        assert "start one (deepclean up)" in refused.json()["message"]
+        assert http.get("/").status_code == http.get("/readyz").status_code == 200
+        assert served.address == f"{served.url}/"
+        port = int(served.url.rpartition(":")[2])
+        with pytest.raises(ServerError, match=f"port {port} on .* set another --port"), serving_page(tmp_path, port):
+            pass
+    with serving_page(tmp_path, 0, may_act=True) as served:
+        assert served.address == f"{served.url}/#act={served.acts_token}"
+        assert len(served.acts_token) >= 32
+
+
+def test_the_command_refuses_what_cannot_be_served(tmp_path: Path) -> None:
+    none = CliRunner().invoke(app, ["--home", str(tmp_path), "page"])
+    assert (none.exit_code, none.stderr.startswith("No plane runs on")) == (1, True)
+    both = CliRunner().invoke(app, ["--home", str(tmp_path), "page", "--allow-acts", "--open"])
+    assert both.exit_code == 2
+    assert "--open" in both.stderr
 
 
 # Strangers
