@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from schemas.records import CollectionState
 from schemas.space_answers import WhatIf
@@ -272,6 +272,21 @@ def test_a_plane_that_cannot_be_seen_is_no_empty_page(open_page: OpenPage) -> No
         assert_accessible(page)
         page.context.set_offline(False)
         expect(page.locator("#state")).to_have_text("running, 1 shard", timeout=15_000)
+
+
+def test_a_view_that_is_late_does_not_disturb_the_next_one(eventful: PagedPlane, open_page: OpenPage) -> None:
+    page = open_page(eventful.url)
+    held: list[Route] = []
+    page.route("**/api/bucket?*", lambda route: held.append(route))  # noqa: PLW0108  Playwright looks at its signature
+    with page.expect_request("**/api/bucket?*"):
+        page.get_by_role("link", name="sales/reports").click()
+    page.get_by_role("link", name="deepclean").click()
+    expect(page.get_by_role("heading", name="The plane")).to_be_visible()
+    with page.expect_response("**/api/bucket?*"):
+        held[0].continue_()
+    expect(page.get_by_role("heading", level=1)).to_have_text("The plane")
+    page.goto(f"{eventful.url}/#/bucket/%E0/x")
+    expect(page.get_by_role("heading", level=1)).to_have_text("This cannot be shown now")
 
 
 def test_a_secured_plane_asks_for_its_token(open_page: OpenPage) -> None:

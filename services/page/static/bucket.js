@@ -10,17 +10,17 @@ const STEPS = 1000;
 const TYPING_MS = 150;
 
 export class BucketView {
-  constructor(main, volume, bucket, plane) {
+  constructor(main, volume, bucket) {
     this.names = {volume, bucket};
-    this.plane = plane;
     element("h1", main, {textContent: `${volume}/${bucket}`});
     this.main = main;
     this.round = 0;
   }
 
-  // Asks for all of the bucket and draws it; after an act once more.
-  async load() {
-    const answer = await ask("bucket", this.names);
+  // Asks for all of the bucket and draws it; after an act once more. Of the plane it has to know whether acts are allowed.
+  async load(plane = this.plane) {
+    const [answer, known] = await Promise.all([ask("bucket", this.names), plane]);
+    this.plane = known;
     this.main.querySelectorAll("section, .contents").forEach((one) => one.remove());
     this.drawContents();
     this.drawBytes(answer);
