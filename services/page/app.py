@@ -106,10 +106,10 @@ class Answers:
             "history": self._history,
             "plan": self._plan,
             "paths": lambda asked: paths_with(self._view(asked), asked.get("beginning", "")),
-            "explain": lambda asked: path_answer(self._view(asked), asked["path"]),
+            "explain": lambda asked: path_answer(self._view(asked), _of(asked, "path")),
             "retention": lambda asked: retention_answer(self._view(asked), asked),
-            "diff": lambda asked: start_diff(self._view(asked), asked["from"], asked["to"]),
-            "diff/job": lambda asked: await_diff(self._view(asked), asked["job_id"]),
+            "diff": lambda asked: start_diff(self._view(asked), _of(asked, "from"), _of(asked, "to")),
+            "diff/job": lambda asked: await_diff(self._view(asked), _of(asked, "job_id")),
         }
 
     def posts(self) -> dict[str, Callable[[dict[str, Any]], Any]]:
@@ -117,18 +117,18 @@ class Answers:
         return {
             "what-if": self._what_if,
             "acts/delete-snapshots": lambda body: delete_snapshots(
-                self._view(body), _names(body), int(body["confirmed_bytes"])
+                self._view(body), _names(body), int(_of(body, "confirmed_bytes"))
             ),
             "acts/run-retention": lambda body: run_retention(
-                self._view(body), _names(body), int(body["confirmed_bytes"])
+                self._view(body), _names(body), int(_of(body, "confirmed_bytes"))
             ),
             "acts/collection": lambda body: set_collection(
-                self._view(body), CollectionState(body["state"]), str(body.get("reason", ""))
+                self._view(body), CollectionState(_of(body, "state")), str(body.get("reason", ""))
             ),
         }
 
     def _view(self, asked: Mapping[str, Any]) -> BucketView:
-        return self._door.view(str(asked["volume"]), str(asked["bucket"]))
+        return self._door.view(str(_of(asked, "volume")), str(_of(asked, "bucket")))
 
     def _plane(self, _: Mapping[str, str]) -> dict[str, Any]:
         return {"may_act": self._may_act, **self._watcher.seen()}
@@ -147,7 +147,7 @@ class Answers:
         return {"freed_bytes": freed.freed_bytes, "text": freed_text(*sizes, is_exact=freed.is_exact)}
 
     def _plan(self, asked: Mapping[str, str]) -> dict[str, Any]:
-        view, wanted_bytes = self._view(asked), parse_size(asked["size"])
+        view, wanted_bytes = self._view(asked), parse_size(_of(asked, "size"))
         snapshots = view.snapshots()
         found = view.plan(snapshots, wanted_bytes)
         sizes = (found.freed_bytes, found.freed_replicated_bytes, found.freed_versions)
@@ -165,8 +165,14 @@ class Answers:
         }
 
 
+def _of(asked: Mapping[str, Any], name: str) -> Any:
+    if name not in asked:
+        raise ValueError(f"{name} is missing")
+    return asked[name]
+
+
 def _names(body: Mapping[str, Any]) -> list[str]:
-    return [str(name) for name in body["names"]]
+    return [str(name) for name in _of(body, "names")]
 
 
 def _get(answer: Callable[[Mapping[str, str]], Any]) -> Callable[[Request], Response]:
@@ -188,8 +194,6 @@ def _post(answer: Callable[[dict[str, Any]], Any]) -> Callable[[Request], Any]:
 def _answered(answer: Callable[[Any], Any], asked: Any) -> Response:
     try:
         return Response(encoded(answer(asked)), media_type="application/json")
-    except KeyError as error:
-        return _refused("INVALID_REQUEST", f"{error.args[0]} is missing", 400)
     except (typer.BadParameter, ValueError, TypeError, OverflowError) as error:
         return _refused("INVALID_REQUEST", str(error), 400)
     except (UnreachableError, PlaneTimeoutError, StackError) as error:
