@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast upgrade-test faults chaos fuzz campaign up down status bench figures lint lock reference
+.PHONY: help setup run test test-fast upgrade-test faults chaos fuzz campaign up down status bench figures site lint lock reference
 
 INSTALLED := .venv/.installed
 JARS := .deepclean/jars/.complete
@@ -61,6 +61,9 @@ figures: setup ## Check that each row of the bench runs; then measure a small lo
 	@mkdir -p .deepclean
 	.venv/bin/python -m bench --small --json .deepclean/figures.json
 	.venv/bin/python -m bench compare docs/figures/release.json .deepclean/figures.json
+
+site: setup ## Make the documents a site in .deepclean/site, to be read without a network
+	.venv/bin/zensical build --strict --clean
 
 lint: setup ## Check style and types
 	.venv/bin/ruff check .

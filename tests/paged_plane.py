@@ -106,8 +106,8 @@ class PagedPlane:
         self.watcher = Watcher(lambda: self.client, self.sight)
 
     def execute(self, *commands: NamespaceCommand) -> None:
-        for command in commands:
-            accepted(self.client.answer(0, self.client.submit(0, command)))
+        for number in [self.client.submit(0, command) for command in commands]:
+            accepted(self.client.answer(0, number))
 
     def request(self, *asked: SnapshotRequest) -> None:
         for one in asked:
@@ -117,24 +117,26 @@ class PagedPlane:
         """Make the bucket, without a key."""
         self.execute(CreateVolume(VOLUME), CreateBucket(VOLUME, BUCKET, BucketLayout.FILE_SYSTEM_OPTIMIZED))
 
-    def put(self, path: str, size_bytes: int) -> None:
-        self.execute(PutKey(VOLUME, BUCKET, path, size_bytes))
+    def put(self, sizes: Mapping[str, int]) -> None:
+        """Put keys, each with its size in bytes."""
+        self.execute(*(PutKey(VOLUME, BUCKET, path, size_bytes) for path, size_bytes in sizes.items()))
 
     def snapshot(self, name: str) -> None:
         self.request(CreateSnapshot(VOLUME, BUCKET, name))
 
-    def fill(self, snapshots: int, seed: int = 7) -> None:
-        """Create snapshots between which keys are overwritten and deleted, so that they hold versions."""
+    def fill(self, snapshots: int, gap_ms: int = DAY_MS, seed: int = 7) -> None:
+        """Create snapshots, a gap apart, between which keys are overwritten, so that they hold versions.
+
+        What services do every hour takes most of the time of a long gap.
+        """
         random = Random(seed)
         self.create()
         paths = [f"{year}/{month:02d}/sales.csv" for year in (2025, 2026) for month in range(1, 13)]
-        for path in paths:
-            self.put(path, random.randrange(4, 900) * KIB)
+        self.put({path: random.randrange(4, 900) * KIB for path in paths})
         for number in range(snapshots):
             self.snapshot(f"day-{number:04d}")
-            self.client.plane.clock.advance(DAY_MS)
-            for path in random.sample(paths, 3):
-                self.put(path, random.randrange(4, 900) * KIB)
+            self.client.plane.clock.advance(gap_ms)
+            self.put({path: random.randrange(4, 900) * KIB for path in random.sample(paths, 3)})
 
     def fill_eventfully(self) -> None:
         """A bucket in which every part of the page has something to show."""
@@ -144,7 +146,7 @@ class PagedPlane:
             RenameKey(VOLUME, BUCKET, "2025/04/sales.csv", "2025/april.csv"),
             DeleteDirectory(VOLUME, BUCKET, "2025/11"),
         )
-        self.put("2026/new.csv", 77 * KIB)
+        self.put({"2026/new.csv": 77 * KIB})
         self.request(
             CreateTag(VOLUME, BUCKET, "day-0003", "audit-2025", reason="the yearly audit"),
             SetRetention(VOLUME, BUCKET, RetentionPolicy(num_retained_min=4, time_retained_ms=3 * DAY_MS)),

@@ -30,7 +30,7 @@ from services.client.tasks.space_view import BucketView
 from services.domain.errors import DeepcleanError
 from services.page.acts import delete_snapshots, run_retention, set_collection
 from services.page.assets import MEDIA_TYPES, asset, asset_names
-from services.page.bucket_views import bucket_answer, listed_buckets
+from services.page.bucket_views import bucket_answer, listed_buckets, most_planned, snapshot_rows
 from services.page.diffing import await_diff, start_diff
 from services.page.encoding import encoded
 from services.page.explaining import path_answer, paths_with
@@ -101,13 +101,15 @@ class Answers:
             "plane": self._plane,
             "buckets": lambda _: listed_buckets(self._door.plane()),
             "bucket": lambda asked: bucket_answer(self._view(asked)),
-            "history": lambda asked: self._watcher.history(asked.get("volume", ""), asked.get("bucket", "")),
+            "snapshots": lambda asked: snapshot_rows(self._view(asked)),
+            "plan/most": lambda asked: most_planned(self._view(asked)),
+            "history": self._history,
             "plan": self._plan,
             "paths": lambda asked: paths_with(self._view(asked), asked.get("beginning", "")),
-            "explain": lambda asked: path_answer(self._view(asked), asked["path"]),
+            "explain": lambda asked: path_answer(self._view(asked), _of(asked, "path")),
             "retention": lambda asked: retention_answer(self._view(asked), asked),
-            "diff": lambda asked: start_diff(self._view(asked), asked["from"], asked["to"]),
-            "diff/job": lambda asked: await_diff(self._view(asked), asked["job_id"]),
+            "diff": lambda asked: start_diff(self._view(asked), _of(asked, "from"), _of(asked, "to")),
+            "diff/job": lambda asked: await_diff(self._view(asked), _of(asked, "job_id")),
         }
 
     def posts(self) -> dict[str, Callable[[dict[str, Any]], Any]]:
@@ -115,21 +117,28 @@ class Answers:
         return {
             "what-if": self._what_if,
             "acts/delete-snapshots": lambda body: delete_snapshots(
-                self._view(body), _names(body), int(body["confirmed_bytes"])
+                self._view(body), _names(body), int(_of(body, "confirmed_bytes"))
             ),
             "acts/run-retention": lambda body: run_retention(
-                self._view(body), _names(body), int(body["confirmed_bytes"])
+                self._view(body), _names(body), int(_of(body, "confirmed_bytes"))
             ),
             "acts/collection": lambda body: set_collection(
-                self._view(body), CollectionState(body["state"]), str(body.get("reason", ""))
+                self._view(body), CollectionState(_of(body, "state")), str(body.get("reason", ""))
             ),
         }
 
     def _view(self, asked: Mapping[str, Any]) -> BucketView:
-        return self._door.view(str(asked["volume"]), str(asked["bucket"]))
+        return self._door.view(str(_of(asked, "volume")), str(_of(asked, "bucket")))
 
     def _plane(self, _: Mapping[str, str]) -> dict[str, Any]:
         return {"may_act": self._may_act, **self._watcher.seen()}
+
+    def _history(self, asked: Mapping[str, str]) -> Any:
+        if "bucket" not in asked:
+            return self._watcher.history()
+        view = self._view(asked)
+        self._watcher.watch(view.shard, view.volume, view.bucket)
+        return self._watcher.history(view.volume, view.bucket)
 
     def _what_if(self, body: dict[str, Any]) -> dict[str, Any]:
         view = self._view(body)
@@ -138,7 +147,7 @@ class Answers:
         return {"freed_bytes": freed.freed_bytes, "text": freed_text(*sizes, is_exact=freed.is_exact)}
 
     def _plan(self, asked: Mapping[str, str]) -> dict[str, Any]:
-        view, wanted_bytes = self._view(asked), parse_size(asked["size"])
+        view, wanted_bytes = self._view(asked), parse_size(_of(asked, "size"))
         snapshots = view.snapshots()
         found = view.plan(snapshots, wanted_bytes)
         sizes = (found.freed_bytes, found.freed_replicated_bytes, found.freed_versions)
@@ -156,8 +165,14 @@ class Answers:
         }
 
 
+def _of(asked: Mapping[str, Any], name: str) -> Any:
+    if name not in asked:
+        raise ValueError(f"{name} is missing")
+    return asked[name]
+
+
 def _names(body: Mapping[str, Any]) -> list[str]:
-    return [str(name) for name in body["names"]]
+    return [str(name) for name in _of(body, "names")]
 
 
 def _get(answer: Callable[[Mapping[str, str]], Any]) -> Callable[[Request], Response]:
@@ -179,9 +194,7 @@ def _post(answer: Callable[[dict[str, Any]], Any]) -> Callable[[Request], Any]:
 def _answered(answer: Callable[[Any], Any], asked: Any) -> Response:
     try:
         return Response(encoded(answer(asked)), media_type="application/json")
-    except KeyError as error:
-        return _refused("INVALID_REQUEST", f"{error.args[0]} is missing", 400)
-    except (typer.BadParameter, ValueError, TypeError) as error:
+    except (typer.BadParameter, ValueError, TypeError, OverflowError) as error:
         return _refused("INVALID_REQUEST", str(error), 400)
     except (UnreachableError, PlaneTimeoutError, StackError) as error:
         return _refused("UNREACHABLE", str(error), 503)

@@ -23,6 +23,8 @@ from services.page.picture import draw, script_data
 
 MOST_LISTED = 50
 """Most buckets in the list: those with the most bytes."""
+MOST_READ = 2_000
+"""Most buckets that are compared for the list: each costs a row of an answer, every few seconds."""
 MOST_BYTES = 2**63 - 1
 STATES = ("live", "held", "pending", "claimed", "freed")
 POLICY = "the retention policy"
@@ -41,24 +43,29 @@ class ShownSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class ListedBuckets:
-    """The buckets with the most bytes, and the number of all."""
+    """The buckets with the most bytes, and the number of those that were compared."""
 
     rows: tuple[tuple[int, BucketRow], ...]
     """Shard and bucket."""
     count: int
+    are_all: bool
+    """Whether all buckets of the plane were compared."""
 
 
 def largest_buckets(plane: Plane, most: int = MOST_LISTED) -> ListedBuckets:
-    """Return the buckets of all shards that have the most bytes, live or deleted. Links are left out."""
-    found = [
-        (shard, row)
-        for shard in range(plane.shards)
-        for volume in plane.metadata(shard).volumes()
-        for row in plane.metadata(shard).buckets(volume.volume)
-        if not row.source_bucket
-    ]
+    """Return the buckets that have the most bytes, live or deleted, among the first ``MOST_READ``, by shard and name.
+
+    Links are left out.
+    """
+    found: list[tuple[int, BucketRow]] = []
+    left = MOST_READ
+    for shard in range(plane.shards):
+        for volume in plane.metadata(shard).volumes(limit=MOST_READ):
+            rows = plane.metadata(shard).buckets(volume.volume, limit=left) if left else []
+            left -= len(rows)
+            found += [(shard, row) for row in rows if not row.source_bucket]
     found.sort(key=lambda one: (-(one[1].used_bytes + one[1].snapshot_used_bytes), one[1].volume, one[1].bucket))
-    return ListedBuckets(tuple(found[:most]), len(found))
+    return ListedBuckets(tuple(found[:most]), len(found), are_all=left > 0)
 
 
 def bytes_by_state(space: BucketSpace) -> dict[str, int]:
@@ -80,13 +87,19 @@ def listed_buckets(plane: Plane) -> dict[str, Any]:
             for state, size in bytes_by_state(space).items()
         }
         rows.append({"volume": row.volume, "bucket": row.bucket, "snapshots": space.live_snapshots, "states": amounts})
+    return {"buckets": rows, "note": _note(listed)}
+
+
+def _note(listed: ListedBuckets) -> str:
     more = listed.count - len(listed.rows)
     note = f"{counted(more, 'smaller bucket')} not listed: open one by its name." if more else ""
-    return {"buckets": rows, "note": note}
+    if not listed.are_all:
+        note += f" The plane has further buckets: only the first {MOST_READ:,} were compared."
+    return note.strip()
 
 
 def bucket_answer(view: BucketView) -> dict[str, Any]:
-    """Return all that the page first shows of a bucket.
+    """Return what the page first shows of a bucket: what takes longer is asked for when it is needed.
 
     Raises:
         PlaneError: BUCKET_NOT_FOUND.
@@ -123,9 +136,7 @@ def bucket_answer(view: BucketView) -> dict[str, Any]:
             for state, size, replicated, versions, goes in states_of(space, suspended)
         ],
         "amounts": [{"state": state, "bytes": size} for state, size in bytes_by_state(space).items()],
-        "snapshots": _snapshot_rows(view, snapshots, reasons),
         "picture": script_data(picture, is_exact=is_exact),
-        "most_plan_bytes": view.plan(snapshots, MOST_BYTES).freed_bytes if shown else 0,
     }
 
 
@@ -157,7 +168,14 @@ def drawn_cells(cells: Iterable[SpaceCellValue], active: Sequence[SnapshotInfo])
     return found
 
 
-def _snapshot_rows(view: BucketView, snapshots: NamedSnapshots, reasons: KeepReasons) -> list[dict[str, Any]]:
+def most_planned(view: BucketView) -> dict[str, int]:
+    """Return the bytes that dropping all snapshots which may go would free: the end of the scale of plans."""
+    return {"most_bytes": view.plan(view.snapshots(), MOST_BYTES).freed_bytes}
+
+
+def snapshot_rows(view: BucketView) -> list[dict[str, Any]]:
+    """Return the sizes of each snapshot, and why it stays."""
+    snapshots, reasons = view.snapshots(), view.keep_reasons()
     names = {info.snapshot_id: info.name for info in snapshots.active}
     kept = {one.snapshot_id: reasons.of(one) for one in reasons.preview.kept}
     return [

@@ -15,6 +15,7 @@ from services.client.errors import PlaneError
 from services.client.tasks.space_view import BucketView
 
 NUMBERS = ("num_retained_min", "num_retained_max", "expire_limit")
+MOST_DIGITS = 18
 TIMES = ("time_retained_ms", "consumer_expiration_ms")
 
 
@@ -24,7 +25,7 @@ def retention_answer(view: BucketView, asked: Mapping[str, str]) -> dict[str, An
     Raises:
         PlaneError: BUCKET_NOT_FOUND; INVALID_REQUEST for a policy that breaks a rule.
         typer.BadParameter: a duration that cannot be read.
-        ValueError: a number that cannot be read.
+        ValueError: a number that cannot be read, with a sentence for the reader.
     """
     view.plane.metadata(view.shard).bucket(view.volume, view.bucket)
     reads = view.plane.snapshots(view.shard)
@@ -59,12 +60,18 @@ def retention_answer(view: BucketView, asked: Mapping[str, str]) -> dict[str, An
 
 
 def _changed(policy: RetentionPolicy, asked: Mapping[str, str]) -> RetentionPolicy:
-    values: dict[str, Any] = {name: int(asked[name]) for name in NUMBERS if asked.get(name)}
+    values: dict[str, Any] = {name: _whole(asked[name]) for name in NUMBERS if asked.get(name)}
     for name in TIMES:
         text = asked.get(name.removesuffix("_ms"))
         if text:
             values[name] = duration_ms(text)
     return replace(policy, **values)
+
+
+def _whole(text: str) -> int:
+    if not text.isdecimal() or len(text) > MOST_DIGITS:
+        raise ValueError(f"{text[:MOST_DIGITS]!r} is not a whole number")
+    return int(text)
 
 
 def _line(one: ExpiringSnapshot | RetainedSnapshot) -> dict[str, str]:

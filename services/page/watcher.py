@@ -21,6 +21,8 @@ from services.plane.upkeep.status import PlaneStatus, Reported
 WATCH_SECONDS = 5.0
 BUCKETS_EVERY = 2
 """Buckets are observed every so many rounds: each costs a read."""
+MOST_ASKED = 50
+"""Most buckets that are watched because somebody looked at them, beside the largest ones."""
 TOTAL = ("", "")
 """The name under which the history of the whole plane is kept."""
 logger = logging.getLogger(__name__)
@@ -48,6 +50,8 @@ class Watcher:
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
     _seen: dict[str, Any] = field(default_factory=dict, init=False)
     _histories: dict[tuple[str, str], History] = field(default_factory=dict, init=False)
+    _asked: dict[tuple[str, str], int] = field(default_factory=dict, init=False)
+    """Shards of the buckets at which somebody looked, the latest last."""
     _rounds: int = field(default=0, init=False)
     _stop: threading.Event = field(default_factory=threading.Event, init=False)
     _thread: threading.Thread | None = field(default=None, init=False)
@@ -81,7 +85,10 @@ class Watcher:
                 "troubles": troubles(status),
             }
             if self._rounds % BUCKETS_EVERY == 0:
-                self._observe_bytes(self.plane())
+                plane = self.plane()
+                if plane.shards < status.shards:
+                    plane.learn_shards()
+                self._observe_bytes(plane)
             self._rounds += 1
         except (DeepcleanError, OSError) as error:
             seen = {"error": f"The plane cannot be seen: {error}"}
@@ -94,15 +101,17 @@ class Watcher:
         """Add the bytes by state of the largest buckets, and their sum, to the histories."""
         at_ms = self.now_ms()
         found: dict[tuple[str, str], dict[str, int]] = {}
-        for shard, row in largest_buckets(plane).rows:
+        whole: dict[str, int] = {}
+        largest = {(row.volume, row.bucket): shard for shard, row in largest_buckets(plane).rows}
+        with self._lock:
+            asked = dict(self._asked)
+        for name, shard in (asked | largest).items():
             try:
-                space = plane.metadata(shard).space(row.volume, row.bucket, limit=1)
+                amounts = bytes_by_state(plane.metadata(shard).space(*name, limit=1))
             except PlaneError:  # deleted meanwhile
                 continue
-            found[row.volume, row.bucket] = bytes_by_state(space)
-        whole: dict[str, int] = {}
-        for amounts in found.values():
-            for state, size_bytes in amounts.items():
+            found[name] = amounts
+            for state, size_bytes in amounts.items() if name in largest else ():
                 whole[state] = whole.get(state, 0) + size_bytes
         with self._lock:
             self._histories = {name: self._histories.get(name, History()) for name in (TOTAL, *found)}
@@ -114,8 +123,16 @@ class Watcher:
         with self._lock:
             return dict(self._seen)
 
+    def watch(self, shard: int, volume: str, bucket: str) -> None:
+        """Watch a bucket from now on, even if it is none of the largest."""
+        with self._lock:
+            self._asked.pop((volume, bucket), None)
+            self._asked[volume, bucket] = shard
+            while len(self._asked) > MOST_ASKED:
+                del self._asked[next(iter(self._asked))]
+
     def history(self, volume: str = "", bucket: str = "") -> list[dict[str, Any]]:
-        """Return the bytes by state over time, of a bucket or of all that are watched; oldest first."""
+        """Return the bytes by state over time, of a bucket or of the largest ones together; oldest first."""
         with self._lock:
             points = self._histories.get((volume, bucket), History()).points
             return [

@@ -43,7 +43,7 @@ def open_page(browser: Browser) -> Iterator[OpenPage]:
         )
         contexts.append(context)
         page = context.new_page()
-        origin = "/".join(url.split("/")[:3])
+        origin = "/".join(url.split("/")[:3]) if url.startswith("http") else url
 
         def look_at(address: str) -> None:
             if not address.startswith((origin, "data:")):

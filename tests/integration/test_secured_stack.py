@@ -37,7 +37,7 @@ from services.metadata.state.tables import SECRET_TABLE
 from services.plane.broker.quiet_admin import quiet_admin
 from services.plane.broker.security import BrokerSecurity
 from services.plane.stack.enrolment import send_secrets
-from services.plane.stack.process_names import HTTP_PROCESSES
+from services.plane.stack.process_names import HTTP_PROCESSES, PAGE
 from services.plane.stack.secrets import DIRECTORY_NAME
 from services.plane.stack.stack import Stack
 from services.plane.upkeep.growth import add_shards
@@ -52,7 +52,8 @@ ANN, BOB = Signer("ann", b"a" * 32), Signer("bob", b"b" * 32)
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    with Stack(tmp_path_factory.mktemp("secured"), is_secured=True, settings={"DEEPCLEAN_LOG_LEVEL": "debug"}) as plane:
+    settings = {"DEEPCLEAN_LOG_LEVEL": "debug"}
+    with Stack(tmp_path_factory.mktemp("secured"), is_secured=True, settings=settings, has_page=True) as plane:
         yield plane
 
 
@@ -88,11 +89,14 @@ def test_a_deletion_is_carried_out_and_unauthorized_commands_do_nothing(stack: S
 def test_every_process_answers_only_who_has_the_token(stack: Stack) -> None:
     token = stack.address.http_token
     with httpx.Client(trust_env=False) as http:
-        for name in HTTP_PROCESSES:
+        for name in (*HTTP_PROCESSES, PAGE):
             assert http.get(f"{stack.url(name)}/metrics").status_code == 401, name
             assert "reasons" not in http.get(f"{stack.url(name)}/readyz").text
             for page in ("/metrics", "/healthz", "/readyz"):
                 assert http.get(stack.url(name) + page, headers=bearer(token)).status_code == 200, name
+        assert http.get(f"{stack.url(PAGE)}/api/buckets").status_code == 401
+        shown = http.get(f"{stack.url(PAGE)}/api/buckets", headers=bearer(token)).json()
+        assert [one["volume"] for one in shown["buckets"]] == [VOLUME]
 
 
 def test_what_services_keep_is_for_their_account_alone(stack: Stack) -> None:

@@ -36,7 +36,7 @@ from services.client.plane import NamespaceCommand, SnapshotRequest
 from services.plane.machine.errors import StackError
 from services.plane.machine.ports import free_ports
 from services.plane.stack.plane_file import read_plane_file
-from services.plane.stack.process_names import HTTP_PROCESSES, SERVICES, STREAMING
+from services.plane.stack.process_names import HTTP_PROCESSES, PAGE, SERVICES, STREAMING
 from services.plane.stack.stack import Stack, running_client
 from services.plane.stack.supervisor import DEFAULT_BASE_PORT
 from tests.waiting import eventually
@@ -230,7 +230,7 @@ def test_a_plane_that_stays_is_used_and_what_dies_is_started_again(tmp_path: Pat
         assert [entry["path"] for entry in line.json("key", "list", "vol1/tree")] == ["a/key"]
         assert line.run("key", "delete", "vol1/tree/none", status=1).startswith("KEY_NOT_FOUND: ")
         status = line.json("status")
-        assert {process["name"] for process in status["processes"]} == {"broker", *HTTP_PROCESSES}
+        assert {process["name"] for process in status["processes"]} == {"broker", PAGE, *HTTP_PROCESSES}
         assert status["state"] == "running"
         assert status["dead_letters"] == 0
         assert "MESSAGES/S" in line.run("status")
@@ -239,7 +239,7 @@ def test_a_plane_that_stays_is_used_and_what_dies_is_started_again(tmp_path: Pat
         assert "The home has no backup." in line.run("doctor")
         assert "A DELETION'S WAY" in line.run("top", "--count", "1", "--seconds", "0.2")
         assert re.search(r"  metadata  +info +ready ", line.run("logs", "metadata"))
-        for dying in (["snapshots", "broker"], [*SERVICES, STREAMING]):
+        for dying in (["snapshots", "broker"], [*SERVICES, PAGE, STREAMING]):
             kill_and_await_restart(line.home, dying)
             key = f"vol1/tree/after/{dying[0]}"
             line.run("key", "put", key, "--size", "1000")
@@ -250,6 +250,10 @@ def test_a_plane_that_stays_is_used_and_what_dies_is_started_again(tmp_path: Pat
         assert restarts.pop("broker") == restarts.pop("snapshots") - 1 == 1
         assert set(restarts.values()) <= {1, 2}, "Spark may end when its broker does"
         assert line.json("space", "vol1/tree")["freed_bytes"] == 2000
+        plane = read_plane_file(line.home)
+        assert plane is not None
+        (listed,) = httpx.get(f"{plane.processes[PAGE].url}/api/buckets", trust_env=False).json()["buckets"]
+        assert (listed["bucket"], listed["states"]["freed"]["bytes"]) == ("tree", "2000")
     finally:
         line.run("down")
     assert line.run("down").startswith("No plane runs on ")

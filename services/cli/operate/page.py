@@ -32,6 +32,12 @@ def page(
 
     A plane that deepclean up has started has such a page already; that one only shows.
     """
+    if may_act and is_opened:
+        raise typer.BadParameter(
+            "the token of acts would stand in the browser's arguments, which other users of this machine can read: "
+            "open the printed address by hand",
+            param_hint="--open",
+        )
     home = made_session(context).home
     running_plane(home)  # raises if none runs
     with serving_page(home, port, may_act=may_act) as served:

@@ -7,12 +7,12 @@ import {showError} from "./acts.js";
 
 const REFRESH_MS = 5000;
 const main = document.getElementById("main"), place = document.getElementById("place"), state = document.getElementById("state");
-let view = null, plane = {}, isLoginShown = false;
+let view = null, plane = {}, opening = null, isLoginShown = false;
 
 function showLogin() {
   if (isLoginShown) return;
   isLoginShown = true;
-  view = null;
+  view = opening = null;
   main.replaceChildren();
   element("h1", main, {textContent: "This plane is secured"});
   const form = element("form", main, {className: "tools"});
@@ -24,30 +24,42 @@ function showLogin() {
   input.focus();
 }
 
-// Shows what the address names. A view that cannot be shown says why, and is tried again with the next refresh.
+// Shows what the address names. A view that cannot be shown says why, and is tried again with the next refresh. Each view
+// draws into an element of its own: one that is late, because another was opened meanwhile, draws where nobody sees it.
 async function open() {
-  const [, kind, ...names] = location.hash.split("/").map(decodeURIComponent);
-  main.replaceChildren();
+  const root = element("div", main);
+  main.replaceChildren(root);
   view = null;
+  opening = root;
   try {
-    plane = await ask("plane");
-    if (kind === "bucket" && names.length === 2) {
-      document.title = `${names.join("/")} – deepclean`;
-      place.textContent = ` / ${names.join("/")}`;
-      const made = new BucketView(main, ...names, plane);
-      await made.load();
-      view = made;
-    } else {
-      document.title = "deepclean";
-      place.textContent = "";
-      const made = view = new PlaneView(main);
-      await made.refresh(plane);
-    }
-    showState();
+    const made = await viewOf(root);
+    if (opening === root) { view = made; showState(); }
   } catch (error) {
+    if (opening !== root) return;
     if (error.status === 401) showLogin();
-    else showError(main, error);
+    else showFailure(root, error);
+  } finally {
+    if (opening === root) opening = null;
   }
+}
+
+async function viewOf(root) {
+  const [, kind, ...names] = location.hash.split("/").map(decodeURIComponent);
+  const isBucket = kind === "bucket" && names.length === 2;
+  document.title = isBucket ? `${names.join("/")} – deepclean` : "deepclean";
+  place.textContent = isBucket ? ` / ${names.join("/")}` : "";
+  const made = isBucket ? new BucketView(root, ...names) : new PlaneView(root);
+  const asked = ask("plane");
+  if (isBucket) await made.load(asked); // both questions at once
+  plane = await asked;
+  if (!isBucket) await made.refresh(plane);
+  return made;
+}
+
+function showFailure(root, error) {
+  root.replaceChildren();
+  element("h1", root, {textContent: "This cannot be shown now"});
+  showError(element("div", root), error);
 }
 
 function showState() {
@@ -55,7 +67,7 @@ function showState() {
 }
 
 async function refresh() {
-  if (document.hidden || isLoginShown) return;
+  if (document.hidden || isLoginShown || opening) return;
   if (!view) { await open(); return; }
   try {
     plane = await ask("plane");

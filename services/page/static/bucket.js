@@ -10,21 +10,21 @@ const STEPS = 1000;
 const TYPING_MS = 150;
 
 export class BucketView {
-  constructor(main, volume, bucket, plane) {
+  constructor(main, volume, bucket) {
     this.names = {volume, bucket};
-    this.plane = plane;
     element("h1", main, {textContent: `${volume}/${bucket}`});
     this.main = main;
     this.round = 0;
   }
 
-  // Asks for all of the bucket and draws it; after an act once more.
-  async load() {
-    const answer = await ask("bucket", this.names);
+  // Asks for all of the bucket and draws it; after an act once more. Of the plane it has to know whether acts are allowed.
+  async load(plane = this.plane) {
+    const [answer, known] = await Promise.all([ask("bucket", this.names), plane]);
+    this.plane = known;
     this.main.querySelectorAll("section, .contents").forEach((one) => one.remove());
     this.drawContents();
     this.drawBytes(answer);
-    this.drawPlan(answer, this.drawSnapshots(answer));
+    this.drawPlan(this.drawSnapshots(answer));
     for (const Part of [ExplainPart, DiffPart, RetentionPart, CollectionPart]) new Part(this, answer);
     const titles = [...this.main.querySelectorAll("section > h2")];
     for (const title of titles) this.addLink(title);
@@ -65,7 +65,7 @@ export class BucketView {
     this.history = element("div", parent);
   }
 
-  drawSnapshots({picture, snapshots}) {
+  drawSnapshots({picture}) {
     const parent = section(this.main, "Snapshots");
     const asked = new Newest(), outcome = document.createElement("div");
     const button = document.createElement("button");
@@ -98,18 +98,24 @@ export class BucketView {
       done: () => this.load(),
     });
     if (drawn.answer) drawn.answer.after(button, outcome);
-    if (snapshots.length) {
-      const details = element("details", parent);
-      element("summary", details, {textContent: "All snapshots with their sizes, and why each one stays"});
-      details.addEventListener("toggle", () => {
-        if (!details.querySelector("table")) drawSizes(details, snapshots);
-      });
-    }
+    if (picture.groups.length) this.drawSizes(parent);
     return drawn;
   }
 
-  drawPlan({most_plan_bytes: most}, picture) {
+  drawSizes(parent) {
+    const details = element("details", parent);
+    element("summary", details, {textContent: "All snapshots with their sizes, and why each one stays"});
+    const output = element("div", details);
+    details.addEventListener("toggle", async () => {
+      if (output.querySelector("table")) return;
+      try { showSizes(output, await ask("snapshots", this.names)); } catch (error) { showError(output, error); }
+    });
+  }
+
+  async drawPlan(picture) {
     const parent = section(this.main, "Free a size");
+    let most;
+    try { most = (await ask("plan/most", this.names)).most_bytes; } catch (error) { showError(parent, error); return; }
     if (BigInt(most) === 0n) {
       element("p", parent, {textContent: "No snapshot that may go holds a byte alone or with others that may go."});
       return;
@@ -148,7 +154,8 @@ function showPlan(parent, {names, text, wanted_bytes: wanted, notes}) {
   if (names.length) element("p", parent, {className: "names", textContent: names.join(", ")});
 }
 
-function drawSizes(parent, snapshots) {
+function showSizes(parent, snapshots) {
+  parent.replaceChildren();
   const columns = ["created", "referenced", "exclusive", "shared with previous", "shared with next"];
   table(parent, "Snapshots", [["snapshot", "text"], ...columns.map((name) => [name]), ["it stays because", "sentence"]],
     snapshots.map((one) => [one.name, one.created, ...one.sizes, one.why]));

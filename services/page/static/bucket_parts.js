@@ -66,10 +66,10 @@ export class ExplainPart {
 }
 
 export class DiffPart {
-  constructor(view, {snapshots}) {
+  constructor(view, {picture}) {
     const parent = section(view.main, "Compare two states");
     this.names = view.names;
-    const names = snapshots.map((one) => one.name);
+    const names = picture.groups.flatMap((group) => group.names);
     if (!names.length) { element("p", parent, {textContent: "No snapshot to compare with."}); return; }
     const form = element("form", parent, {className: "tools"});
     this.from = this.choice(form, "From", names, names[0]);

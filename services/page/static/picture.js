@@ -3,6 +3,7 @@
 import {bytesText, counted, element, moveFocus, quoted, shape, shortened, table} from "./elements.js";
 
 const MOST_ROWS = 100; // of a matrix: smaller squares are hard to hit
+const MANY = 200; // snapshots of a timeline: those that cannot be seen are laid out when they can
 const MOST_TICKS = 8;
 const MOST_SWATCHES = 5;
 const MOST_NAMES = 6;
@@ -79,12 +80,15 @@ export class Picture {
       if (mark) element("b", line, {textContent: mark});
       line.append(meaning);
     }
-    this.timeline = element("div", parent, {className: "timeline"}, {role: "group", "aria-label": "Snapshots, oldest first"});
+    this.timeline = element("div", parent, {className: groups.length > MANY ? "timeline many" : "timeline"},
+      {role: "group", "aria-label": "Snapshots, oldest first"});
     const held = groups.map(() => 0n), alone = groups.map(() => 0n);
+    const change = [...held, 0n];
     for (const {runs, bytes} of this.cells) {
-      for (const place of placesOf(runs)) held[place] += bytes;
+      for (const [first, last] of runs) { change[first] += bytes; change[last + 1] -= bytes; }
       if (runs.length === 1 && runs[0][0] === runs[0][1]) alone[runs[0][0]] += bytes;
     }
+    change.slice(0, -1).reduce((sum, one, place) => held[place] = sum + one, 0n);
     const highest = Number(held.reduce((most, one) => one > most ? one : most, 1n));
     const readout = element("p", parent, {className: "readout"});
     this.buttons = groups.map((group, place) => this.drawButton(group, place, held[place], alone[place], highest, readout));

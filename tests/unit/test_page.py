@@ -1,0 +1,530 @@
+"""The page's server over a plane in memory: its answers are those of the commands, and it keeps strangers out."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from starlette.testclient import TestClient
+from typer.testing import CliRunner
+
+from schemas.answers import RetentionReason, SnapshotTag
+from schemas.build_info import BUILD_INFO
+from schemas.records import CollectionState, DeleteSnapshot, UnsetRetention
+from services.cli.main import app
+from services.cli.session import Session
+from services.domain.snapshot_diff import DiffEntry, DiffKind
+from services.page.app import page_app
+from services.page.assets import asset, asset_names, inlined
+from services.page.bucket_views import drawn_cells
+from services.page.diff_tree import counts_text, diff_tree, tree_rows
+from services.page.door import Door
+from services.page.encoding import encoded
+from services.page.explaining import until_text
+from services.page.guard import ACTS_HEADER, Rights
+from services.page.history import History
+from services.page.server import serving_page
+from services.page.stations import stations
+from services.page.troubles import troubles
+from services.plane.upkeep.status import LastAudit, ProcessStatus, SuspendedCollection
+from services.runtime.http.server import ServerError
+from tests.paged_plane import BUCKET, DAY_MS, VOLUME, PagedPlane, healthy
+
+PLACE = {"volume": VOLUME, "bucket": BUCKET}
+HOST = "http://127.0.0.1:9780"
+ACTING = Rights("", "t")
+
+
+def caller(plane: PagedPlane, rights: Rights | None = None, **headers: str) -> TestClient:
+    return TestClient(page_app(Door(plane.client), plane.watcher, rights or Rights()), base_url=HOST, headers=headers)
+
+
+@pytest.fixture(scope="module")
+def plane() -> PagedPlane:
+    """A bucket in which every part of the page has something to show; tests only read it."""
+    plane = PagedPlane()
+    plane.fill_eventfully()
+    plane.watcher.observe()
+    return plane
+
+
+@pytest.fixture
+def page(plane: PagedPlane) -> Iterator[TestClient]:
+    """Reads the page of that plane."""
+    with caller(plane) as client:
+        yield client
+
+
+def of_command(plane: PagedPlane, home: Path, *words: str) -> Any:
+    done = CliRunner().invoke(app, [*words, "--json"], obj=Session(home, plane.client))
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+def test_a_bucket_is_what_the_commands_say(plane: PagedPlane, page: TestClient, tmp_path: Path) -> None:
+    command = of_command(plane, tmp_path, "space", f"{VOLUME}/{BUCKET}")
+    answer = page.get("/api/bucket", params=PLACE).json()
+    assert {one["state"]: int(one["bytes"]) for one in answer["amounts"]} == {
+        state: command[f"{state}_bytes"] for state in ("live", "held", "pending", "claimed", "freed")
+    }
+    names = [one["name"] for one in command["snapshots"]]
+    assert [name for group in answer["picture"]["groups"] for name in group["names"]] == names
+    assert [one["name"] for one in page.get("/api/snapshots", params=PLACE).json()] == names
+    assert sum(int(size) for _, size, _, _ in answer["picture"]["cells"]) == command["held_bytes"]
+    (listed,) = page.get("/api/buckets").json()["buckets"]
+    assert int(listed["states"]["held"]["bytes"]) == command["held_bytes"]
+
+
+def test_what_if_and_plan_are_what_the_commands_say(plane: PagedPlane, page: TestClient, tmp_path: Path) -> None:
+    names = ["day-0001", "day-0002", "day-0005"]
+    freed = page.post("/api/what-if", json={**PLACE, "names": names}).json()
+    command = of_command(plane, tmp_path, "space", "what-if", f"{VOLUME}/{BUCKET}", *names)
+    assert int(freed["freed_bytes"]) == command["freed_bytes"] > 0
+    planned = page.get("/api/plan", params={**PLACE, "size": "2MiB"}).json()
+    command = of_command(plane, tmp_path, "space", "plan", f"{VOLUME}/{BUCKET}", "--free", "2MiB")
+    assert (planned["names"], int(planned["freed_bytes"])) == (command["snapshots"], command["freed_bytes"])
+    most = int(page.get("/api/plan/most", params=PLACE).json()["most_bytes"])
+    beyond = page.get("/api/plan", params={**PLACE, "size": str(most + 1)}).json()
+    assert int(beyond["freed_bytes"]) == most
+    assert "cannot be freed" in beyond["notes"][0]
+
+
+def test_the_cells_that_are_drawn_give_what_a_what_if_gives(plane: PagedPlane, page: TestClient) -> None:
+    picture = page.get("/api/bucket", params=PLACE).json()["picture"]
+    for chosen in ({0}, {0, 1, 2}, set(range(12))):
+        within = [
+            int(size)
+            for runs, size, _, _ in picture["cells"]
+            if all(place in chosen for first, last in runs for place in range(first, last + 1))
+        ]
+        names = [f"day-{place:04d}" for place in chosen]
+        freed = page.post("/api/what-if", json={**PLACE, "names": names}).json()
+        assert sum(within) == int(freed["freed_bytes"])
+
+
+def test_a_snapshot_that_is_being_deleted_holds_nothing_in_the_picture(plane: PagedPlane) -> None:
+    reads = plane.client.metadata(0)
+    cells = reads.space(VOLUME, BUCKET, limit=10_000).cells
+    infos = plane.client.snapshots(0).snapshots(VOLUME, BUCKET)
+    drawn = drawn_cells(cells, infos[1:])
+    alone = [one for one in cells if one.first_holder == one.last_holder == infos[0].create_txn]
+    assert alone
+    held = sum(one.bytes for one in cells if one.first_holder)
+    assert sum(cell.bytes for cell in drawn.values()) == held - sum(one.bytes for one in alone)
+    assert all(0 <= first <= last < len(infos) - 1 for ((first, last),) in drawn)
+
+
+def test_a_path_is_explained_with_who_holds_it_until_when(plane: PagedPlane, page: TestClient, tmp_path: Path) -> None:
+    path = "2025/03/sales.csv"
+    answer = page.get("/api/explain", params={**PLACE, "path": path}).json()
+    command = of_command(plane, tmp_path, "explain", f"{VOLUME}/{BUCKET}/{path}")
+    assert [one["name"] for one in answer["holders"]] == command["held_by"]
+    assert len(answer["versions"]) == len(command["versions"])
+    by_name = {one["name"]: one for one in answer["holders"]}
+    assert by_name["day-0003"] | {"created": ""} == {
+        "name": "day-0003",
+        "created": "",
+        "why": "tagged audit-2025",
+        "until": "not known",
+    }
+    assert by_name["day-0000"]["until"].startswith("somebody deletes it")
+    assert page.get("/api/paths", params={**PLACE, "beginning": "2026/n"}).json() == ["2026/new.csv"]
+
+
+def test_a_reason_ends_when_it_is_known_to_end() -> None:
+    tag = SnapshotTag("t", "s", "id", "", "", 0, 1_000 * DAY_MS, is_automatic=True)
+    by_tag = RetentionReason("TAG", 0, ("t",), -1)
+    by_age = RetentionReason("AGE", 0, (), DAY_MS)
+    assert until_text([by_tag, by_age], {"t": tag}) == "1972-09-27 00:00:00"
+    assert until_text([by_age], {}) == "1970-01-02 00:00:00"
+    assert until_text([by_age, RetentionReason("MINIMUM", 4, (), -1)], {}) == "not known"
+    assert until_text([by_tag], {}) == "not known", "a tag that is gone meanwhile says nothing"
+    assert until_text([], {}).startswith("somebody deletes it")
+
+
+def test_retention_is_previewed_by_the_policy_or_another_one(plane: PagedPlane, page: TestClient) -> None:
+    now = page.get("/api/retention", params=PLACE).json()
+    assert (now["has_policy"], now["is_changed"], now["policy"]["time_retained"]) == (True, False, "3d")
+    assert now["expired"] == [f"day-{number:04d}" for number in (0, 1, 2, 4, 5, 6, 7)]
+    other = page.get("/api/retention", params={**PLACE, "num_retained_min": "10", "time_retained": "1d"}).json()
+    assert (other["is_changed"], other["expired"]) == (True, ["day-0000", "day-0001"])
+    for wrong in ({"time_retained": "soon"}, {"num_retained_min": "few"}, {"num_retained_min": "0"}):
+        refused = page.get("/api/retention", params={**PLACE, **wrong})
+        assert refused.status_code in (400, 409)
+        assert refused.json()["message"]
+
+
+def test_a_bucket_without_a_policy_shows_what_the_default_would_do() -> None:
+    plane = PagedPlane()
+    plane.fill_eventfully()
+    plane.request(UnsetRetention(VOLUME, BUCKET))
+    with caller(plane) as page:
+        answer = page.get("/api/retention", params=PLACE).json()
+    assert (answer["has_policy"], answer["is_changed"], answer["policy"]["num_retained_min"]) == (False, True, 10)
+
+
+def test_a_diff_is_a_tree(plane: PagedPlane, page: TestClient, tmp_path: Path) -> None:
+    answer = page.get("/api/diff", params={**PLACE, "from": "day-0011", "to": "active"}).json()
+    command = of_command(plane, tmp_path, "snapshot", "diff", f"{VOLUME}/{BUCKET}", "day-0011")
+    marks = Counter(mark["kind"] for row in answer["rows"] for mark in row["marks"])
+    assert marks == Counter(DiffKind(one["kind"]).name.lower() for one in command)
+    again = page.get("/api/diff/job", params={**PLACE, "job_id": answer["job_id"]}).json()
+    assert again == answer
+    same = page.get("/api/diff", params={**PLACE, "from": "day-0011", "to": "day-0011"}).json()
+    assert (same["summary"], same["rows"]) == ("no difference", [])
+    gone = page.get("/api/diff", params={**PLACE, "from": "no-such", "to": "active"})
+    assert (gone.status_code, gone.json()["code"]) == (404, "FILE_NOT_FOUND")
+
+
+def test_a_directory_of_a_tree_counts_what_is_below_it() -> None:
+    root = diff_tree(
+        [
+            DiffEntry(DiffKind.DELETED, "a/b/x"),
+            DiffEntry(DiffKind.DELETED, "a/b"),
+            DiffEntry(DiffKind.RENAMED, "a/c", "old/c"),
+            DiffEntry(DiffKind.CREATED, "z"),
+        ]
+    )
+    rows = [
+        (row["depth"], row["name"], [tuple(mark.values()) for mark in row["marks"]], row["below"])
+        for row in tree_rows(root)
+    ]
+    assert rows == [
+        (0, "a", [], "2 deleted, 1 renamed"),
+        (1, "b", [("deleted", "")], "1 deleted"),
+        (2, "x", [("deleted", "")], ""),
+        (1, "c", [("renamed", "old/c")], ""),
+        (0, "z", [("created", "")], ""),
+    ]
+    assert counts_text(root.below) == "2 deleted, 1 renamed, 1 created"
+    deep = diff_tree([DiffEntry(DiffKind.CREATED, "/".join("d" * 3_000))])
+    assert encoded(tree_rows(deep)).count(b'"depth"') == 3_000
+
+
+def test_a_history_covers_all_of_the_time_in_few_points() -> None:
+    history = History(most_points=10)
+    for moment in range(1_000):
+        history.add(moment, {"live": moment})
+        assert len(history.points) <= 10
+        assert history.points[-1].values == {"live": moment}
+        assert history.points[0].at_ms < max(1, moment // 4)
+    times = [point.at_ms for point in history.points]
+    assert times == sorted(set(times))
+
+
+def test_bytes_are_texts_and_other_numbers_are_not() -> None:
+    value = {"freed_bytes": 2**60, "rows": [{"bytes": 3, "versions": 4}], "is_bytes": None, "name": "\ud800"}
+    assert json.loads(encoded(value)) == {
+        "freed_bytes": str(2**60),
+        "rows": [{"bytes": "3", "versions": 4}],
+        "is_bytes": None,
+        "name": "?",
+    }
+
+
+def process(name: str, *, alive: bool = True, answering: bool = True, lag: float = 0.0) -> ProcessStatus:
+    return ProcessStatus(
+        name, 1, alive, answering, "", 0.0, 5 if lag else 0, lag, 0, 0, "" if alive else "It was killed."
+    )
+
+
+@pytest.mark.parametrize(
+    ("changed", "what", "command", "is_urgent"),
+    [
+        ({"processes": (process("snapshots", alive=False),)}, "snapshots does not run", "deepclean status", True),
+        ({"processes": (process("snapshots", answering=False),)}, "does not answer", "deepclean status", True),
+        ({"processes": (process("metadata", lag=90.0),)}, "90 s behind: 5 messages", "deepclean status", False),
+        ({"state": "abandoned", "reason": "it was killed"}, "is abandoned: it was killed.", "deepclean status", True),
+        ({"suspended_collections": None}, "metadata does not answer", "deepclean status", True),
+        (
+            {"suspended_collections": (SuspendedCollection(0, "", "stopped", "a hole in the chain"),)},
+            "All claims of shard 0 are stopped: a hole in the chain.",
+            "deepclean gc resume --chain-is-mended",
+            True,
+        ),
+        (
+            {"suspended_collections": (SuspendedCollection(0, "v/b", "tripped", ""),)},
+            "The breaker of v/b has tripped.",
+            "deepclean breaker reset v/b",
+            True,
+        ),
+        (
+            {"suspended_collections": (SuspendedCollection(1, "", "shadow", ""),)},
+            "Collection of Shard 1 is shadow.",
+            "deepclean gc resume",
+            False,
+        ),
+        ({"dead_letters": 1}, "1 dead letter open", "deepclean dead-letters list", True),
+        ({"audits": (LastAudit(0, 9, 0, {"LEAKED": 2}, 1),)}, "2 leaked, 1 figure", "deepclean audit", True),
+        ({"newest_backup": ""}, "no backup", "deepclean backup", False),
+        ({"newest_backup_age_seconds": 40 * 3_600.0}, "40 hours old", "deepclean backup", False),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said_with_what_to_do(
+    changed: dict[str, Any], what: str, command: str, is_urgent: bool
+) -> None:
+    (found,) = troubles(healthy(**changed))
+    assert what in found.what
+    assert (found.command, found.is_urgent) == (command, is_urgent)
+
+
+def test_nothing_is_wrong_with_a_healthy_plane_and_urgent_things_come_first() -> None:
+    assert troubles(healthy()) == ()
+    assert [one.is_urgent for one in troubles(healthy(newest_backup="", dead_letters=3))] == [True, False]
+
+
+def test_a_station_whose_process_is_silent_says_so() -> None:
+    status = healthy()
+    found = stations({}, status.backlog)
+    assert [one.name for one in found] == ["deleted", "first judge", "directories", "second judge", "claim", "freed"]
+    assert not any(one.is_answering for one in found)
+    assert found[4].waits == "2.0 KiB in 2 versions"
+
+
+def test_what_is_seen_is_told_with_its_history() -> None:
+    plane = PagedPlane()
+    plane.fill(2)
+    moments = iter(range(100, 10_000, 100))
+    plane.watcher.now_ms = lambda: next(moments)
+    with caller(plane) as page:
+        assert page.get("/api/plane").json() == {"may_act": False}
+        plane.watcher.observe()
+        plane.watcher.observe()
+        plane.watcher.observe()
+        seen = page.get("/api/plane").json()
+        assert (seen["state"], seen["error"], len(seen["stations"])) == ("running", "", 6)
+        points = page.get("/api/history", params=PLACE).json()
+        assert len(points) == 2, "buckets are looked at every other time"
+        live = plane.client.metadata(0).space(VOLUME, BUCKET, limit=1).live_bytes
+        assert points[-1]["live_bytes"] == str(live)
+        assert page.get("/api/history").json()[-1]["live_bytes"] == str(live)
+        plane.sight.is_broken = True
+        plane.watcher.observe()
+        assert "start one (deepclean up)" in page.get("/api/plane").json()["error"]
+
+
+def test_what_is_not_there_is_refused(page: TestClient) -> None:
+    for params, code, status in (
+        ({"volume": "no", "bucket": "b"}, "VOLUME_NOT_FOUND", 404),
+        ({"volume": VOLUME, "bucket": "no"}, "BUCKET_NOT_FOUND", 404),
+        ({"volume": VOLUME}, "INVALID_REQUEST", 400),
+    ):
+        refused = page.get("/api/bucket", params=params)
+        assert (refused.status_code, refused.json()["code"]) == (status, code)
+    assert page.get("/api/plan", params={**PLACE, "size": "much"}).status_code == 400
+    assert page.get("/static/no.js").status_code == 404
+    assert page.get("/static/..%2fapp.py").status_code == 404
+
+
+def test_hostile_questions_are_refused_and_break_nothing(page: TestClient) -> None:
+    values: list[Any] = [None, 5, -1, 10**30, [], {}, ["day-0000", 5], "\ud800", "x" * 100_000, True]
+    for value in values:
+        for body in ({**PLACE, "names": value}, {"volume": value, "bucket": value, "names": []}, {"names": value}):
+            text = json.dumps(body)
+            answer = page.post("/api/what-if", content=text, headers={"Content-Type": "application/json"})
+            assert answer.status_code < 500, body
+            assert answer.headers["content-type"] == "application/json"
+        for name in ("size", "num_retained_min", "time_retained", "from", "path", "job_id", "beginning"):
+            for path in ("plan", "retention", "diff", "diff/job", "explain", "paths"):
+                text = str(value).encode("utf-8", "replace").decode()
+                assert page.get(f"/api/{path}", params={**PLACE, name: text[:1_000]}).status_code < 500, (path, value)
+
+
+def test_a_small_bucket_is_watched_once_somebody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    plane = PagedPlane()
+    plane.fill(1)
+    monkeypatch.setattr("services.page.bucket_views.MOST_READ", 0)
+    with caller(plane) as page:
+        plane.watcher.observe()
+        assert page.get("/api/history", params=PLACE).json() == []
+        plane.watcher.observe()
+        plane.watcher.observe()
+        (point,) = page.get("/api/history", params=PLACE).json()
+        assert int(point["live_bytes"]) > 0
+        assert "live_bytes" not in page.get("/api/history").json()[-1], "it is not one of the largest"
+        answer = page.get("/api/buckets").json()
+    assert answer == {"buckets": [], "note": "The plane has further buckets: only the first 0 were compared."}
+
+
+def test_a_page_of_a_home_without_a_plane_says_so(tmp_path: Path) -> None:
+    with serving_page(tmp_path, 0) as served, httpx.Client(base_url=served.url, trust_env=False) as http:
+        refused = http.get("/api/buckets")
+        assert (refused.status_code, refused.json()["code"]) == (503, "UNREACHABLE")
+        assert "start one (deepclean up)" in refused.json()["message"]
+        assert http.get("/").status_code == http.get("/readyz").status_code == 200
+        assert served.address == f"{served.url}/"
+        port = int(served.url.rpartition(":")[2])
+        with pytest.raises(ServerError, match=f"port {port} on .* set another --port"), serving_page(tmp_path, port):
+            pass
+    with serving_page(tmp_path, 0, may_act=True) as served:
+        assert served.address == f"{served.url}/#act={served.acts_token}"
+        assert len(served.acts_token) >= 32
+
+
+def test_the_command_refuses_what_cannot_be_served(tmp_path: Path) -> None:
+    none = CliRunner().invoke(app, ["--home", str(tmp_path), "page"])
+    assert (none.exit_code, none.stderr.startswith("No plane runs on")) == (1, True)
+    both = CliRunner().invoke(app, ["--home", str(tmp_path), "page", "--allow-acts", "--open"])
+    assert both.exit_code == 2
+    assert "--open" in both.stderr
+
+
+# Strangers
+
+
+def test_only_the_pages_own_names_are_answered(plane: PagedPlane) -> None:
+    with caller(plane) as page:
+        for host in ("localhost:9780", "127.0.0.1:9780", "[::1]:9780", "LOCALHOST"):
+            assert page.get("/api/plane", headers={"Host": host}).status_code == 200
+        for host in ("evil.example", "evil.example:9780", "127.0.0.1.evil.example:9780", ""):
+            assert page.get("/api/plane", headers={"Host": host}).status_code == 421
+            assert page.get("/", headers={"Host": host}).status_code == 421
+
+
+def test_another_page_can_neither_ask_nor_act(plane: PagedPlane) -> None:
+    body = {**PLACE, "names": ["day-0001"]}
+    with caller(plane, ACTING) as page:
+        assert page.post("/api/what-if", json=body, headers={"Origin": HOST}).status_code == 200
+        for origin in ("http://evil.example", "null", "http://127.0.0.1:1"):
+            assert page.post("/api/what-if", json=body, headers={"Origin": origin}).status_code == 403
+        text = {"Content-Type": "text/plain"}
+        assert page.post("/api/what-if", content=json.dumps(body), headers=text).status_code == 415
+        assert (
+            page.post("/api/what-if", content=b"[1]", headers={"Content-Type": "application/json"}).status_code == 400
+        )
+
+
+def test_every_answer_forbids_foreign_code_and_frames(page: TestClient) -> None:
+    for path in ("/", "/static/app.js", "/api/plane", "/api/bucket", "/no/such"):
+        headers = page.get(path).headers
+        policy = dict(one.strip().split(" ", 1) for one in headers["content-security-policy"].split(";"))
+        assert policy["default-src"] == policy["frame-ancestors"] == policy["base-uri"] == "'none'"
+        assert policy["script-src"] == policy["connect-src"] == "'self'"
+        assert headers["x-content-type-options"] == "nosniff"
+
+
+def test_a_secured_plane_needs_its_token(plane: PagedPlane) -> None:
+    with caller(plane, Rights("the-token-of-it")) as page:
+        assert page.get("/").status_code == page.get("/static/app.js").status_code == 200, "they hold no data"
+        assert page.get("/healthz").status_code == 200
+        for path in ("/api/plane", "/api/buckets", "/metrics"):
+            assert page.get(path).status_code == 401
+            assert page.get(path, headers={"Authorization": "Bearer another"}).status_code == 401
+            assert page.get(path, headers={"Authorization": "Bearer the-token-of-it"}).status_code == 200
+
+
+def test_the_page_reports_its_program_as_each_process_does(page: TestClient) -> None:
+    names = {family.name for family in text_string_to_metric_families(page.get("/metrics").text)}
+    assert BUILD_INFO in names
+
+
+def test_the_page_acts_only_with_the_token_that_was_printed(plane: PagedPlane) -> None:
+    body = {**PLACE, "names": ["day-0000"], "confirmed_bytes": "1"}
+    for rights, headers in (
+        (Rights(), {ACTS_HEADER: ""}),
+        (Rights(), {ACTS_HEADER: "t"}),
+        (ACTING, {}),
+        (ACTING, {ACTS_HEADER: "another"}),
+    ):
+        with caller(plane, rights) as page:
+            for act in ("delete-snapshots", "run-retention", "collection"):
+                refused = page.post(f"/api/acts/{act}", json=body, headers=headers)
+                assert (refused.status_code, refused.json()["code"]) == (403, "PERMISSION_DENIED")
+
+
+# Acts
+
+
+@pytest.fixture
+def own() -> PagedPlane:
+    """A plane of the test's own."""
+    plane = PagedPlane()
+    plane.fill_eventfully()
+    return plane
+
+
+def acting(plane: PagedPlane) -> TestClient:
+    return caller(plane, ACTING, **{ACTS_HEADER: "t"})
+
+
+def names_of(plane: PagedPlane) -> list[str]:
+    return [info.name for info in plane.client.snapshots(0).snapshots(VOLUME, BUCKET)]
+
+
+def test_snapshots_are_deleted_if_they_free_what_was_confirmed(own: PagedPlane) -> None:
+    names = ["day-0000", "day-0001"]
+    with acting(own) as page:
+        freed = page.post("/api/what-if", json={**PLACE, "names": names}).json()["freed_bytes"]
+        own.request(DeleteSnapshot(VOLUME, BUCKET, "day-0002"))
+        refused = page.post("/api/acts/delete-snapshots", json={**PLACE, "names": names, "confirmed_bytes": freed})
+        assert (refused.status_code, refused.json()["code"]) == (409, "CHANGED")
+        assert set(names) <= set(names_of(own)), "nothing was deleted"
+        freed = page.post("/api/what-if", json={**PLACE, "names": names}).json()["freed_bytes"]
+        done = page.post("/api/acts/delete-snapshots", json={**PLACE, "names": names, "confirmed_bytes": freed})
+        assert done.json() == {"message": "2 snapshots deleted.", "refused": []}
+        assert not set(names) & set(names_of(own))
+        empty = page.post("/api/acts/delete-snapshots", json={**PLACE, "names": [], "confirmed_bytes": "0"})
+        assert empty.status_code == 400
+
+
+def test_a_tagged_snapshot_stays_and_is_named(own: PagedPlane) -> None:
+    names = ["day-0000", "day-0003"]
+    with acting(own) as page:
+        freed = page.post("/api/what-if", json={**PLACE, "names": names}).json()["freed_bytes"]
+        done = page.post("/api/acts/delete-snapshots", json={**PLACE, "names": names, "confirmed_bytes": freed}).json()
+    assert done["message"] == "1 snapshot deleted."
+    (refused,) = done["refused"]
+    assert refused.startswith("day-0003: ")
+    assert "day-0003" in names_of(own)
+
+
+def test_retention_runs_if_it_still_expires_what_was_confirmed(own: PagedPlane) -> None:
+    with acting(own) as page:
+        shown = page.get("/api/retention", params=PLACE).json()
+        body = {**PLACE, "names": shown["expired"], "confirmed_bytes": shown["freed_bytes"]}
+        for wrong in ({"names": shown["expired"][1:]}, {"confirmed_bytes": "1"}):
+            assert page.post("/api/acts/run-retention", json={**body, **wrong}).json()["code"] == "CHANGED"
+        done = page.post("/api/acts/run-retention", json=body).json()
+    assert done["message"] == f"{len(shown['expired'])} snapshots expired."
+    assert not set(shown["expired"]) & set(names_of(own))
+
+
+def test_collection_is_paused_and_resumed_and_nothing_else(own: PagedPlane) -> None:
+    def state() -> CollectionState:
+        return own.client.metadata(0).collection(VOLUME, BUCKET)[1].state
+
+    with acting(own) as page:
+        for wanted in (CollectionState.PAUSED, CollectionState.RUNNING):
+            body = {**PLACE, "state": wanted, "reason": "a test"}
+            assert page.post("/api/acts/collection", json=body).status_code == 200
+            assert state() is wanted
+        for other in ("STOPPED", "no such state"):
+            assert page.post("/api/acts/collection", json={**PLACE, "state": other}).status_code == 400
+
+
+# Files
+
+
+def test_every_file_of_the_page_is_used_and_none_is_from_elsewhere() -> None:
+    texts = {name: asset(name) for name in asset_names()}
+    everything = "".join(texts.values()) + "picture.js lens.js"
+    for name, text in texts.items():
+        assert name == "index.html" or name in everything.replace(text, "", 1) or name == "lens.js", name
+        assert "http://" not in text.replace("http://www.w3.org/2000/svg", ""), name
+        assert "https://" not in text, name
+    page = texts["index.html"]
+    modules = {name for name in texts if name.endswith(".js")} - {"lens.js", "app.js"}
+    assert modules == {name for name in modules if f'modulepreload" href="/static/{name}"' in page}
+
+
+def test_inlined_scripts_import_and_export_nothing() -> None:
+    text = inlined("elements.js", "picture.js", "lens.js")
+    assert "export " not in text
+    assert "\nimport " not in text
+    assert "class Picture" in text
