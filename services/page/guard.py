@@ -2,8 +2,9 @@
 
 - *Host.* A request must name an address of the page itself. A name that somebody's DNS points here is refused, so that
   a foreign page cannot read this one by changing its own address to loopback (DNS rebinding).
-- *Origin.* A request that changes or asks something by POST must be JSON and come from this page. No cookie is used, so
-  a browser adds nothing by itself that would let a foreign page act.
+- *Origin.* A question that a browser says to be of another page is refused, since some cost work, such as a diff. A
+  request by POST must be JSON and come from this page, whatever the browser says. No cookie is used, so a browser adds
+  nothing by itself that would let a foreign page act.
 - *Token.* On a secured plane every answer about data needs the plane's HTTP token.
 - *Acts* need a second token, which the command that allowed them has printed.
 - *Headers* allow the page to load its own files only, and forbid others to frame it.
@@ -81,6 +82,8 @@ class Guard:
         rights, host = self._rights, headers.get("host", "")
         if _without_port(host) not in rights.hosts:
             return 421, "WRONG_HOST", "this is the page of a plane: open it by the address that deepclean prints"
+        if path.startswith("/api/") and headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
+            return 403, "WRONG_ORIGIN", "another page may not ask this one"
         if method not in ("GET", "HEAD"):
             if headers.get("origin", f"http://{host}") != f"http://{host}":
                 return 403, "WRONG_ORIGIN", "another page may not ask this one"
