@@ -40,6 +40,10 @@ _HEADERS = {
 }
 
 
+Refusal = tuple[int, str, str]
+"""Status, code and message."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rights:
     """Who may read and act."""
@@ -77,33 +81,38 @@ class Guard:
         status, code, message = refused
         await JSONResponse({"code": code, "message": message}, status)(scope, receive, send_with_headers)
 
-    def _refusal(self, method: str, path: str, headers: Headers) -> tuple[int, str, str] | None:
-        """Return status, code and message of a request that is not allowed; None if it is."""
-        rights, host = self._rights, headers.get("host", "")
-        if _without_port(host) not in rights.hosts:
+    def _refusal(self, method: str, path: str, headers: Headers) -> Refusal | None:
+        """Return why a request is not allowed; None if it is."""
+        rights, is_question = self._rights, path.startswith("/api/")
+        if _without_port(headers.get("host", "")) not in rights.hosts:
             return 421, "WRONG_HOST", "this is the page of a plane: open it by the address that deepclean prints"
-        if path.startswith("/api/") and headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
-            return 403, "WRONG_ORIGIN", "another page may not ask this one"
-        if method not in ("GET", "HEAD"):
-            if headers.get("origin", f"http://{host}") != f"http://{host}":
-                return 403, "WRONG_ORIGIN", "another page may not ask this one"
-            if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-                return 415, "INVALID_REQUEST", "send JSON: Content-Type: application/json"
-        if path.startswith(("/api/", "/metrics")) and not is_authorized(
-            rights.http_token, headers.get("authorization", "")
-        ):
+        if refused := _refusal_of_origin(method, headers, is_question=is_question):
+            return refused
+        needs_token = is_question or path == "/metrics"
+        if needs_token and not is_authorized(rights.http_token, headers.get("authorization", "")):
             return 401, "UNAUTHORIZED", UNAUTHORIZED
-        if path.startswith("/api/acts/"):
-            return self._refusal_to_act(headers.get(ACTS_HEADER, ""))
-        return None
+        return self._refusal_to_act(headers.get(ACTS_HEADER, "")) if path.startswith("/api/acts/") else None
 
-    def _refusal_to_act(self, given: str) -> tuple[int, str, str] | None:
+    def _refusal_to_act(self, given: str) -> Refusal | None:
         wanted = self._rights.acts_token
         if not wanted:
             return 403, "PERMISSION_DENIED", "this page only shows: start another one with deepclean page --allow-acts"
         if not hmac.compare_digest(given.encode("utf-8", "replace"), wanted.encode()):
             return 403, "PERMISSION_DENIED", "open the page by the whole address that deepclean page has printed"
         return None
+
+
+def _refusal_of_origin(method: str, headers: Headers, *, is_question: bool) -> Refusal | None:
+    site, own = headers.get("sec-fetch-site", "none"), f"http://{headers.get('host', '')}"
+    is_read = method in ("GET", "HEAD")
+    is_foreign = (is_question and site not in ("same-origin", "none")) or (
+        not is_read and headers.get("origin", own) != own
+    )
+    if is_foreign:
+        return 403, "WRONG_ORIGIN", "another page may not ask this one"
+    if not is_read and headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        return 415, "INVALID_REQUEST", "send JSON: Content-Type: application/json"
+    return None
 
 
 def _without_port(host: str) -> str:
