@@ -2,8 +2,9 @@
 
 - *Host.* A request must name an address of the page itself. A name that somebody's DNS points here is refused, so that
   a foreign page cannot read this one by changing its own address to loopback (DNS rebinding).
-- *Origin.* A request that changes or asks something by POST must be JSON and come from this page. No cookie is used, so
-  a browser adds nothing by itself that would let a foreign page act.
+- *Origin.* A question that a browser says to be of another page is refused, since some cost work, such as a diff. A
+  request by POST must be JSON and come from this page, whatever the browser says. No cookie is used, so a browser adds
+  nothing by itself that would let a foreign page act.
 - *Token.* On a secured plane every answer about data needs the plane's HTTP token.
 - *Acts* need a second token, which the command that allowed them has printed.
 - *Headers* allow the page to load its own files only, and forbid others to frame it.
@@ -37,6 +38,10 @@ _HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-cache",
 }
+
+
+Refusal = tuple[int, str, str]
+"""Status, code and message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,31 +81,38 @@ class Guard:
         status, code, message = refused
         await JSONResponse({"code": code, "message": message}, status)(scope, receive, send_with_headers)
 
-    def _refusal(self, method: str, path: str, headers: Headers) -> tuple[int, str, str] | None:
-        """Return status, code and message of a request that is not allowed; None if it is."""
-        rights, host = self._rights, headers.get("host", "")
-        if _without_port(host) not in rights.hosts:
+    def _refusal(self, method: str, path: str, headers: Headers) -> Refusal | None:
+        """Return why a request is not allowed; None if it is."""
+        rights, is_question = self._rights, path.startswith("/api/")
+        if _without_port(headers.get("host", "")) not in rights.hosts:
             return 421, "WRONG_HOST", "this is the page of a plane: open it by the address that deepclean prints"
-        if method not in ("GET", "HEAD"):
-            if headers.get("origin", f"http://{host}") != f"http://{host}":
-                return 403, "WRONG_ORIGIN", "another page may not ask this one"
-            if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-                return 415, "INVALID_REQUEST", "send JSON: Content-Type: application/json"
-        if path.startswith(("/api/", "/metrics")) and not is_authorized(
-            rights.http_token, headers.get("authorization", "")
-        ):
+        if refused := _refusal_of_origin(method, headers, is_question=is_question):
+            return refused
+        needs_token = is_question or path == "/metrics"
+        if needs_token and not is_authorized(rights.http_token, headers.get("authorization", "")):
             return 401, "UNAUTHORIZED", UNAUTHORIZED
-        if path.startswith("/api/acts/"):
-            return self._refusal_to_act(headers.get(ACTS_HEADER, ""))
-        return None
+        return self._refusal_to_act(headers.get(ACTS_HEADER, "")) if path.startswith("/api/acts/") else None
 
-    def _refusal_to_act(self, given: str) -> tuple[int, str, str] | None:
+    def _refusal_to_act(self, given: str) -> Refusal | None:
         wanted = self._rights.acts_token
         if not wanted:
             return 403, "PERMISSION_DENIED", "this page only shows: start another one with deepclean page --allow-acts"
         if not hmac.compare_digest(given.encode("utf-8", "replace"), wanted.encode()):
             return 403, "PERMISSION_DENIED", "open the page by the whole address that deepclean page has printed"
         return None
+
+
+def _refusal_of_origin(method: str, headers: Headers, *, is_question: bool) -> Refusal | None:
+    site, own = headers.get("sec-fetch-site", "none"), f"http://{headers.get('host', '')}"
+    is_read = method in ("GET", "HEAD")
+    is_foreign = (is_question and site not in ("same-origin", "none")) or (
+        not is_read and headers.get("origin", own) != own
+    )
+    if is_foreign:
+        return 403, "WRONG_ORIGIN", "another page may not ask this one"
+    if not is_read and headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        return 415, "INVALID_REQUEST", "send JSON: Content-Type: application/json"
+    return None
 
 
 def _without_port(host: str) -> str:

@@ -393,6 +393,8 @@ def test_another_page_can_neither_ask_nor_act(plane: PagedPlane) -> None:
         assert page.post("/api/what-if", json=body, headers={"Origin": HOST}).status_code == 200
         for origin in ("http://evil.example", "null", "http://127.0.0.1:1"):
             assert page.post("/api/what-if", json=body, headers={"Origin": origin}).status_code == 403
+        for site, status in (("same-origin", 200), ("none", 200), ("cross-site", 403), ("same-site", 403)):
+            assert page.get("/api/plane", headers={"Sec-Fetch-Site": site}).status_code == status
         text = {"Content-Type": "text/plain"}
         assert page.post("/api/what-if", content=json.dumps(body), headers=text).status_code == 415
         assert (
