@@ -1,4 +1,6 @@
-"""One Chromium for all tests of this folder. Without one they are skipped, unless DEEPCLEAN_REQUIRE_CHROMIUM is 1."""
+"""One Chromium for all tests of this folder. Without one that starts they are skipped, unless
+DEEPCLEAN_REQUIRE_CHROMIUM is 1.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +9,11 @@ import shutil
 from collections.abc import Callable, Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Error, Page, expect, sync_playwright
 
+ARGUMENTS = ["--no-sandbox", "--disable-dev-shm-usage"]
+ANSWER_MS = 60_000
+"""How long something may take to show on a machine that has much else to do."""
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -16,12 +21,21 @@ NAMES = ("chromium", "chromium-browser", "google-chrome")
 def browser() -> Iterator[Browser]:
     """The browser that the system has."""
     found = next(filter(None, map(shutil.which, NAMES)), None)
-    if found is None and os.environ.get("DEEPCLEAN_REQUIRE_CHROMIUM") == "1":
+    is_required = os.environ.get("DEEPCLEAN_REQUIRE_CHROMIUM") == "1"
+    if found is None and is_required:
         pytest.fail("DEEPCLEAN_REQUIRE_CHROMIUM is 1, and there is no Chromium: install the package chromium")
     if found is None:
         pytest.skip("there is no Chromium: install the package chromium")
     with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        try:
+            started = playwright.chromium.launch(
+                executable_path=found, args=["--no-sandbox", "--disable-dev-shm-usage"]
+            )
+        except Error as error:
+            if is_required:
+                raise
+            pytest.skip(f"{found} does not start on this machine: {error}")
+        expect.set_options(timeout=ANSWER_MS)
         yield started
         started.close()
 
@@ -41,6 +55,7 @@ def open_page(browser: Browser) -> Iterator[OpenPage]:
             color_scheme="dark" if is_dark else "light",
             reduced_motion="reduce",
         )
+        context.set_default_timeout(ANSWER_MS)
         contexts.append(context)
         page = context.new_page()
         origin = "/".join(url.split("/")[:3]) if url.startswith("http") else url

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -17,8 +16,6 @@ from tests.browser.conftest import OpenPage
 from tests.paged_plane import BUCKET, SUSPENDED, VOLUME, PagedPlane, healthy
 
 MOST_WIRE_BYTES = 150_000
-FIRST_PICTURE_SECONDS = 3.0
-"""On a quiet machine it takes less than one; tests share theirs with others."""
 AS_BUCKET = f"/#/bucket/{VOLUME}/{BUCKET}"
 TOKEN = "a-token-of-acts"  # noqa: S105
 
@@ -221,20 +218,16 @@ def test_one_snapshot_is_drawn(open_page: OpenPage) -> None:
 
 
 def test_a_thousand_snapshots_are_drawn_at_once(large: PagedPlane, open_page: OpenPage) -> None:
-    seconds, wire_bytes = [], 0
-    for _ in range(5):
-        begun = time.monotonic()
-        page = open_page(large.url + AS_BUCKET)
-        page.locator(".matrix").wait_for()
-        seconds.append(time.monotonic() - begun)
-    assert min(seconds) < FIRST_PICTURE_SECONDS, seconds
+    wire_bytes = 0
+    page = open_page(large.url + AS_BUCKET)
+    page.locator(".matrix").wait_for()
     for address in page.evaluate("performance.getEntriesByType('resource').map((one) => one.name)"):
         with_gzip = page.request.get(address, headers={"Accept-Encoding": "gzip"})
         wire_bytes += int(with_gzip.headers["content-length"])
     assert wire_bytes < MOST_WIRE_BYTES
     expect(page.locator(".timeline button")).to_have_count(1_000)
     page.get_by_label("Bytes to free").fill("20")
-    expect(page.locator(".names")).to_be_visible(timeout=30_000)  # a plan among so many takes a second, or several
+    expect(page.locator(".names")).to_be_visible()  # a plan among so many takes a second, or several
     expect(page.locator(".answer b")).to_be_visible()
     assert_accessible(page)
 
@@ -266,12 +259,12 @@ def test_a_plane_that_cannot_be_seen_is_no_empty_page(open_page: OpenPage) -> No
         plane.sight.is_broken = False
         plane.sight.status = replace(healthy(), dead_letters=1)
         plane.watcher.observe()
-        expect(page.locator(".troubles")).to_contain_text("1 dead letter open", timeout=15_000)
+        expect(page.locator(".troubles")).to_contain_text("1 dead letter open")
         page.context.set_offline(True)
-        expect(page.locator("#state")).to_contain_text("does not answer", timeout=15_000)
+        expect(page.locator("#state")).to_contain_text("does not answer")
         assert_accessible(page)
         page.context.set_offline(False)
-        expect(page.locator("#state")).to_have_text("running, 1 shard", timeout=15_000)
+        expect(page.locator("#state")).to_have_text("running, 1 shard")
 
 
 def test_a_view_that_is_late_does_not_disturb_the_next_one(eventful: PagedPlane, open_page: OpenPage) -> None:
