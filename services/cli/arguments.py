@@ -10,12 +10,13 @@ from typing import Annotated
 
 import typer
 
+from schemas.credentials import CredentialsError
 from schemas.records import SnapshotStatus
 from services.cli.session import Session, bucket_path, session_of
 from services.domain.errors import DeepcleanError
 from services.plane.machine.home import home_directory
 
-NO_CANDIDATES = (DeepcleanError, OSError, typer.TyperException)
+NO_CANDIDATES = (DeepcleanError, CredentialsError, OSError, ImportError, typer.TyperException)
 
 
 def _asked(context: typer.Context, question: Callable[[Session], Iterable[str]]) -> list[str]:

@@ -30,5 +30,9 @@ def confirm(consequence: str, *, is_confirmed: bool) -> None:
     consequence = consequence[:1].upper() + consequence[1:]
     if not is_terminal():
         raise NotConfirmedError(f"{consequence} This cannot be undone: add --yes to do it without being asked.")
-    if not typer.confirm(printable(f"{consequence} Go on?"), err=True):
+    try:
+        is_wanted = typer.confirm(printable(f"{consequence} Go on?"), err=True)
+    except typer.Abort:  # Ctrl-C, or the end of the input
+        is_wanted = False
+    if not is_wanted:
         raise NotConfirmedError("Nothing was done.")

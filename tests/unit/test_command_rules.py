@@ -177,7 +177,23 @@ class TestConfirmation:
         missing = line.run("snapshot", "rollback", "vol1/tree", "none")
         assert missing.stderr.startswith("FILE_NOT_FOUND: ")
 
-    @pytest.mark.parametrize(("answer", "status"), [("y\n", ExitStatus.DONE), ("n\n", ExitStatus.NOT_CONFIRMED)])
+    def test_a_rollback_that_a_tag_forbids_is_refused_before_it_is_asked_for(self, line: Line) -> None:
+        assert line.run("tag", "create", "vol1/tree", "snap2", "release").exit_code == 0
+        refused = line.run("snapshot", "rollback", "vol1/tree", "snap1", "--dry-run")
+        assert refused.stderr == "TAGGED_SNAPSHOT: snap2 would be deleted: release\n"
+        both = line.run("snapshot", "rollback", "vol1/tree", "snap1", "--tag", "release")
+        assert both.exit_code == ExitStatus.USAGE
+
+    def test_what_was_deleted_before_a_refusal_is_told(self, line: Line) -> None:
+        result = line.run("snapshot", "delete", "vol1/tree", "snap1", "none", "--yes", "--json")
+        assert result.exit_code == ExitStatus.FAILED
+        assert [one["name"] for one in json.loads(result.stdout)["deleted"]] == ["snap1"]
+        assert json.loads(result.stderr)["error"]["code"] == "FILE_NOT_FOUND"
+
+    @pytest.mark.parametrize(
+        ("answer", "status"),
+        [("y\n", ExitStatus.DONE), ("n\n", ExitStatus.NOT_CONFIRMED), ("", ExitStatus.NOT_CONFIRMED)],
+    )
     def test_at_a_terminal_it_asks(
         self, line: Line, monkeypatch: pytest.MonkeyPatch, answer: str, status: ExitStatus
     ) -> None:

@@ -110,6 +110,20 @@ def test_each_kind_of_line_is_read(text: str, level: Level | None, event: str) -
     assert (line.level, line.event) == (level, event)
 
 
+def test_what_is_older_is_not_read(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (home / "logs" / "metadata.log").write_text("".join(structured(second % 20, "x" * 100) for second in range(5_000)))
+    read: list[str] = []
+    known = process_logs.parsed
+
+    def noted(process: str, text: str) -> process_logs.LogLine:
+        read.append(text)
+        return known(process, text)
+
+    monkeypatch.setattr(process_logs, "parsed", noted)
+    last_lines(log_files(home, ["metadata"]), LogFilter(since_ms=SECOND_MS + 19_000), 100)
+    assert len(read) < 100
+
+
 def test_a_process_without_a_log_is_named(home: Path) -> None:
     with pytest.raises(StackError, match="no log of none; it has: broker, metadata"):
         log_files(home, ["none"])

@@ -55,13 +55,16 @@ def test_a_tag_names_a_snapshot_and_holds_those_that_would_go(line: CommandLine)
     [
         (("none",), "FILE_NOT_FOUND"),
         (("--tag", "none"), "FILE_NOT_FOUND"),
-        ((), "INVALID_REQUEST"),
-        (("snap1", "--tag", "release"), "INVALID_REQUEST"),
     ],
 )
 def test_what_cannot_be_rolled_back_to(line: CommandLine, arguments: tuple[str, ...], code: str) -> None:
     assert line.run("snapshot", "rollback", "--yes", "vol1/tree", *arguments, status=1).startswith(f"{code}: ")
     assert len(snapshots(line)) == 3
+
+
+@pytest.mark.parametrize("arguments", [(), ("snap1", "--tag", "release")])
+def test_one_place_to_roll_back_to_is_named(line: CommandLine, arguments: tuple[str, ...]) -> None:
+    assert "a snapshot or" in line.run("snapshot", "rollback", "--yes", "vol1/tree", *arguments, status=2)
 
 
 def test_a_key_and_a_tree_are_restored_with_blocks_of_their_own(line: CommandLine) -> None:

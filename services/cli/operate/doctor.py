@@ -7,11 +7,11 @@ from typing import Annotated
 import typer
 
 from services.cli.exit_status import ExitStatus
+from services.cli.operate.status import known_plane
 from services.cli.output import print_json
 from services.cli.session import JsonOption, made_session
 from services.cli.terminal import say
 from services.page.troubles import Trouble, troubles
-from services.plane.stack.plane_file import running_plane
 from services.plane.upkeep.observed import observe_plane
 
 
@@ -23,7 +23,7 @@ def doctor(
     as_json: JsonOption = False,
 ) -> None:
     """Show what is wrong with the plane now, urgent things first, and what to do. Exit status 1 for urgent ones."""
-    found = troubles(observe_plane(running_plane(made_session(context).home), seconds))
+    found = troubles(observe_plane(known_plane(made_session(context).home), seconds))
     if as_json:
         print_json(found)
     else:

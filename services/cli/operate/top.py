@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Annotated
 
@@ -68,7 +69,8 @@ def _observed(context: typer.Context, seconds: float, pictures: int) -> Iterator
     for _ in range(pictures) if pictures else count():
         plane = running_plane(home)
         reported = observe_processes(urls_of(plane), seconds, http_token(home))
-        disk = disk or plane_disk(plane, reported)  # not drawn, and to look at every file takes a while
+        disk = disk or plane_disk(plane, reported)  # to look at every file takes a while; what is free is asked anew
+        disk = replace(disk, free_bytes=shutil.disk_usage(home).free)
         status = plane_status(plane, reported, disk)
         yield Picture(status, stations(reported, status.backlog))
 

@@ -43,17 +43,17 @@ def trim_log(
     kept = list_backups(backups_directory(session.home), *(backups or ()))
     log = KafkaLog(plane.bootstrap_servers, "deepclean.trim", credentials=administrator(session.home))
     follow_schemas(log)
-    if writes_full_chain:
-        publish_full_chain(plane)
     trims = planned_trims(plane, log, kept)
     messages = sum(trim.messages for trim in trims)
+    if messages and not is_dry_run:
+        confirm(
+            f"This deletes {counted(messages, 'message')} of the log: from then on only a backup and what follows make "
+            f"a shard again.",
+            is_confirmed=is_confirmed,
+        )
+    if writes_full_chain:
+        publish_full_chain(plane)
     if not is_dry_run:
-        if messages:
-            confirm(
-                f"This deletes {counted(messages, 'message')} of the log: from then on only a backup and what follows "
-                f"make a shard again.",
-                is_confirmed=is_confirmed,
-            )
         for trim in trims:
             if trim.messages:
                 log.trim(trim.topic, trim.shard, trim.until)

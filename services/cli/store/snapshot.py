@@ -53,13 +53,15 @@ def delete(
                 return
             confirm(f"{what_if_sentence(names, freed)}.", is_confirmed=False)
         shard, deleted = session.volumes().shard_of(volume_name), []
-        for name in names:
-            reply = session.request(shard, DeleteSnapshot(volume_name, bucket_name, name))
-            deleted.append({"name": name, "snapshot_id": reply.snapshot_id})
-            if not as_json:
-                say(f"snapshot {name} deleted ({reply.snapshot_id})")
-    if as_json:
-        print_json({"deleted": deleted})
+        try:
+            for name in names:
+                reply = session.request(shard, DeleteSnapshot(volume_name, bucket_name, name))
+                deleted.append({"name": name, "snapshot_id": reply.snapshot_id})
+                if not as_json:
+                    say(f"snapshot {name} deleted ({reply.snapshot_id})")
+        finally:  # one that is refused ends the command: what was done before is told nevertheless
+            if as_json:
+                print_json({"deleted": deleted})
 
 
 @app.command()
@@ -96,6 +98,8 @@ def rollback(
     are refused (BUCKET_BUSY).
     """
     volume_name, bucket_name = bucket_path(bucket)
+    if bool(name) is bool(tag):
+        raise typer.BadParameter("name either a snapshot or, with --tag, a tag to roll back to")
     with session_of(context) as session:
         if is_dry_run or not is_confirmed:
             target, newer = _rolled_back(session, bucket, name, tag)
@@ -119,17 +123,23 @@ def _rolled_back(session: Session, bucket: str, name: str, tag: str) -> tuple[st
     """Return the snapshot to which a rollback goes, and those that it deletes.
 
     Raises:
-        PlaneError: there is no such snapshot, or no such tag.
+        PlaneError: there is no such snapshot, or no such tag, or a tag protects a newer snapshot.
     """
     volume_name, bucket_name = bucket_path(bucket)
     names = session.bucket_of(volume_name, bucket_name)
     reads = session.snapshots(volume_name)
     rows = [row for row in reads.snapshots(*names) if row.status is SnapshotStatus.SNAPSHOT_ACTIVE]
-    ids = [one.snapshot_id for one in reads.tags(*names) if one.tag == tag] if tag else []
+    tags = reads.tags(*names)
+    ids = [one.snapshot_id for one in tags if one.tag == tag] if tag else []
     target = next((row for row in rows if row.snapshot_id in ids or (not tag and row.name == name)), None)
     if target is None:
         raise PlaneError("FILE_NOT_FOUND", f"{bucket} has no snapshot {name or f'with the tag {tag}'}")
-    return target.name, [row.name for row in rows if row.create_txn > target.create_txn]
+    newer = [row for row in rows if row.create_txn > target.create_txn]
+    by_id = _tags_by_snapshot(tags)
+    for row in newer:
+        if row.snapshot_id in by_id:
+            raise PlaneError("TAGGED_SNAPSHOT", f"{row.name} would be deleted: {', '.join(by_id[row.snapshot_id])}")
+    return target.name, [row.name for row in newer]
 
 
 @app.command("list")

@@ -33,6 +33,8 @@ class Level(StrEnum):
 _RANKS = {level: rank for rank, level in enumerate(Level)}
 BLOCK_BYTES = 64 * 1024
 """How much of a file is read at a time, from its end backwards."""
+MOST_LINES_OF_ONE = 10_000
+"""Lines without a time that belong to one with a time, at most: a log without times is not read to its start."""
 _KNOWN = ("event", "level", "timestamp", "service", "logger")
 _LEVEL_OF = {"warn": Level.WARNING, "fatal": Level.CRITICAL, "trace": Level.DEBUG}
 _BROKER_LINE = re.compile(r"(?P<time>\d{4}-\d\d-\d\dT\S+) (?P<level>[A-Z]+) (?P<event>.*)")
@@ -92,12 +94,12 @@ def last_lines(files: dict[str, Path], wanted: LogFilter, count: int) -> list[Lo
     """Return the last ``count`` wanted lines of all logs, oldest first. Each file is read from its end."""
     tails = []
     for process, file in files.items():
-        newest_first = (line for line in _backwards(process, file) if wanted.wants(line))
         kept: deque[LogLine] = deque()
-        for line in newest_first:
-            kept.appendleft(line)
-            if len(kept) == count:
+        for line in _backwards(process, file):
+            if len(kept) == count or 0 <= line.time_ms < wanted.since_ms:
                 break
+            if wanted.wants(line):
+                kept.appendleft(line)
         tails.append(kept)
     merged = heapq.merge(*tails, key=lambda line: line.time_ms)
     return list(deque(merged, maxlen=count))
@@ -181,7 +183,7 @@ def _backwards(process: str, file: Path) -> Iterator[LogLine]:
     with file.open("rb") as log:
         for raw in _raw_backwards(log):
             line = parsed(process, raw.decode(errors="replace"))
-            if line.time_ms < 0:
+            if line.time_ms < 0 and len(behind) < MOST_LINES_OF_ONE:
                 behind.append(line)
                 continue
             yield from (_after(line, one) for one in behind)
