@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import ParamSpec, Self, TypeVar
 
 from deepclean.connection import Connection
-from deepclean.writer import BLOCK_SIZE_BYTES, BulkWriter
+from deepclean.writer import BLOCK_SIZE_BYTES, BulkWriter, Write
 
 THREADS = 16
 """Calls of one client that run at a time by default; further ones wait for a thread."""
@@ -99,7 +99,7 @@ class AsyncBulkWriter:
     def __init__(self, threads: Threads, sync: BulkWriter) -> None:
         self._threads = threads
         self._sync = sync
-        self._waiting: list[Callable[[], None]] = []
+        self._waiting: list[Write] = []
 
     @property
     def put_count(self) -> int:
@@ -118,26 +118,25 @@ class AsyncBulkWriter:
 
     async def put(self, key: str, *, size_bytes: int, tag: str = "", block_size_bytes: int = BLOCK_SIZE_BYTES) -> None:
         """Commit a key without bytes, as ``BulkWriter.put``."""
-        named = {"size_bytes": size_bytes, "tag": tag, "block_size_bytes": block_size_bytes}
-        await self._add(partial(self._sync.put, key, **named))  # type: ignore[arg-type]  # each has its own type
+        await self._add(self._sync._put_of(key, size_bytes=size_bytes, tag=tag, block_size_bytes=block_size_bytes))
 
     async def delete(self, key: str) -> None:
         """Delete a key with all of its versions."""
-        await self._add(partial(self._sync.delete, key))
+        await self._add(key)
 
     async def flush(self) -> None:
         """Send what is not sent yet, and wait for all answers, as ``BulkWriter.flush``."""
         await self._pass_on()
         await self._threads.run(self._sync.flush)
 
-    async def _add(self, write: Callable[[], None]) -> None:
+    async def _add(self, write: Write) -> None:
         self._waiting.append(write)
         if len(self._waiting) >= WRITES_PER_CALL:
             await self._pass_on()
 
     async def _pass_on(self) -> None:
         writes, self._waiting = self._waiting, []
-        await self._threads.run(_call_each, writes)
+        await self._threads.run(self._sync._write, writes)
 
     async def __aenter__(self) -> Self:
         return self
@@ -147,8 +146,3 @@ class AsyncBulkWriter:
     ) -> None:
         if kind is None:
             await self.flush()
-
-
-def _call_each(calls: list[Callable[[], None]]) -> None:
-    for call in calls:
-        call()

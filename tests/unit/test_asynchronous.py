@@ -12,6 +12,7 @@ import pytest
 
 import deepclean
 from deepclean import asynchronous, generate, threads
+from deepclean import writer as writer_module
 from deepclean.asynchronous import AsyncBucket, AsyncConnection
 from deepclean.connection import Connection
 from services.plane.in_memory.client import InMemoryClient
@@ -129,6 +130,23 @@ def test_a_writer_writes_in_order_and_tells_what_failed(monkeypatch: pytest.Monk
         with pytest.raises(ZeroDivisionError):
             async with bucket.writer() as writer:
                 await writer.put("a", size_bytes=1 // 0)
+
+    run(session)
+
+
+def test_a_writer_that_ends_tells_of_each_key_that_it_was_passed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer_module, "MAX_FAILURES", 3)
+
+    async def session(plane: AsyncConnection) -> None:
+        bucket = await bucket_of(plane)
+        passed = []
+        with pytest.raises(deepclean.BulkWriteError) as told:  # noqa: PT012
+            async with bucket.writer(max_in_flight=1) as writer:
+                for number in range(10 * threads.WRITES_PER_CALL):
+                    passed.append(f".snapshot/{number}")
+                    await writer.put(passed[-1], size_bytes=1)
+        assert len(passed) == threads.WRITES_PER_CALL
+        assert [failure.key for failure in told.value.failures] == passed
 
     run(session)
 

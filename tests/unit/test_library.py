@@ -327,6 +327,9 @@ class TestErrors:
         failure = deepclean.KeyFailure("key", False, error)
         bulk = pickle.loads(pickle.dumps(deepclean.BulkWriteError([failure], 3)))  # noqa: S301  made here
         assert (bulk.written, bulk.failures[0].error.code) == (3, "SNAPSHOT_EXPIRED")
+        lost = client_errors.NotDeliveredError("the broker is silent", may_be_applied=True)
+        again = pickle.loads(pickle.dumps(lost))  # noqa: S301  made here
+        assert (str(again), again.may_be_applied) == ("the broker is silent", True)
 
 
 def test_the_layer_below_goes_on_working(plane: Connection) -> None:
