@@ -12,6 +12,7 @@ from deepclean.key_reader import KeyReader
 from schemas.answers import ListedEntry, ListedVersion
 from schemas.records import DirectoryRow, KeyRow
 from services.client.errors import InvalidRequestError, PlaneError
+from services.client.tasks.key_bytes import runs_of_key
 from services.client.wire.paging import PAGE_ROWS
 
 READ_AHEAD_BYTES = 1 << 20
@@ -152,9 +153,5 @@ class Namespace(ABC):
     def open_raw(self, key: str) -> KeyReader:
         """Open a key for reading, as ``open``, without a buffer: each read asks the datanodes."""
         store, reads = self._calls.block_store(self.volume), self._calls.metadata(self.volume)
-        snapshot_id = self._snapshot_id()
-        row = reads.stat(self.volume, self.bucket, key, snapshot_id=snapshot_id)
-        if not isinstance(row, KeyRow):
-            raise InvalidRequestError("NOT_A_FILE", f"{key} is a directory")
-        runs = reads.key_blocks(self.volume, self.bucket, key, snapshot_id=snapshot_id)
-        return KeyReader(store, runs, row.size_bytes)
+        runs, size_bytes = runs_of_key(reads, self.volume, self.bucket, key, snapshot_id=self._snapshot_id())
+        return KeyReader(store, runs, size_bytes)

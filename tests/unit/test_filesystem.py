@@ -95,6 +95,23 @@ class TestReading:
                 file.seek(-1)
         assert bucket.read("key") == b"other"
 
+    @pytest.mark.parametrize("call", ["stat", "key_blocks"])
+    def test_an_overwrite_between_two_reads_mixes_no_versions(
+        self, bucket: deepclean.Bucket, client: ClientWithBytes, monkeypatch: pytest.MonkeyPatch, call: str
+    ) -> None:
+        """The reader takes one version whole, whichever one."""
+        bucket.put("key", data=b"old")
+        reads = type(client.metadata(0))
+        read = getattr(reads, call)
+
+        def after_an_overwrite(*arguments: Any, **named: Any) -> Any:
+            monkeypatch.setattr(reads, call, read)
+            bucket.put("key", data=b"new contents")
+            return read(*arguments, **named)
+
+        monkeypatch.setattr(reads, call, after_an_overwrite)
+        assert bucket.read("key") in (b"old", b"new contents")
+
     def test_what_has_no_bytes_cannot_be_read(self, bucket: deepclean.Bucket) -> None:
         bucket.put("a/key", size_bytes=10)
         with pytest.raises(deepclean.MissingBytesError):
