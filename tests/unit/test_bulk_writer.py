@@ -9,9 +9,9 @@ import pytest
 import deepclean
 from deepclean.connection import Connection
 from deepclean.writer import MAX_FAILURES
-from schemas.records import DeleteKeys, MetadataReply, PutKey
+from schemas.records import DeleteKeys, MetadataReply, PutKey, SnapshotReply
 from services.client.errors import BusyError, NotDeliveredError, PlaneTimeoutError
-from services.client.plane import NamespaceCommand
+from services.client.plane import NamespaceCommand, SnapshotRequest
 from services.plane.in_memory.client import InMemoryClient
 from services.plane.in_memory.plane import InMemoryPlane
 
@@ -238,3 +238,22 @@ def test_what_a_busy_bucket_refuses_is_asked_again(busy_seconds: float, expected
     with pytest.raises(expected):
         bucket.put("key", size_bytes=1)
     assert client.refusals == (1 if busy_seconds == 0 else 0)
+
+
+class RefusingClient(InMemoryClient):
+    """A client whose requests to the snapshots service find the bucket busy."""
+
+    requests = 0
+
+    def request(self, shard: int, request: SnapshotRequest) -> SnapshotReply:
+        self.requests += 1
+        return SnapshotReply("client", self.requests, "BUCKET_BUSY", "the snapshot is not the newest one")
+
+
+def test_a_rollback_is_not_asked_for_again() -> None:
+    """It may have deleted the newer snapshots; a second one would delete what was made since."""
+    client = RefusingClient(InMemoryPlane())
+    bucket = Connection(client).volume("photos").create().bucket("holidays").create()
+    with pytest.raises(BusyError):
+        bucket.roll_back("first")
+    assert client.requests == 1
