@@ -168,6 +168,24 @@ class TestListing:
         }
         assert files.du("vol1/data") == 3
 
+    def test_keys_with_empty_parts_are_met(self, plane: Connection, files: DeepcleanFileSystem) -> None:
+        """A flat bucket takes them, as object stores do."""
+        bucket = plane.volume("vol1").create().bucket("data").create(FLAT)
+        keys = ["//two", "/lead/c", "a//b", "a//d/e", "a/f", "dir/", "g"]
+        for key in keys:
+            bucket.put(key, size_bytes=1)
+        assert [entry.path for entry in bucket.listdir()] == ["//two", "/lead", "a", "dir", "g"]
+        assert [(entry.path, entry.is_directory) for entry in bucket.listdir("a")] == [
+            ("a//b", False),
+            ("a//d", True),
+            ("a/f", False),
+        ]
+        assert [entry.path for entry in bucket.listdir("/lead")] == ["/lead/c"]
+        assert [entry.path for entry in bucket.listdir("dir")] == ["dir/"]
+        walked = [info["name"] for _, _, found in files.walk("vol1/data", detail=True) for info in found.values()]
+        assert sorted(walked) == files.find("vol1/data") == [f"vol1/data/{key}" for key in keys]
+        assert all(files.isfile(f"vol1/data/{key}") for key in keys if key != "dir/")
+
     def test_a_file_has_a_size_and_times(self, bucket: deepclean.Bucket, files: DeepcleanFileSystem) -> None:
         bucket.put("key", size_bytes=7, tag="mine")
         info = files.info("vol1/data/key")
