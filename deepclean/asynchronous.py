@@ -85,7 +85,8 @@ class AsyncNamespace:
         """Yield what is directly below a directory, or below the root, by name.
 
         In a flat bucket, names are divided at slashes: a part that several keys share is shown as a directory, without
-        an id and a time. What lies below the directories is skipped, mostly without being read.
+        an id and a time. An empty part, as in ``a//b``, belongs to the part behind it: ``/b`` is listed below ``a``,
+        and ``dir/`` as a key below ``dir``. What lies below the directories is skipped, mostly without being read.
 
         Raises:
             NotFoundError: there is nothing at the path, or no such bucket or snapshot.
@@ -128,9 +129,10 @@ class AsyncNamespace:
 class AsyncSnapshot(AsyncNamespace):
     """A snapshot of a bucket by its name, whether it exists or not.
 
-    Each read looks the name up first. ``async with bucket.snapshot("s1") as s:`` looks it up once: within the block all
-    reads are of this snapshot, also if another client renames it. The block does not keep the snapshot from being
-    deleted; a tag does.
+    Each call looks the name up first. ``async with bucket.snapshot("s1") as s:`` looks it up once: within the block all
+    calls are about this snapshot, also if another client renames it and gives the name to another one. So are those of
+    what ``Bucket.create_snapshot`` returns. Commands go by the present name of the snapshot, which is looked up right
+    before they are sent. The block does not keep the snapshot from being deleted; a tag does.
     """
 
     _sync: Snapshot
@@ -141,7 +143,7 @@ class AsyncSnapshot(AsyncNamespace):
         return self._sync.name
 
     async def id(self) -> str:
-        """Return the id of the live snapshot that has the name now.
+        """Return the id of the live snapshot.
 
         Raises:
             NotFoundError: no snapshot of this name exists; ``SnapshotExpiredError`` if one did.
@@ -149,7 +151,7 @@ class AsyncSnapshot(AsyncNamespace):
         return await self._threads.run(self._sync.id)
 
     async def exists(self) -> bool:
-        """Return whether a live snapshot has the name."""
+        """Return whether the snapshot exists and is not being deleted."""
         return await self._threads.run(self._sync.exists)
 
     async def info(self) -> SnapshotInfo:
@@ -205,7 +207,11 @@ class AsyncSnapshot(AsyncNamespace):
         return await self._threads.run(self._sync.space)
 
     async def what_if(self) -> FreedSpace:
-        """Return the bytes that deleting this snapshot alone would free. Nothing is deleted."""
+        """Return the bytes that deleting this snapshot alone would free. Nothing is deleted.
+
+        Raises:
+            NotFoundError: there is no such snapshot.
+        """
         return await self._threads.run(self._sync.what_if)
 
     async def restore(self, path: str, *, to: str = "") -> Restored:
@@ -394,6 +400,7 @@ class AsyncBucket(AsyncNamespace):
         Raises:
             NotFoundError: there is no such snapshot or tag.
             ProtectedError: a tag protects a newer snapshot.
+            BusyError: something else is under way. It is not asked again: the newer snapshots may be deleted already.
         """
         await self._threads.run(self._sync.roll_back, snapshot, tag=tag)
 

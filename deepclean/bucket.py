@@ -268,6 +268,7 @@ class Bucket(Namespace):
         Raises:
             NotFoundError: there is no such snapshot or tag.
             ProtectedError: a tag protects a newer snapshot.
+            BusyError: something else is under way. It is not asked again: the newer snapshots may be deleted already.
         """
         self._calls.request(self.volume, RollBackBucket(self.volume, self.bucket, snapshot, tag))
 

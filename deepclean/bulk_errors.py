@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from services.client.errors import PlaneError
+from services.client.errors import NotDeliveredError, PlaneError
 from services.domain.errors import DeepcleanError
 
 
@@ -18,20 +18,25 @@ class KeyFailure:
     is_delete: bool
     """Whether it was to be deleted; otherwise it was to be put."""
     error: DeepcleanError
-    """A ``PlaneError`` is a refusal: nothing was changed. After any other error the command may be applied, or not:
-    read the key before you send it again."""
+    """A ``PlaneError`` is a refusal, other errors say that no answer came, or that nothing was sent."""
 
     @property
     def is_refused(self) -> bool:
         """Whether the plane has refused the command, so that nothing was changed."""
         return isinstance(self.error, PlaneError)
 
+    @property
+    def may_be_written(self) -> bool:
+        """Whether the command may be applied nevertheless: read the key before you send it again."""
+        is_not_sent = isinstance(self.error, NotDeliveredError) and not self.error.may_be_applied
+        return not self.is_refused and not is_not_sent
+
 
 class BulkWriteError(DeepcleanError):
     """A bulk write has ended, and some keys were not written.
 
-    The keys that are not in ``failures`` and were passed to the writer before it ended are written. If the writer ended
-    early, at the limit of failures or because the plane does not answer, that includes no key that was passed later.
+    The keys that are not in ``failures`` and were passed to the writer until it ended are written. If it ended early,
+    at the limit of failures or because the plane does not answer, ``failures`` has also what it had not sent yet.
     """
 
     def __init__(self, failures: Sequence[KeyFailure], written: int) -> None:

@@ -1,9 +1,9 @@
 """The calls of one client: each goes to the shard of its volume, and what a busy bucket refuses is asked again.
 
 Retries are safe, because they never guess. A refused command has changed nothing, so sending a new one is no second
-command. If it is not known whether a command was applied, the low layer repeats the same message under the same number,
-which the plane answers once (``services.client.wire.kafka_commands``); where it cannot, the error says so, and nothing
-here sends the command again.
+command; a rollback is the exception, and is sent once. If it is not known whether a command was applied, the low layer
+repeats the same message under the same number, which the plane answers once (``services.client.wire.kafka_commands``);
+where it cannot, the error says so, and nothing here sends the command again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
-from schemas.records import MetadataReply, SnapshotReply
+from schemas.records import MetadataReply, RollBackBucket, SnapshotReply
 from services.client.errors import BusyError
 from services.client.plane import (
     BlockStore,
@@ -57,11 +57,15 @@ class Calls:
     def request(self, volume: str, request: BucketRequest) -> SnapshotReply:
         """Send a request about a bucket to the snapshots service, and return its answer; raise its refusal.
 
-        A request about a link becomes one about its bucket: a snapshot is of the bucket, never of the link.
+        A request about a link becomes one about its bucket: a snapshot is of the bucket, never of the link. A rollback
+        is asked for once: it may be refused when it has already deleted the newer snapshots, and a second one would
+        delete what was snapshotted since.
         """
         shard = self.volumes.shard_of(volume)
         real_volume, real_bucket = bucket_of_link(self.plane, shard, request.volume, request.bucket)
         of_bucket = replace(request, volume=real_volume, bucket=real_bucket)
+        if isinstance(request, RollBackBucket):
+            return accepted(self.plane.request(shard, of_bucket))
         return self._patiently(lambda: accepted(self.plane.request(shard, of_bucket)))
 
     def _patiently(self, ask: Callable[[], R]) -> R:

@@ -3,6 +3,10 @@
 ``deepclean://volume/bucket/path`` is the bucket as it is now, ``deepclean://volume/bucket/.snapshot/name/path`` one of
 its snapshots. Nothing is written by it. Bytes can be read where the plane has datanodes; listings always work. As in
 Ozone, a listing of a bucket does not show ``.snapshot``.
+
+Keys of a flat bucket may have empty parts. ``a//b`` is a file of the directory ``a``; ``dir/`` is listed in ``dir``,
+and cannot be opened, since programs take a slash at the end of a path for nothing. fsspec walks by the last part of a
+path: of ``a/b`` and ``a//b`` its ``walk`` shows one, and ``find`` shows both.
 """
 
 from __future__ import annotations

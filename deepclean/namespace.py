@@ -12,6 +12,7 @@ from deepclean.key_reader import KeyReader
 from schemas.answers import ListedEntry, ListedVersion
 from schemas.records import DirectoryRow, KeyRow
 from services.client.errors import InvalidRequestError, PlaneError
+from services.client.tasks.key_bytes import runs_of_key
 from services.client.wire.paging import PAGE_ROWS
 
 READ_AHEAD_BYTES = 1 << 20
@@ -61,29 +62,32 @@ class Namespace(ABC):
         """Yield what is directly below a directory, or below the root, by name.
 
         In a flat bucket, names are divided at slashes: a part that several keys share is shown as a directory, without
-        an id and a time. What lies below the directories is skipped, mostly without being read.
+        an id and a time. An empty part, as in ``a//b``, belongs to the part behind it: ``/b`` is listed below ``a``,
+        and ``dir/`` as a key below ``dir``. What lies below the directories is skipped, mostly without being read.
 
         Raises:
             NotFoundError: there is nothing at the path, or no such bucket or snapshot.
             InvalidRequestError: a key is at the path.
         """
-        snapshot_id, path = self._snapshot_id(), path.strip("/")
+        snapshot_id, path = self._snapshot_id(), path.rstrip("/")
         base = f"{path}/" if path else ""
         start_after, inside = "", ""
         while page := self._page(snapshot_id, base, start_after, PAGE_ROWS):
             for entry in page:
                 if inside and entry.path.startswith(inside):
                     continue
-                name, slash, _ = entry.path[len(base) :].partition("/")
-                if slash:  # of a flat bucket: in a tree the directory itself comes before what is below it
+                name, is_shared = _first_part(entry.path[len(base) :])
+                if is_shared:  # of a flat bucket: in a tree the directory itself comes before what is below it
                     yield ListedEntry(base + name, True, 0, "", 0, -1)
                 else:
                     yield entry
-                inside = f"{base}{name}/" if slash or entry.is_directory else ""
+                inside = f"{base}{name}/" if is_shared or entry.is_directory else ""
             if len(page) < PAGE_ROWS:
                 return
             start_after = inside + _BEYOND_NAMES if inside else page[-1].path
-        if path and not start_after:
+        if path.startswith("/") and not start_after:  # no key of a flat bucket has it
+            yield from self.listdir(path.lstrip("/"))
+        elif path and not start_after:
             self._check_directory(path, snapshot_id)
 
     def _check_directory(self, path: str, snapshot_id: str) -> None:
@@ -152,9 +156,12 @@ class Namespace(ABC):
     def open_raw(self, key: str) -> KeyReader:
         """Open a key for reading, as ``open``, without a buffer: each read asks the datanodes."""
         store, reads = self._calls.block_store(self.volume), self._calls.metadata(self.volume)
-        snapshot_id = self._snapshot_id()
-        row = reads.stat(self.volume, self.bucket, key, snapshot_id=snapshot_id)
-        if not isinstance(row, KeyRow):
-            raise InvalidRequestError("NOT_A_FILE", f"{key} is a directory")
-        runs = reads.key_blocks(self.volume, self.bucket, key, snapshot_id=snapshot_id)
-        return KeyReader(store, runs, row.size_bytes)
+        runs, size_bytes = runs_of_key(reads, self.volume, self.bucket, key, snapshot_id=self._snapshot_id())
+        return KeyReader(store, runs, size_bytes)
+
+
+def _first_part(path: str) -> tuple[str, bool]:
+    """Return the first part of a path, with empty ones before it, and whether others follow."""
+    empty = len(path) - len(path.lstrip("/"))
+    end = path.find("/", empty)
+    return (path, False) if end < 0 else (path[:end], True)

@@ -6,21 +6,22 @@ from typing import Self
 
 from deepclean.calls import Calls
 from deepclean.namespace import Namespace
-from schemas.records import CreateTag, DeleteSnapshot, RenameSnapshot, SnapshotInfo
+from schemas.records import CreateTag, DeleteSnapshot, RenameSnapshot, SnapshotInfo, SnapshotStatus
 from schemas.space_answers import FreedSpace, SnapshotSpace
 from services.client.errors import NotFoundError, PlaneError
 from services.client.tasks.diffs import diff
 from services.client.tasks.restore import Restored, restore
-from services.client.tasks.snapshot_ids import ACTIVE, live_snapshot_id
+from services.client.tasks.snapshot_ids import ACTIVE, EXPIRED, live_snapshot_id
 from services.domain.snapshot_diff import DiffEntry
 
 
 class Snapshot(Namespace):
     """A snapshot of a bucket by its name, whether it exists or not.
 
-    Each read looks the name up first. ``with bucket.snapshot("s1") as s:`` looks it up once: within the block all
-    reads are of this snapshot, also if another client renames it. The block does not keep the snapshot from being
-    deleted; a tag does.
+    Each call looks the name up first. ``with bucket.snapshot("s1") as s:`` looks it up once: within the block all
+    calls are about this snapshot, also if another client renames it and gives the name to another one. So are those of
+    what ``Bucket.create_snapshot`` returns. Commands go by the present name of the snapshot, which is looked up right
+    before they are sent. The block does not keep the snapshot from being deleted; a tag does.
     """
 
     def __init__(self, calls: Calls, volume: str, bucket: str, name: str, snapshot_id: str = "") -> None:
@@ -33,18 +34,22 @@ class Snapshot(Namespace):
         return self._known_id or self.id()
 
     def id(self) -> str:
-        """Return the id of the live snapshot that has the name now.
+        """Return the id of the live snapshot.
 
         Raises:
             NotFoundError: no snapshot of this name exists; ``SnapshotExpiredError`` if one did.
         """
+        if self._known_id:
+            if self.info().status is not SnapshotStatus.SNAPSHOT_ACTIVE:
+                raise self._gone()
+            return self._known_id
         if self.name == ACTIVE:  # which would mean the active namespace below
             return self.info().snapshot_id
         shard = self._calls.volumes.shard_of(self.volume)
         return live_snapshot_id(self._calls.plane, shard, self.volume, self.bucket, self.name)
 
     def exists(self) -> bool:
-        """Return whether a live snapshot has the name."""
+        """Return whether the snapshot exists and is not being deleted."""
         try:
             self.id()
         except NotFoundError:
@@ -57,7 +62,28 @@ class Snapshot(Namespace):
         Raises:
             NotFoundError: no snapshot of this name exists; ``SnapshotExpiredError`` if one did.
         """
-        return self._calls.snapshots(self.volume).snapshot(*self._real(), self.name)
+        reads, bucket = self._calls.snapshots(self.volume), self._real()
+        refusal: NotFoundError | None = None
+        try:
+            row = reads.snapshot(*bucket, self.name)
+        except NotFoundError as error:
+            if not self._known_id:
+                raise
+            refusal = error
+        else:
+            if self._known_id in ("", row.snapshot_id):
+                return row
+        for row in reads.snapshots(*bucket, with_deleted=True):
+            if row.snapshot_id == self._known_id:
+                return row
+        raise refusal or self._gone()
+
+    def _gone(self) -> PlaneError:
+        return PlaneError(EXPIRED, f"snapshot {self.name} of {self.volume}/{self.bucket} is deleted")
+
+    def _present_name(self) -> str:
+        """Return the name by which a command finds the snapshot: commands know no ids."""
+        return self.info().name if self._known_id else self.name
 
     def delete(self) -> None:
         """Delete the snapshot. Versions that only this snapshot holds are then freed.
@@ -66,7 +92,7 @@ class Snapshot(Namespace):
             NotFoundError: there is no such snapshot.
             ProtectedError: a tag protects it.
         """
-        self._calls.request(self.volume, DeleteSnapshot(self.volume, self.bucket, self.name))
+        self._calls.request(self.volume, DeleteSnapshot(self.volume, self.bucket, self._present_name()))
 
     def rename(self, name: str) -> Snapshot:
         """Rename the snapshot, and return it under its new name.
@@ -74,7 +100,7 @@ class Snapshot(Namespace):
         Raises:
             NotSupportedError: the plane does not allow it.
         """
-        self._calls.request(self.volume, RenameSnapshot(self.volume, self.bucket, self.name, name))
+        self._calls.request(self.volume, RenameSnapshot(self.volume, self.bucket, self._present_name(), name))
         return Snapshot(self._calls, self.volume, self.bucket, name, self._known_id)
 
     def tag(self, tag: str, *, owner: str = "", reason: str = "", time_to_live_ms: int = 0) -> None:
@@ -83,7 +109,7 @@ class Snapshot(Namespace):
         Raises:
             AlreadyExistsError: the bucket has a tag of this name.
         """
-        command = CreateTag(self.volume, self.bucket, self.name, tag, owner, reason, time_to_live_ms)
+        command = CreateTag(self.volume, self.bucket, self._present_name(), tag, owner, reason, time_to_live_ms)
         self._calls.request(self.volume, command)
 
     def diff(self, to_snapshot: str = ACTIVE) -> list[DiffEntry]:
@@ -113,9 +139,13 @@ class Snapshot(Namespace):
         raise PlaneError("FILE_NOT_FOUND", f"the snapshot {self.name} was dropped a moment ago")
 
     def what_if(self) -> FreedSpace:
-        """Return the bytes that deleting this snapshot alone would free. Nothing is deleted."""
+        """Return the bytes that deleting this snapshot alone would free. Nothing is deleted.
+
+        Raises:
+            NotFoundError: there is no such snapshot.
+        """
         view = self._calls.view(self.volume, self.bucket)
-        return view.what_if(view.snapshots(), [self.name])
+        return view.what_if(view.snapshots(), [self._present_name()])
 
     def restore(self, path: str, *, to: str = "") -> Restored:
         """Copy a key, or a directory with all below it, out of the snapshot into the bucket; to ``to`` if given.

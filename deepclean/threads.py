@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from itertools import islice
 from types import TracebackType
 from typing import ParamSpec, Self, TypeVar
 
 from deepclean.connection import Connection
-from deepclean.writer import BLOCK_SIZE_BYTES, BulkWriter
+from deepclean.writer import BLOCK_SIZE_BYTES, BulkWriter, Write
+from services.domain.errors import DeepcleanError
 
 THREADS = 16
 """Calls of one client that run at a time by default; further ones wait for a thread."""
@@ -32,8 +33,11 @@ class Threads:
 
     async def run(self, call: Callable[P, R], *arguments: P.args, **named: P.kwargs) -> R:
         """Return the result of a call, or raise its error. A cancelled call goes on in its thread, to its end."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._executor, partial(call, *arguments, **named))
+        return await asyncio.wrap_future(self.start(call, *arguments, **named))
+
+    def start(self, call: Callable[P, R], *arguments: P.args, **named: P.kwargs) -> Future[R]:
+        """Have a call made by a thread, behind those that wait for one."""
+        return self._executor.submit(call, *arguments, **named)
 
     async def iterate(self, call: Callable[P, Iterator[R]], *arguments: P.args, **named: P.kwargs) -> AsyncIterator[R]:
         """Yield the rows of an iterator, which is advanced by a page at a time."""
@@ -42,9 +46,15 @@ class Threads:
             for row in page:
                 yield row
 
-    def close(self) -> None:
-        """Wait for the calls that run, and end the threads."""
-        self._executor.shutdown()
+    async def close(self) -> None:
+        """Wait for the calls that run, and end the threads. Other tasks of the loop go on meanwhile: a cancelled call
+        may run for a minute more.
+        """
+        await asyncio.get_running_loop().run_in_executor(None, self._executor.shutdown)
+
+    def leave(self) -> None:
+        """Have the threads end behind the calls that were started, without waiting for it."""
+        self._executor.shutdown(wait=False)
 
 
 class AsyncClient:
@@ -75,18 +85,31 @@ class AsyncClient:
 
     async def __aenter__(self) -> Self:
         threads = Threads(self._thread_count)
+        connecting = threads.start(self._connect)
         try:
-            self._opened = threads, await threads.run(self._connect)
+            self._opened = threads, await asyncio.wrap_future(connecting)
+        except asyncio.CancelledError:  # the thread goes on, and its connection would be left open
+            threads.start(_close_late, connecting)
+            threads.leave()
+            raise
         except BaseException:
-            threads.close()
+            await threads.close()
             raise
         return self
 
     async def __aexit__(self, *_: object) -> None:
         threads, connection = self._open()
         self._opened = None
-        await threads.run(connection.close)
-        threads.close()
+        try:
+            await threads.run(connection.close)
+        finally:
+            await threads.close()
+
+
+def _close_late(connecting: Future[Connection]) -> None:
+    """Close a connection that nobody waits for any more, if it comes to be."""
+    with contextlib.suppress(CancelledError, DeepcleanError):
+        connecting.result().close()
 
 
 class AsyncBulkWriter:
@@ -99,7 +122,7 @@ class AsyncBulkWriter:
     def __init__(self, threads: Threads, sync: BulkWriter) -> None:
         self._threads = threads
         self._sync = sync
-        self._waiting: list[Callable[[], None]] = []
+        self._waiting: list[Write] = []
 
     @property
     def put_count(self) -> int:
@@ -118,26 +141,25 @@ class AsyncBulkWriter:
 
     async def put(self, key: str, *, size_bytes: int, tag: str = "", block_size_bytes: int = BLOCK_SIZE_BYTES) -> None:
         """Commit a key without bytes, as ``BulkWriter.put``."""
-        named = {"size_bytes": size_bytes, "tag": tag, "block_size_bytes": block_size_bytes}
-        await self._add(partial(self._sync.put, key, **named))  # type: ignore[arg-type]  # each has its own type
+        await self._add(self._sync._put_of(key, size_bytes=size_bytes, tag=tag, block_size_bytes=block_size_bytes))
 
     async def delete(self, key: str) -> None:
         """Delete a key with all of its versions."""
-        await self._add(partial(self._sync.delete, key))
+        await self._add(key)
 
     async def flush(self) -> None:
         """Send what is not sent yet, and wait for all answers, as ``BulkWriter.flush``."""
         await self._pass_on()
         await self._threads.run(self._sync.flush)
 
-    async def _add(self, write: Callable[[], None]) -> None:
+    async def _add(self, write: Write) -> None:
         self._waiting.append(write)
         if len(self._waiting) >= WRITES_PER_CALL:
             await self._pass_on()
 
     async def _pass_on(self) -> None:
         writes, self._waiting = self._waiting, []
-        await self._threads.run(_call_each, writes)
+        await self._threads.run(self._sync._write, writes)
 
     async def __aenter__(self) -> Self:
         return self
@@ -147,8 +169,3 @@ class AsyncBulkWriter:
     ) -> None:
         if kind is None:
             await self.flush()
-
-
-def _call_each(calls: list[Callable[[], None]]) -> None:
-    for call in calls:
-        call()

@@ -8,7 +8,7 @@ plane than that, whatever its source delivers.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from types import TracebackType
 from typing import NoReturn, Self
@@ -16,7 +16,7 @@ from typing import NoReturn, Self
 from deepclean.bulk_errors import BulkWriteError, KeyFailure
 from deepclean.calls import Calls
 from schemas.records import DeleteKeys, MetadataReply, PutKey
-from services.client.errors import PlaneError, UnreachableError
+from services.client.errors import NotDeliveredError, PlaneError, UnreachableError
 from services.domain.errors import DeepcleanError
 from services.domain.table_keys import MAX_KEYS_PER_COMMAND
 
@@ -28,13 +28,20 @@ MAX_FAILURES = 1_000
 """Failures after which a writer without ``on_failure`` ends: most likely they have one cause."""
 BLOCK_SIZE_BYTES = 256 * 1024 * 1024
 
+Write = PutKey | str
+"""A put, or the path of a key to delete."""
+
 
 class BulkWriter:
     """Writes keys of one bucket. Use it in a ``with`` block, whose end waits for all answers.
 
     Commands are applied in the order of the calls. A key that is refused does not stop the others: the end of the block
-    raises ``BulkWriteError`` with all failures, or each is passed to ``on_failure``, and nothing is raised. Not safe to
-    use from several threads: give each a writer of its own.
+    raises ``BulkWriteError`` with all failures, or each is passed to ``on_failure``, and nothing is raised.
+
+    A writer ends early at 1,000 failures without ``on_failure``, or when the plane does not answer. Each key that was
+    passed to it is then written, or told as a failure, also if it was not sent. An error of the block itself is raised
+    at once: what of the keys before it is written is then not told. Not safe to use from several threads: give each a
+    writer of its own.
     """
 
     def __init__(
@@ -56,8 +63,10 @@ class BulkWriter:
         self._failures: list[KeyFailure] = []
         self._sent: deque[tuple[int, PutKey | DeleteKeys]] = deque()
         """Number and command of what is not answered, oldest first."""
+        self._unsent: deque[PutKey | DeleteKeys] = deque()
+        """Commands that wait for room, first to be sent first."""
         self._deletes: list[str] = []
-        """Keys of the next command of deletes."""
+        """Keys of the command of deletes behind them, which further ones may join."""
         self.put_count = 0
         """Keys that were put, as far as the answers have arrived."""
         self.deleted_count = 0
@@ -76,9 +85,7 @@ class BulkWriter:
         Raises:
             BulkWriteError: too many keys have failed, there is no such volume, or the plane does not answer.
         """
-        if self._deletes:
-            self._send_deletes()
-        self._send(PutKey(*self._names, key, size_bytes, tag, block_size_bytes))
+        self._write((self._put_of(key, size_bytes=size_bytes, tag=tag, block_size_bytes=block_size_bytes),))
 
     def delete(self, key: str) -> None:
         """Delete a key with all of its versions.
@@ -86,9 +93,7 @@ class BulkWriter:
         Raises:
             BulkWriteError: as ``put``.
         """
-        self._deletes.append(key)
-        if len(self._deletes) == MAX_KEYS_PER_COMMAND:
-            self._send_deletes()
+        self._write((key,))
 
     def flush(self) -> None:
         """Send what is not sent yet, and wait for all answers.
@@ -96,25 +101,45 @@ class BulkWriter:
         Raises:
             BulkWriteError: keys have failed, and there is no ``on_failure``.
         """
-        if self._deletes:
-            self._send_deletes()
+        self._close_deletes()
+        self._send()
         while self._sent:
             self._collect()
         self._raise_failures()
 
-    def _send_deletes(self) -> None:
-        keys, self._deletes = tuple(self._deletes), []
-        self._send(DeleteKeys(*self._names, keys))
+    def _put_of(self, key: str, *, size_bytes: int, tag: str, block_size_bytes: int) -> PutKey:
+        return PutKey(*self._names, key, size_bytes, tag, block_size_bytes)
 
-    def _send(self, command: PutKey | DeleteKeys) -> None:
-        while len(self._sent) >= self._max_in_flight:
-            self._collect()
-        try:
-            number = self._plane.submit(self._shard, command)
-        except DeepcleanError as error:
-            self._fail(command, error)
-            self._end(error)
-        self._sent.append((number, command))
+    def _write(self, writes: Iterable[Write]) -> None:
+        """Take all of these writes, then send them. So each is told of if the writer ends at one of them."""
+        for write in writes:
+            if isinstance(write, PutKey):
+                self._close_deletes()
+                self._unsent.append(write)
+                continue
+            self._deletes.append(write)
+            if len(self._deletes) == MAX_KEYS_PER_COMMAND:
+                self._close_deletes()
+        self._send()
+
+    def _close_deletes(self) -> None:
+        """Make a command of the deletes that were gathered: what follows is sent behind them."""
+        if self._deletes:
+            self._unsent.append(DeleteKeys(*self._names, tuple(self._deletes)))
+            self._deletes = []
+
+    def _send(self) -> None:
+        """Send the commands that wait, each when there is room for it."""
+        while self._unsent:
+            while len(self._sent) >= self._max_in_flight:
+                self._collect()
+            command = self._unsent.popleft()
+            try:
+                number = self._plane.submit(self._shard, command)
+            except DeepcleanError as error:
+                self._fail(command, error)
+                self._end(error)
+            self._sent.append((number, command))
 
     def _collect(self) -> None:
         """Wait for the oldest answer, and count it."""
@@ -126,11 +151,13 @@ class BulkWriter:
             self._end(error)
         self._answered(command, reply)
         if len(self._failures) >= MAX_FAILURES:
-            self._raise_failures()
+            self._end(self._failures[-1].error)
 
     def _end(self, error: DeepcleanError) -> NoReturn:
-        """End because the plane does not answer. What it has answered up to here counts; the first answer that is
-        missing is the last one that is waited for, since those of later commands would be missing, too.
+        """End early, and account for every key: what is sent by its answer, what is not sent as a failure.
+
+        The first answer that is missing is the last one that is waited for, since those of later commands would be
+        missing, too.
         """
         while self._sent:
             number, command = self._sent.popleft()
@@ -142,6 +169,10 @@ class BulkWriter:
                     self._fail(self._sent.popleft()[1], failed)
             else:
                 self._answered(command, reply)
+        self._close_deletes()
+        while self._unsent:
+            not_sent = NotDeliveredError("it was not sent, because the writer ended before", may_be_applied=False)
+            self._fail(self._unsent.popleft(), not_sent)
         self._raise_failures()
         raise error
 

@@ -7,6 +7,7 @@ becomes ``FileNotFoundError`` by its errno. So whoever raises one names the code
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Self
 
 from services.domain.errors import DeepcleanError
@@ -121,6 +122,10 @@ class NotDeliveredError(UnreachableError):
     def __init__(self, message: str, *, may_be_applied: bool) -> None:
         super().__init__(message)
         self.may_be_applied = may_be_applied
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle what the constructor takes, as a refusal does."""
+        return partial(type(self), may_be_applied=self.may_be_applied), self.args
 
 
 _BY_CLASS: Mapping[type[PlaneError], tuple[str, ...]] = {

@@ -12,6 +12,7 @@ import pytest
 
 import deepclean
 from deepclean import asynchronous, generate, threads
+from deepclean import writer as writer_module
 from deepclean.asynchronous import AsyncBucket, AsyncConnection
 from deepclean.connection import Connection
 from services.plane.in_memory.client import InMemoryClient
@@ -133,6 +134,23 @@ def test_a_writer_writes_in_order_and_tells_what_failed(monkeypatch: pytest.Monk
     run(session)
 
 
+def test_a_writer_that_ends_tells_of_each_key_that_it_was_passed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer_module, "MAX_FAILURES", 3)
+
+    async def session(plane: AsyncConnection) -> None:
+        bucket = await bucket_of(plane)
+        passed = []
+        with pytest.raises(deepclean.BulkWriteError) as told:  # noqa: PT012
+            async with bucket.writer(max_in_flight=1) as writer:
+                for number in range(10 * threads.WRITES_PER_CALL):
+                    passed.append(f".snapshot/{number}")
+                    await writer.put(passed[-1], size_bytes=1)
+        assert len(passed) == threads.WRITES_PER_CALL
+        assert [failure.key for failure in told.value.failures] == passed
+
+    run(session)
+
+
 def test_calls_run_beside_each_other_and_no_more_than_there_are_threads() -> None:
     async def session() -> None:
         some = threads.Threads(2)
@@ -144,7 +162,7 @@ def test_calls_run_beside_each_other_and_no_more_than_there_are_threads() -> Non
             return len(running)
 
         assert await asyncio.gather(*(some.run(meets) for _ in range(4)))
-        some.close()
+        await some.close()
         one = threads.Threads(1)
         stop = threading.Event()
         first = asyncio.ensure_future(one.run(stop.wait, 30))
@@ -153,9 +171,71 @@ def test_calls_run_beside_each_other_and_no_more_than_there_are_threads() -> Non
         assert not done
         stop.set()
         assert await second == 2
-        one.close()
+        await one.close()
 
     asyncio.run(session())
+
+
+def client_threads() -> list[str]:
+    return [one.name for one in threading.enumerate() if one.name.startswith("deepclean")]
+
+
+class WatchedConnection(Connection):
+    """A connection to a plane in memory that notes that it is closed, and may fail to."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        super().__init__(InMemoryClient(InMemoryPlane()))
+        self.error = error
+        self.is_closed = threading.Event()
+
+    def close(self) -> None:
+        super().close()
+        self.is_closed.set()
+        if self.error:
+            raise self.error
+
+
+def test_other_tasks_go_on_while_a_client_waits_for_its_last_calls() -> None:
+    async def session() -> bool:
+        released = threading.Event()
+        async with AsyncConnection(WatchedConnection) as client:
+            call = asyncio.ensure_future(client._threads.run(released.wait, 5))
+            await asyncio.sleep(0)
+            call.cancel()
+            asyncio.get_running_loop().call_later(0.2, released.set)
+        return released.is_set()
+
+    assert asyncio.run(session()), "the loop stood still until the call gave up"
+
+
+def test_a_client_whose_connection_cannot_be_closed_leaves_no_threads() -> None:
+    async def session() -> None:
+        async with AsyncConnection(lambda: WatchedConnection(deepclean.DeepcleanError("the broker is silent"))):
+            pass
+
+    with pytest.raises(deepclean.DeepcleanError, match="silent"):
+        asyncio.run(session())
+    assert client_threads() == []
+
+
+def test_a_connection_that_comes_too_late_is_closed() -> None:
+    begun, go_on, connection = threading.Event(), threading.Event(), WatchedConnection()
+
+    def connect() -> Connection:
+        begun.set()
+        go_on.wait(30)
+        return connection
+
+    async def session() -> None:
+        entering = asyncio.ensure_future(AsyncConnection(connect, threads=1).__aenter__())
+        await asyncio.to_thread(begun.wait, 30)
+        entering.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await entering
+        go_on.set()
+
+    asyncio.run(session())
+    assert connection.is_closed.wait(30)
 
 
 def test_a_client_is_used_in_its_block() -> None:

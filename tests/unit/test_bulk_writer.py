@@ -9,9 +9,9 @@ import pytest
 import deepclean
 from deepclean.connection import Connection
 from deepclean.writer import MAX_FAILURES
-from schemas.records import DeleteKeys, MetadataReply, PutKey
+from schemas.records import DeleteKeys, MetadataReply, PutKey, SnapshotReply
 from services.client.errors import BusyError, NotDeliveredError, PlaneTimeoutError
-from services.client.plane import NamespaceCommand
+from services.client.plane import NamespaceCommand, SnapshotRequest
 from services.plane.in_memory.client import InMemoryClient
 from services.plane.in_memory.plane import InMemoryPlane
 
@@ -134,14 +134,27 @@ def test_failures_are_passed_on_instead(bucket: deepclean.Bucket) -> None:
     assert keys_of(bucket) == ["a"]
 
 
-def test_many_failures_end_a_writer(client: WatchedClient, bucket: deepclean.Bucket) -> None:
-    sent = 0
-    with pytest.raises(deepclean.BulkWriteError) as told, bucket.writer(max_in_flight=10) as writer:  # noqa: PT012
-        for _ in range(10 * MAX_FAILURES):
-            writer.put("", size_bytes=1)
-            sent += 1
-    assert len(told.value.failures) == MAX_FAILURES
-    assert sent <= MAX_FAILURES + 10
+@pytest.mark.parametrize("bound", [1, 5, 600, 5_000])
+@pytest.mark.parametrize("kind", ["puts", "deletes", "both"])
+def test_many_failures_end_a_writer_and_each_key_is_written_or_told(
+    client: WatchedClient, bucket: deepclean.Bucket, kind: str, bound: int
+) -> None:
+    """A program that sends again what it is told of has then written all that it has passed."""
+    passed: list[str] = []
+    with pytest.raises(deepclean.BulkWriteError) as told, bucket.writer(max_in_flight=bound) as writer:  # noqa: PT012
+        for number in range(10_000):
+            is_good = number < 50
+            passed.append(f"{number}" if is_good else f".snapshot/{number}")
+            if is_good or kind == "puts" or (kind == "both" and number % 7 < 2):
+                writer.put(passed[-1], size_bytes=1)
+            else:
+                writer.delete(passed[-1])
+    assert told.value.written == 50
+    assert keys_of(bucket) == sorted(passed[:50])
+    assert sorted(failure.key for failure in told.value.failures) == sorted(passed[50:])
+    assert not any(failure.may_be_written for failure in told.value.failures), "all is refused, or was not sent"
+    assert client.unanswered == 0, "what was sent is waited for"
+    assert len(passed) <= 50 + MAX_FAILURES + (bound + 2) * (1 if kind == "puts" else 1_000)
 
 
 def test_silence_ends_a_writer_and_what_is_not_known_is_not_called_refused(
@@ -157,6 +170,26 @@ def test_silence_ends_a_writer_and_what_is_not_known_is_not_called_refused(
     assert not any(one.is_refused for one in told.value.failures)
     assert client.answer_waits == 5 + 2, "each answer that is missing would take a minute"
     assert len(client.sent) == 20, "nothing is sent again"
+
+
+def test_what_waits_behind_silence_is_told_and_was_not_sent(client: WatchedClient, bucket: deepclean.Bucket) -> None:
+    client.silent_from = 2 + 1  # behind volume and bucket
+    failures: list[deepclean.KeyFailure] = []
+    with (  # noqa: PT012
+        pytest.raises(PlaneTimeoutError),
+        bucket.writer(max_in_flight=1, on_failure=failures.append) as writer,
+    ):
+        writer.put("a", size_bytes=1)
+        writer.delete("b")
+        writer.delete("c")
+        writer.put("d", size_bytes=1)
+    assert [(one.key, one.is_delete, one.may_be_written) for one in failures] == [
+        ("a", False, True),
+        ("b", True, False),
+        ("c", True, False),
+        ("d", False, False),
+    ]
+    assert len(client.sent) == 1
 
 
 def test_silence_is_raised_also_when_failures_are_passed_on(client: WatchedClient, bucket: deepclean.Bucket) -> None:
@@ -205,3 +238,22 @@ def test_what_a_busy_bucket_refuses_is_asked_again(busy_seconds: float, expected
     with pytest.raises(expected):
         bucket.put("key", size_bytes=1)
     assert client.refusals == (1 if busy_seconds == 0 else 0)
+
+
+class RefusingClient(InMemoryClient):
+    """A client whose requests to the snapshots service find the bucket busy."""
+
+    requests = 0
+
+    def request(self, shard: int, request: SnapshotRequest) -> SnapshotReply:
+        self.requests += 1
+        return SnapshotReply("client", self.requests, "BUCKET_BUSY", "the snapshot is not the newest one")
+
+
+def test_a_rollback_is_not_asked_for_again() -> None:
+    """It may have deleted the newer snapshots; a second one would delete what was made since."""
+    client = RefusingClient(InMemoryPlane())
+    bucket = Connection(client).volume("photos").create().bucket("holidays").create()
+    with pytest.raises(BusyError):
+        bucket.roll_back("first")
+    assert client.requests == 1

@@ -38,7 +38,7 @@ def new_client() -> KafkaCommands:
 
 @pytest.fixture(autouse=True)
 def no_broker(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(KafkaCommands, "_assigned_consumer", lambda *_: SilentConsumer())
+    monkeypatch.setattr(KafkaCommands, "_assigned_consumer", lambda *_: (SilentConsumer(), {}))
 
 
 def test_a_message_by_a_later_schema_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -95,6 +95,23 @@ class TestReading:
                 file.seek(-1)
         assert bucket.read("key") == b"other"
 
+    @pytest.mark.parametrize("call", ["stat", "key_blocks"])
+    def test_an_overwrite_between_two_reads_mixes_no_versions(
+        self, bucket: deepclean.Bucket, client: ClientWithBytes, monkeypatch: pytest.MonkeyPatch, call: str
+    ) -> None:
+        """The reader takes one version whole, whichever one."""
+        bucket.put("key", data=b"old")
+        reads = type(client.metadata(0))
+        read = getattr(reads, call)
+
+        def after_an_overwrite(*arguments: Any, **named: Any) -> Any:
+            monkeypatch.setattr(reads, call, read)
+            bucket.put("key", data=b"new contents")
+            return read(*arguments, **named)
+
+        monkeypatch.setattr(reads, call, after_an_overwrite)
+        assert bucket.read("key") in (b"old", b"new contents")
+
     def test_what_has_no_bytes_cannot_be_read(self, bucket: deepclean.Bucket) -> None:
         bucket.put("a/key", size_bytes=10)
         with pytest.raises(deepclean.MissingBytesError):
@@ -150,6 +167,24 @@ class TestListing:
             "vol1/data/e": "file",
         }
         assert files.du("vol1/data") == 3
+
+    def test_keys_with_empty_parts_are_met(self, plane: Connection, files: DeepcleanFileSystem) -> None:
+        """A flat bucket takes them, as object stores do."""
+        bucket = plane.volume("vol1").create().bucket("data").create(FLAT)
+        keys = ["//two", "/lead/c", "a//b", "a//d/e", "a/f", "dir/", "g"]
+        for key in keys:
+            bucket.put(key, size_bytes=1)
+        assert [entry.path for entry in bucket.listdir()] == ["//two", "/lead", "a", "dir", "g"]
+        assert [(entry.path, entry.is_directory) for entry in bucket.listdir("a")] == [
+            ("a//b", False),
+            ("a//d", True),
+            ("a/f", False),
+        ]
+        assert [entry.path for entry in bucket.listdir("/lead")] == ["/lead/c"]
+        assert [entry.path for entry in bucket.listdir("dir")] == ["dir/"]
+        walked = [info["name"] for _, _, found in files.walk("vol1/data", detail=True) for info in found.values()]
+        assert sorted(walked) == files.find("vol1/data") == [f"vol1/data/{key}" for key in keys]
+        assert all(files.isfile(f"vol1/data/{key}") for key in keys if key != "dir/")
 
     def test_a_file_has_a_size_and_times(self, bucket: deepclean.Bucket, files: DeepcleanFileSystem) -> None:
         bucket.put("key", size_bytes=7, tag="mine")

@@ -216,6 +216,31 @@ class TestSnapshots:
             assert paths(snapshot.list()) == ["key"]
             assert paths(bucket.snapshot("first").list()) == []
 
+    def test_within_a_block_acts_are_on_the_same_snapshot(self, plane: Connection) -> None:
+        """A program that reads a snapshot and then deletes it deletes what it has read."""
+        bucket = bucket_of(plane)
+        bucket.put("key", size_bytes=5)
+        known = bucket.create_snapshot("first")
+        bucket.delete_key("key")
+        with bucket.snapshot("first") as snapshot:
+            bucket.snapshot("first").rename("renamed")
+            other = bucket.create_snapshot("first")
+            assert snapshot.id() == snapshot.info().snapshot_id == known.id() != other.id()
+            assert (snapshot.info().name, other.info().name) == ("renamed", "first")
+            assert (snapshot.what_if().freed_bytes, other.what_if().freed_bytes) == (5, 0)
+            snapshot.tag("keep")
+            assert [one.snapshot for one in bucket.tags()] == ["renamed"]
+            bucket.delete_tag("keep")
+            snapshot.rename("again")
+            snapshot.delete()
+            assert [info.name for info in bucket.snapshots()] == ["first"]
+            assert not snapshot.exists()
+            plane.settle()
+            for act in (snapshot.delete, snapshot.info, snapshot.what_if, lambda: snapshot.tag("keep")):
+                with pytest.raises(errors.NotFoundError):
+                    act()
+        assert [info.name for info in bucket.snapshots()] == ["first"]
+
     def test_what_is_not_there_is_said(self, plane: Connection) -> None:
         bucket = bucket_of(plane)
         assert not bucket.snapshot("never").exists()
@@ -327,6 +352,9 @@ class TestErrors:
         failure = deepclean.KeyFailure("key", False, error)
         bulk = pickle.loads(pickle.dumps(deepclean.BulkWriteError([failure], 3)))  # noqa: S301  made here
         assert (bulk.written, bulk.failures[0].error.code) == (3, "SNAPSHOT_EXPIRED")
+        lost = client_errors.NotDeliveredError("the broker is silent", may_be_applied=True)
+        again = pickle.loads(pickle.dumps(lost))  # noqa: S301  made here
+        assert (str(again), again.may_be_applied) == ("the broker is silent", True)
 
 
 def test_the_layer_below_goes_on_working(plane: Connection) -> None:

@@ -38,7 +38,7 @@ from services.cli.store.entries import (
 )
 from services.cli.terminal import say
 from services.client.tasks.bulk_deletes import delete_keys
-from services.client.tasks.key_bytes import KeyPlace, put_bytes, read_bytes
+from services.client.tasks.key_bytes import KeyPlace, put_bytes, read_bytes, runs_of_key
 
 app = typer.Typer(no_args_is_help=True, help="Put, get, delete, rename, list and show keys.")
 BLOCK_SIZE = "256MiB"
@@ -104,9 +104,7 @@ def get(
     with session_of(context) as session:
         reads = session.metadata(volume)
         snapshot_id = snapshot_id_of(session, volume, bucket, snapshot)
-        row = reads.stat(volume, bucket, name, snapshot_id=snapshot_id)
-        runs = reads.key_blocks(volume, bucket, name, snapshot_id=snapshot_id)
-        size_bytes = row.size_bytes if isinstance(row, KeyRow) else 0
+        runs, size_bytes = runs_of_key(reads, volume, bucket, name, snapshot_id=snapshot_id)
         parts = read_bytes(session.connected().block_store(session.volumes().shard_of(volume)), runs, size_bytes)
         if file == "-":
             for part in parts:

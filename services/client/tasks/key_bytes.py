@@ -23,11 +23,12 @@ from schemas.records import (
     BlockRun,
     CommitKey,
     Committed,
+    KeyRow,
     MetadataReply,
     OpenKey,
 )
 from services.client.errors import PlaneError, UnreachableError
-from services.client.plane import BlockStore, NamespaceCommand, Plane, accepted
+from services.client.plane import BlockStore, MetadataReads, NamespaceCommand, Plane, accepted
 from services.domain.replication import COPIES, replication_of
 
 PLACE_SECONDS = 60.0
@@ -192,6 +193,28 @@ def _writable(store: BlockStore, container_id: int) -> ContainerPlace:
             )
         pause.wait(PLACE_POLL_SECONDS)
     return place
+
+
+def runs_of_key(
+    reads: MetadataReads, volume: str, bucket: str, key: str, *, snapshot_id: str = ""
+) -> tuple[list[BlockRun], int]:
+    """Return the runs of blocks of a key, and its size in bytes.
+
+    Both are of one version, since the size is that of the runs: two reads would show two versions if the key is
+    overwritten between them.
+
+    Raises:
+        PlaneError: KEY_NOT_FOUND; NOT_A_FILE, a directory is at the path.
+    """
+    try:
+        runs = reads.key_blocks(volume, bucket, key, snapshot_id=snapshot_id)
+    except PlaneError as error:
+        if error.code != "KEY_NOT_FOUND":
+            raise
+        if isinstance(reads.stat(volume, bucket, key, snapshot_id=snapshot_id), KeyRow):
+            raise  # it was put a moment ago
+        raise PlaneError("NOT_A_FILE", f"{key} is a directory") from error
+    return runs, sum(run.size_bytes for run in runs)
 
 
 def read_bytes(store: BlockStore, runs: Sequence[BlockRun], size_bytes: int) -> Iterator[bytes]:

@@ -239,6 +239,7 @@ class KafkaCommands:
             value = self._encoded(METADATA_REPLIES, shard, number, command)
             self._send(METADATA_COMMANDS, shard, value, answers)
             self._newest[METADATA_REPLIES.name, shard] = number, command
+            self._take_reports(number)
         return number
 
     def answer(self, shard: int, number: int) -> MetadataReply:
@@ -261,6 +262,7 @@ class KafkaCommands:
             value = self._encoded(SNAPSHOTS_REPLIES, shard, number, request)
             self._send(SNAPSHOTS_COMMANDS, shard, value, answers)
             self._newest[SNAPSHOTS_REPLIES.name, shard] = number, request
+            self._take_reports(number)
         seconds = self._settle_seconds if isinstance(request, Settle) else self._answer_seconds
         reply: SnapshotReply = self._await_reply(SNAPSHOTS_REPLIES, shard, number, seconds)
         return reply
@@ -343,12 +345,16 @@ class KafkaCommands:
                 self._wait_until(deadline, f"{len(answers.unanswered)} commands are unanswered")
 
     def _send(self, topic: Topic, shard: int, value: bytes, answers: Answers[Any]) -> None:
-        """Assign the next number to a request and pass it to the producer. If this fails, the number is free again."""
+        """Assign the next number to a request and pass it to the producer. If this fails, the number is free again.
+
+        An interruption (``KeyboardInterrupt``) frees no number: the message may be in the producer's queue by then, and
+        a second request under its number would get its answer.
+        """
         with self._changed:
             number = answers.sent()
         try:
             self._produce(topic, shard, value, answers, number)
-        except BaseException:
+        except Exception:
             with self._changed:
                 answers.withdraw()
             raise
@@ -369,6 +375,11 @@ class KafkaCommands:
             except KafkaException as error:
                 if not self._renew_after(error.args[0]):
                     raise self._not_delivered(error.args[0]) from error
+
+    def _take_reports(self, number: int) -> None:
+        """Take the producer's reports behind every some requests. Their messages are sent: what is raised here, such as
+        an interruption, frees no number.
+        """
         if number % POLL_EVERY == 0:
             self._producer.poll(0)
 
@@ -379,7 +390,7 @@ class KafkaCommands:
         answers = self._answers[replies.name, shard]
         with self._sending:
             newest, body = self._newest.get((replies.name, shard), (0, None))
-            if number != newest:
+            if number != newest or number != answers.last_number:  # of an interrupted request the body is not kept
                 return False
             topic = METADATA_COMMANDS if replies is METADATA_REPLIES else SNAPSHOTS_COMMANDS
             value = self._encoded(replies, shard, number, body)
@@ -387,7 +398,7 @@ class KafkaCommands:
                 answers.unanswered.add(number)
             try:
                 self._produce(topic, shard, value, answers, number)
-            except BaseException:
+            except Exception:
                 with self._changed:
                     answers.unanswered.discard(number)
                 raise
@@ -406,16 +417,27 @@ class KafkaCommands:
         return True
 
     def _await_reply(self, topic: Topic, shard: int, number: int, seconds: float) -> Any:
-        """Return the answer to a request; repeat the request in this time if its outcome got lost."""
+        """Return the answer to a request; repeat the request in this time if its outcome got lost.
+
+        A try whose outcome got lost may be applied, whatever becomes of those behind it. So its error is raised, also
+        if a later one was certainly not delivered.
+        """
         deadline = time.monotonic() + seconds
-        while True:
+        try:
+            return self._next_reply(topic, shard, number, seconds, deadline)
+        except NotDeliveredError as error:
+            if not error.may_be_applied:
+                raise
+            lost = error
+        while time.monotonic() < deadline and not self._stop.wait(POLL_SECONDS):
             try:
+                if not self._repeat(topic, shard, number):
+                    break
                 return self._next_reply(topic, shard, number, seconds, deadline)
             except NotDeliveredError as error:
-                if not error.may_be_applied or time.monotonic() >= deadline or self._stop.wait(POLL_SECONDS):
-                    raise
-                if not self._repeat(topic, shard, number):
-                    raise
+                if not error.may_be_applied:
+                    raise lost from error
+        raise lost
 
     def _next_reply(self, topic: Topic, shard: int, number: int, seconds: float, deadline: float) -> Any:
         answers = self._answers[topic.name, shard]
