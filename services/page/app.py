@@ -20,6 +20,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from schemas.build_info import report_build
+from schemas.credentials import CredentialsError
 from schemas.records import CollectionState
 from services.cli.amounts import parse_size
 from services.cli.output import bytes_text
@@ -196,7 +197,7 @@ def _answered(answer: Callable[[Any], Any], asked: Any) -> Response:
         return Response(encoded(answer(asked)), media_type="application/json")
     except (typer.BadParameter, ValueError, TypeError, OverflowError) as error:
         return _refused("INVALID_REQUEST", str(error), 400)
-    except (UnreachableError, PlaneTimeoutError, StackError) as error:
+    except (UnreachableError, PlaneTimeoutError, StackError, CredentialsError) as error:
         return _refused("UNREACHABLE", str(error), 503)
     except DeepcleanError as error:
         code = str(getattr(error, "code", "INTERNAL_ERROR"))

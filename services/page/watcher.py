@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from schemas.credentials import CredentialsError
 from services.client.errors import PlaneError
 from services.client.plane import Plane
 from services.domain.errors import DeepcleanError
@@ -23,6 +24,8 @@ BUCKETS_EVERY = 2
 """Buckets are observed every so many rounds: each costs a read."""
 MOST_ASKED = 50
 """Most buckets that are watched because somebody looked at them, beside the largest ones."""
+STALE_SECONDS = 60.0
+"""An observation of so long ago says nothing of the present."""
 TOTAL = ("", "")
 """The name under which the history of the whole plane is kept."""
 logger = logging.getLogger(__name__)
@@ -90,10 +93,13 @@ class Watcher:
                     plane.learn_shards()
                 self._observe_bytes(plane)
             self._rounds += 1
-        except (DeepcleanError, OSError) as error:
+        except (DeepcleanError, CredentialsError, OSError) as error:
             seen = {"error": f"The plane cannot be seen: {error}"}
             if seen["error"] != self._seen.get("error"):
                 logger.warning("the plane cannot be seen: %s", error)
+        except Exception as error:  # a watch that ended would leave its last observation as the present one
+            logger.exception("a look at the plane has failed")
+            seen = {"error": f"The plane cannot be seen: the page's process has failed ({error!r}); its log has more."}
         with self._lock:
             self._seen = {**seen, "seen_ms": self.now_ms()}
 
@@ -119,9 +125,14 @@ class Watcher:
                 self._histories[name].add(at_ms, amounts)
 
     def seen(self) -> dict[str, Any]:
-        """Return the newest observation; empty before the first one."""
+        """Return the newest observation; empty before the first one. One that is too old becomes an error."""
         with self._lock:
-            return dict(self._seen)
+            seen = dict(self._seen)
+        age_seconds = (self.now_ms() - seen.get("seen_ms", self.now_ms())) / 1_000
+        if age_seconds <= STALE_SECONDS or seen["error"]:
+            return seen
+        error = f"The plane cannot be seen: the last look at it is {age_seconds:,.0f} s ago. Read the page's log."
+        return {"error": error, "seen_ms": seen["seen_ms"]}
 
     def watch(self, shard: int, volume: str, bucket: str) -> None:
         """Watch a bucket from now on, even if it is none of the largest."""

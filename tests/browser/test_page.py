@@ -13,7 +13,7 @@ from schemas.records import CollectionState
 from schemas.space_answers import WhatIf
 from services.page.guard import Rights
 from tests.browser.conftest import OpenPage
-from tests.paged_plane import BUCKET, SUSPENDED, VOLUME, PagedPlane, healthy
+from tests.paged_plane import BUCKET, NO_PLANE, SUSPENDED, VOLUME, PagedPlane, healthy
 
 MOST_WIRE_BYTES = 150_000
 AS_BUCKET = f"/#/bucket/{VOLUME}/{BUCKET}"
@@ -252,11 +252,11 @@ def test_an_empty_plane_and_an_empty_bucket_say_so(open_page: OpenPage) -> None:
 def test_a_plane_that_cannot_be_seen_is_no_empty_page(open_page: OpenPage) -> None:
     plane = PagedPlane()
     plane.fill(2)
-    plane.sight.is_broken = True
+    plane.sight.error = NO_PLANE
     with plane.served() as url:
         page = open_page(url)
         expect(page.get_by_role("alert")).to_contain_text("start one (deepclean up)")
-        plane.sight.is_broken = False
+        plane.sight.error = None
         plane.sight.status = replace(healthy(), dead_letters=1)
         plane.watcher.observe()
         expect(page.locator(".troubles")).to_contain_text("1 dead letter open")

@@ -16,15 +16,17 @@ from typer.testing import CliRunner
 
 from schemas.answers import RetentionReason, SnapshotTag
 from schemas.build_info import BUILD_INFO
+from schemas.credentials import CredentialsError
 from schemas.records import CollectionState, DeleteSnapshot, UnsetRetention
 from services.cli.main import app
 from services.cli.session import Session
+from services.client.plane import Plane
 from services.domain.snapshot_diff import DiffEntry, DiffKind
 from services.page.app import page_app
 from services.page.assets import asset, asset_names, inlined
 from services.page.bucket_views import drawn_cells
 from services.page.diff_tree import counts_text, diff_tree, tree_rows
-from services.page.door import Door
+from services.page.door import Door, HomeDoor
 from services.page.encoding import encoded
 from services.page.explaining import until_text
 from services.page.guard import ACTS_HEADER, Rights
@@ -34,7 +36,7 @@ from services.page.stations import stations
 from services.page.troubles import troubles
 from services.plane.upkeep.status import LastAudit, ProcessStatus, SuspendedCollection
 from services.runtime.http.server import ServerError
-from tests.paged_plane import BUCKET, DAY_MS, VOLUME, PagedPlane, healthy
+from tests.paged_plane import BUCKET, DAY_MS, NO_PLANE, VOLUME, PagedPlane, healthy
 
 PLACE = {"volume": VOLUME, "bucket": BUCKET}
 HOST = "http://127.0.0.1:9780"
@@ -304,9 +306,79 @@ def test_what_is_seen_is_told_with_its_history() -> None:
         live = plane.client.metadata(0).space(VOLUME, BUCKET, limit=1).live_bytes
         assert points[-1]["live_bytes"] == str(live)
         assert page.get("/api/history").json()[-1]["live_bytes"] == str(live)
-        plane.sight.is_broken = True
+        plane.sight.error = NO_PLANE
         plane.watcher.observe()
         assert "start one (deepclean up)" in page.get("/api/plane").json()["error"]
+
+
+@pytest.mark.parametrize("error", [CredentialsError("the secrets are being written"), RuntimeError("a defect")])
+def test_no_error_ends_the_watch(error: Exception) -> None:
+    plane = PagedPlane()
+    plane.create()
+    with caller(plane) as page:
+        plane.watcher.observe()
+        plane.sight.error = error
+        plane.watcher.observe()
+        seen = page.get("/api/plane").json()
+        assert seen["error"].startswith("The plane cannot be seen: ")
+        assert str(error) in seen["error"]
+        assert "state" not in seen
+        plane.sight.error = None
+        plane.watcher.observe()
+        assert page.get("/api/plane").json()["error"] == ""
+
+
+def test_an_old_observation_is_not_shown_as_the_present() -> None:
+    plane = PagedPlane()
+    moments = [0]
+    plane.watcher.now_ms = lambda: moments[0]
+    plane.watcher.observe()
+    moments[0] = 60_000
+    assert plane.watcher.seen()["state"] == "running"
+    moments[0] = 61_000
+    seen = plane.watcher.seen()
+    assert "the last look at it is 61 s ago" in seen["error"]
+    assert "state" not in seen
+
+
+def test_secrets_that_cannot_be_read_are_no_defect_of_the_page(plane: PagedPlane) -> None:
+    class Locked(Door):
+        def plane(self) -> Plane:
+            raise CredentialsError("http-token may be read by others: chmod 600")
+
+    app = page_app(Locked(plane.client), plane.watcher, Rights())
+    with TestClient(app, base_url=HOST, raise_server_exceptions=False) as page:
+        refused = page.get("/api/bucket", params=PLACE)
+    assert (refused.status_code, refused.json()["code"]) == (503, "UNREACHABLE")
+    assert "chmod 600" in refused.json()["message"]
+
+
+def test_a_connection_is_not_closed_while_calls_may_use_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Connection:
+        is_closed = False
+
+        def close(self) -> None:
+            self.is_closed = True
+
+    files, opened, moments = ["first"], [], [0.0]
+
+    def connected(_: Path) -> Any:
+        opened.append(Connection())
+        return opened[-1]
+
+    monkeypatch.setattr("services.page.door.running_plane", lambda _: files[0])
+    monkeypatch.setattr("services.page.door._key_of", lambda plane: (plane,))
+    monkeypatch.setattr("services.page.door.running_client", connected)
+    door = HomeDoor(tmp_path, now_seconds=lambda: moments[0])
+    assert door.plane() is door.plane()
+    files[0] = "started anew"
+    door.plane()
+    assert [one.is_closed for one in opened] == [False, False], "a call may be under way"
+    moments[0] = 1_000.0
+    door.plane()
+    assert [one.is_closed for one in opened] == [True, False]
+    door.close()
+    assert [one.is_closed for one in opened] == [True, True]
 
 
 def test_what_is_not_there_is_refused(page: TestClient) -> None:
