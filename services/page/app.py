@@ -109,14 +109,14 @@ class Answers:
             "paths": lambda asked: paths_with(self._view(asked), asked.get("beginning", "")),
             "explain": lambda asked: path_answer(self._view(asked), _of(asked, "path")),
             "retention": lambda asked: retention_answer(self._view(asked), asked),
-            "diff": lambda asked: start_diff(self._view(asked), _of(asked, "from"), _of(asked, "to")),
             "diff/job": lambda asked: await_diff(self._view(asked), _of(asked, "job_id")),
         }
 
     def posts(self) -> dict[str, Callable[[dict[str, Any]], Any]]:
-        """Return what is asked by a body: questions that name many snapshots, and acts."""
+        """Return what is asked by a body: questions that name many snapshots or start work, and acts."""
         return {
             "what-if": self._what_if,
+            "diff": lambda body: start_diff(self._view(body), str(_of(body, "from")), str(_of(body, "to"))),
             "acts/delete-snapshots": lambda body: delete_snapshots(
                 self._view(body), _names(body), int(_of(body, "confirmed_bytes"))
             ),

@@ -20,7 +20,7 @@ from services.plane.upkeep.status import DiskUse, PlaneStatus, Reported, Scrape
 
 DISK_SECONDS = 60.0
 RETIRED_SECONDS = 180.0
-"""How long a former connection stays open, since calls may be using it: longer than the client library waits for an answer."""
+"""How long a former connection stays open, since calls may be using it: longer than one waits for an answer."""
 
 
 class Door:

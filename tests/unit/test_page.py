@@ -172,15 +172,15 @@ def test_a_bucket_without_a_policy_shows_what_the_default_would_do() -> None:
 
 
 def test_a_diff_is_a_tree(plane: PagedPlane, page: TestClient, tmp_path: Path) -> None:
-    answer = page.get("/api/diff", params={**PLACE, "from": "day-0011", "to": "active"}).json()
+    answer = page.post("/api/diff", json={**PLACE, "from": "day-0011", "to": "active"}).json()
     command = of_command(plane, tmp_path, "snapshot", "diff", f"{VOLUME}/{BUCKET}", "day-0011")
     marks = Counter(mark["kind"] for row in answer["rows"] for mark in row["marks"])
     assert marks == Counter(DiffKind(one["kind"]).name.lower() for one in command)
     again = page.get("/api/diff/job", params={**PLACE, "job_id": answer["job_id"]}).json()
     assert again == answer
-    same = page.get("/api/diff", params={**PLACE, "from": "day-0011", "to": "day-0011"}).json()
+    same = page.post("/api/diff", json={**PLACE, "from": "day-0011", "to": "day-0011"}).json()
     assert (same["summary"], same["rows"]) == ("no difference", [])
-    gone = page.get("/api/diff", params={**PLACE, "from": "no-such", "to": "active"})
+    gone = page.post("/api/diff", json={**PLACE, "from": "no-such", "to": "active"})
     assert (gone.status_code, gone.json()["code"]) == (404, "FILE_NOT_FOUND")
 
 
@@ -397,13 +397,18 @@ def test_what_is_not_there_is_refused(page: TestClient) -> None:
 def test_hostile_questions_are_refused_and_break_nothing(page: TestClient) -> None:
     values: list[Any] = [None, 5, -1, 10**30, [], {}, ["day-0000", 5], "\ud800", "x" * 100_000, True]
     for value in values:
-        for body in ({**PLACE, "names": value}, {"volume": value, "bucket": value, "names": []}, {"names": value}):
+        for path, body in (
+            ("what-if", {**PLACE, "names": value}),
+            ("what-if", {"volume": value, "bucket": value, "names": []}),
+            ("what-if", {"names": value}),
+            ("diff", {**PLACE, "from": value, "to": value}),
+        ):
             text = json.dumps(body)
-            answer = page.post("/api/what-if", content=text, headers={"Content-Type": "application/json"})
+            answer = page.post(f"/api/{path}", content=text, headers={"Content-Type": "application/json"})
             assert answer.status_code < 500, body
             assert answer.headers["content-type"] == "application/json"
-        for name in ("size", "num_retained_min", "time_retained", "from", "path", "job_id", "beginning"):
-            for path in ("plan", "retention", "diff", "diff/job", "explain", "paths"):
+        for name in ("size", "num_retained_min", "time_retained", "path", "job_id", "beginning"):
+            for path in ("plan", "retention", "diff/job", "explain", "paths"):
                 text = str(value).encode("utf-8", "replace").decode()
                 assert page.get(f"/api/{path}", params={**PLACE, name: text[:1_000]}).status_code < 500, (path, value)
 
@@ -466,7 +471,11 @@ def test_another_page_can_neither_ask_nor_act(plane: PagedPlane) -> None:
         for origin in ("http://evil.example", "null", "http://127.0.0.1:1"):
             assert page.post("/api/what-if", json=body, headers={"Origin": origin}).status_code == 403
         for site, status in (("same-origin", 200), ("none", 200), ("cross-site", 403), ("same-site", 403)):
-            assert page.get("/api/plane", headers={"Sec-Fetch-Site": site}).status_code == status
+            for path in ("plane", "plan/most", "history"):
+                asked = page.get(f"/api/{path}", params=PLACE, headers={"Sec-Fetch-Site": site})
+                assert asked.status_code == status
+        states = {**PLACE, "from": "day-0001", "to": "active"}
+        assert page.get("/api/diff", params=states).status_code == 405, "a picture's address starts no work"
         text = {"Content-Type": "text/plain"}
         assert page.post("/api/what-if", content=json.dumps(body), headers=text).status_code == 415
         assert (

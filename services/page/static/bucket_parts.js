@@ -1,5 +1,5 @@
 // Further parts of a bucket: who holds a path, what differs between two states, retention, and collection.
-import {ask, Newest} from "./api.js";
+import {ask, Newest, post} from "./api.js";
 import {element, table} from "./elements.js";
 import {act, bytesInWords, mayAct, showError} from "./acts.js";
 
@@ -90,7 +90,7 @@ export class DiffPart {
     const asked = {...this.names, from: this.from.value, to: this.to.value};
     try {
       const answer = await this.newest.of(async (signal) => {
-        let job = await ask("diff", asked, signal);
+        let job = await post("diff", asked, signal);
         while (!job.has_ended) {
           this.output.replaceChildren();
           element("p", this.output, {textContent: `${job.state}, ${job.percent} %`});
