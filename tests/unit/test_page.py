@@ -20,6 +20,7 @@ from schemas.credentials import CredentialsError
 from schemas.records import CollectionState, DeleteSnapshot, UnsetRetention
 from services.cli.main import app
 from services.cli.session import Session
+from services.client.errors import PlaneTimeoutError
 from services.client.plane import Plane
 from services.domain.snapshot_diff import DiffEntry, DiffKind
 from services.page.app import page_app
@@ -565,6 +566,32 @@ def test_a_tagged_snapshot_stays_and_is_named(own: PagedPlane) -> None:
     (refused,) = done["refused"]
     assert refused.startswith("day-0003: ")
     assert "day-0003" in names_of(own)
+
+
+def test_a_deletion_that_is_not_answered_hides_nothing_that_was_done(
+    own: PagedPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ["day-0000", "day-0001", "day-0002", "day-0004"]
+    with acting(own) as page:
+        freed = page.post("/api/what-if", json={**PLACE, "names": names}).json()["freed_bytes"]
+        request = own.client.request
+
+        def lossy(shard: int, asked: Any) -> Any:
+            if asked.snapshot == "day-0001":
+                raise PlaneTimeoutError("no answer in time")
+            return request(shard, asked)
+
+        monkeypatch.setattr(own.client, "request", lossy)
+        answer = page.post("/api/acts/delete-snapshots", json={**PLACE, "names": names, "confirmed_bytes": freed})
+    assert answer.status_code == 200
+    assert answer.json() == {
+        "message": "1 snapshot deleted.",
+        "refused": [
+            "day-0001: whether it is deleted is not known (no answer in time). Look again.",
+            "Not tried: day-0002, day-0004.",
+        ],
+    }
+    assert {*names[2:]} <= set(names_of(own)), "after an error nothing more is deleted"
 
 
 def test_retention_runs_if_it_still_expires_what_was_confirmed(own: PagedPlane) -> None:

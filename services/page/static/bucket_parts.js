@@ -137,7 +137,6 @@ export class RetentionPart {
     this.form.oninput = () => this.preview(Object.fromEntries(FIELDS.map(([name]) => [name, this.inputs[name].value])));
     this.form.onsubmit = (event) => event.preventDefault();
     this.output = element("div", parent, {}, {"aria-live": "polite"});
-    this.outcome = element("div", parent);
     this.newest = new Newest(TYPING_MS);
     this.preview({});
   }
@@ -171,10 +170,10 @@ export class RetentionPart {
 
   drawButton({expired, freed_bytes: freed, sentence}) {
     const button = element("button", this.output, {type: "button", className: "act", textContent: "Run retention now …"});
-    button.onclick = () => act(this.outcome, {
+    button.onclick = () => act(this.view, {
       title: "Run retention now?", sentences: [sentence, `It frees ${bytesInWords(freed)}.`, expired.join(", ")],
       verb: `Expire, and free ${bytesInWords(freed)}`, path: "run-retention",
-      body: {...this.view.names, names: expired, confirmed_bytes: freed}, done: () => this.view.load(),
+      body: {...this.view.names, names: expired, confirmed_bytes: freed},
     });
   }
 }
@@ -185,11 +184,11 @@ export class CollectionPart {
     const parent = section(view.main, "Collection");
     const pending = amounts.find((one) => one.state === "pending").bytes;
     element("p", parent, {textContent: `Held by no snapshot, and not claimed: ${bytesInWords(pending)}.`});
-    const tools = element("div", parent, {className: "tools"}), outcome = element("div", parent);
+    const tools = element("div", parent, {className: "tools"});
     const tool = (textContent, state, sentence) => {
-      element("button", tools, {type: "button", className: "act", textContent: `${textContent} …`}).onclick = () => act(outcome, {
+      element("button", tools, {type: "button", className: "act", textContent: `${textContent} …`}).onclick = () => act(view, {
         title: `${textContent} of ${view.names.volume}/${view.names.bucket}?`, sentences: [sentence], verb: textContent,
-        path: "collection", body: {...view.names, state, reason: "from the page"}, done: () => view.load(),
+        path: "collection", body: {...view.names, state, reason: "from the page"},
       });
     };
     tool("Pause collection", "PAUSED", `No further rows are claimed: ${bytesInWords(pending)} and all later deletions wait.`);
