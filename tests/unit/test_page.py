@@ -414,6 +414,28 @@ def test_hostile_questions_are_refused_and_break_nothing(page: TestClient) -> No
                 assert page.get(f"/api/{path}", params={**PLACE, name: text[:1_000]}).status_code < 500, (path, value)
 
 
+def test_what_a_reader_gets_wrong_is_named(page: TestClient) -> None:
+    for body, sentence in (
+        ({**PLACE, "names": "day-0000"}, "names is no list of texts"),
+        ({**PLACE, "names": ["day-0000", 5]}, "names is no text"),
+        ({"volume": VOLUME, "bucket": None, "names": []}, "bucket is no text"),
+        ({"bucket": BUCKET}, "volume is missing"),
+    ):
+        refused = page.post("/api/what-if", content=json.dumps(body), headers={"Content-Type": "application/json"})
+        assert (refused.status_code, refused.json()) == (400, {"code": "INVALID_REQUEST", "message": sentence})
+
+
+def test_a_defect_of_the_server_is_not_told_as_a_mistake_of_the_reader(
+    plane: PagedPlane, page: TestClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for broken in (lambda _: float("nan"), lambda _: int("no number")):
+        monkeypatch.setattr("services.page.app.bucket_answer", broken)
+        failed = page.get("/api/bucket", params=PLACE)
+        assert (failed.status_code, failed.json()["code"]) == (500, "INTERNAL_ERROR")
+    assert [one.levelname for one in caplog.records if one.name == "services.page.app"] == ["ERROR", "ERROR"]
+    assert "no number" in caplog.text
+
+
 def test_a_small_bucket_is_watched_once_somebody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     plane = PagedPlane()
     plane.fill(1)
@@ -616,6 +638,9 @@ def test_collection_is_paused_and_resumed_and_nothing_else(own: PagedPlane) -> N
             assert state() is wanted
         for other in ("STOPPED", "no such state"):
             assert page.post("/api/acts/collection", json={**PLACE, "state": other}).status_code == 400
+        for wrong in ("1.5", "-1", "9" * 5_000, 7):
+            body = {**PLACE, "names": ["day-0000"], "confirmed_bytes": wrong}
+            assert page.post("/api/acts/delete-snapshots", json=body).status_code == 400
 
 
 # Files
