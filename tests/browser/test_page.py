@@ -202,7 +202,9 @@ def test_an_act_names_the_bytes_and_is_done_when_they_are_confirmed(open_page: O
         expect(page.locator("#said")).to_contain_text("expired.")
         page.get_by_role("button", name="Pause collection").click()
         dialog.get_by_role("button", name="Pause collection").click()
-        expect(page.locator("section .note").first).to_contain_text("Nothing is claimed at present: the bucket is paused")
+        expect(page.locator("section .note").first).to_contain_text(
+            "Nothing is claimed at present: the bucket is paused"
+        )
     state = plane.client.metadata(0).collection(VOLUME, BUCKET)[1].state
     assert state is CollectionState.PAUSED
 
@@ -330,7 +332,7 @@ def test_a_view_that_is_late_does_not_disturb_the_next_one(eventful: PagedPlane,
 
 
 def test_a_secured_plane_asks_for_its_token(open_page: OpenPage) -> None:
-    plane = PagedPlane(rights=Rights("the token of the plane"))
+    plane = PagedPlane(rights=Rights(lambda: "the token of the plane"))
     plane.fill(2)
     with plane.served() as url:
         page = open_page(url)

@@ -16,7 +16,8 @@ from typer.testing import CliRunner
 
 from schemas.answers import RetentionReason, SnapshotTag
 from schemas.build_info import BUILD_INFO
-from schemas.credentials import CredentialsError
+from schemas.credentials import CredentialsError, write_secret
+from schemas.http_token import bearer
 from schemas.records import CollectionState, DeleteSnapshot, UnsetRetention
 from services.cli.main import app
 from services.cli.session import Session
@@ -35,13 +36,15 @@ from services.page.history import History
 from services.page.server import serving_page
 from services.page.stations import stations
 from services.page.troubles import troubles
+from services.plane.broker.security import BrokerSecurity
+from services.plane.stack.secrets import DIRECTORY_NAME
 from services.plane.upkeep.status import LastAudit, ProcessStatus, SuspendedCollection
 from services.runtime.http.server import ServerError
 from tests.paged_plane import BUCKET, DAY_MS, NO_PLANE, VOLUME, PagedPlane, healthy
 
 PLACE = {"volume": VOLUME, "bucket": BUCKET}
 HOST = "http://127.0.0.1:9780"
-ACTING = Rights("", "t")
+ACTING = Rights(acts_token="t")  # noqa: S106
 
 
 def caller(plane: PagedPlane, rights: Rights | None = None, **headers: str) -> TestClient:
@@ -516,13 +519,30 @@ def test_every_answer_forbids_foreign_code_and_frames(page: TestClient) -> None:
 
 
 def test_a_secured_plane_needs_its_token(plane: PagedPlane) -> None:
-    with caller(plane, Rights("the-token-of-it")) as page:
+    with caller(plane, Rights(lambda: "the-token-of-it")) as page:
         assert page.get("/").status_code == page.get("/static/app.js").status_code == 200, "they hold no data"
         assert page.get("/healthz").status_code == 200
         for path in ("/api/plane", "/api/buckets", "/metrics"):
             assert page.get(path).status_code == 401
             assert page.get(path, headers={"Authorization": "Bearer another"}).status_code == 401
             assert page.get(path, headers={"Authorization": "Bearer the-token-of-it"}).status_code == 200
+
+
+def test_a_home_that_is_secured_while_its_page_runs_needs_its_token_from_then_on(tmp_path: Path) -> None:
+    with serving_page(tmp_path, 0) as served, httpx.Client(base_url=served.url, trust_env=False) as http:
+        assert http.get("/api/plane").status_code == 200
+        file = BrokerSecurity(tmp_path / DIRECTORY_NAME).token_file
+        for token in ("the-first-token-of-it", "another-token-of-it"):
+            file.parent.mkdir(exist_ok=True)
+            write_secret(file, token)
+            assert http.get("/api/plane").status_code == 401
+            assert http.get("/api/plane", headers=bearer(token)).status_code == 200
+        file.chmod(0o644)
+        refused = http.get("/api/plane", headers=bearer(token))
+        assert (refused.status_code, refused.json()["code"]) == (503, "UNREACHABLE")
+        file.unlink()
+        file.parent.rmdir()
+        assert http.get("/api/plane").status_code == 401, "what was seen of a secured plane stays secured"
 
 
 def test_the_page_reports_its_program_as_each_process_does(page: TestClient) -> None:
