@@ -33,7 +33,7 @@ from services.domain.errors import DeepcleanError
 from services.page.acts import delete_snapshots, run_retention, set_collection
 from services.page.asked import INVALID_REQUEST, choice_of, number_of, text_of, texts_of
 from services.page.assets import MEDIA_TYPES, asset, asset_names
-from services.page.bucket_views import bucket_answer, listed_buckets, most_planned, snapshot_rows
+from services.page.bucket_views import bucket_answer, most_planned, snapshot_rows
 from services.page.diffing import await_diff, start_diff
 from services.page.encoding import encoded
 from services.page.explaining import path_answer, paths_with
@@ -103,7 +103,7 @@ class Answers:
         """Return what is asked by parameters."""
         return {
             "plane": self._plane,
-            "buckets": lambda _: listed_buckets(self._door.plane()),
+            "buckets": lambda _: self._watcher.buckets(),
             "bucket": lambda asked: bucket_answer(self._view(asked)),
             "snapshots": lambda asked: snapshot_rows(self._view(asked)),
             "plan/most": lambda asked: most_planned(self._view(asked)),

@@ -18,7 +18,7 @@ from schemas.answers import RetentionReason, SnapshotTag
 from schemas.build_info import BUILD_INFO
 from schemas.credentials import CredentialsError, write_secret
 from schemas.http_token import bearer
-from schemas.records import CollectionState, DeleteSnapshot, UnsetRetention
+from schemas.records import BucketLayout, CollectionState, CreateBucket, CreateVolume, DeleteSnapshot, UnsetRetention
 from services.cli.main import app
 from services.cli.session import Session
 from services.client.errors import PlaneTimeoutError
@@ -26,6 +26,7 @@ from services.client.plane import Plane
 from services.domain.snapshot_diff import DiffEntry, DiffKind
 from services.page.app import page_app
 from services.page.assets import asset, asset_names, inlined
+from services.page.bucket_list import BucketList, largest_buckets
 from services.page.bucket_views import drawn_cells
 from services.page.diff_tree import counts_text, diff_tree, tree_rows
 from services.page.door import Door, HomeDoor
@@ -44,6 +45,7 @@ from tests.paged_plane import BUCKET, DAY_MS, NO_PLANE, VOLUME, PagedPlane, heal
 
 PLACE = {"volume": VOLUME, "bucket": BUCKET}
 HOST = "http://127.0.0.1:9780"
+LAYOUT = BucketLayout.FILE_SYSTEM_OPTIMIZED
 ACTING = Rights(acts_token="t")  # noqa: S106
 
 
@@ -442,7 +444,7 @@ def test_a_defect_of_the_server_is_not_told_as_a_mistake_of_the_reader(
 def test_a_small_bucket_is_watched_once_somebody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     plane = PagedPlane()
     plane.fill(1)
-    monkeypatch.setattr("services.page.bucket_views.MOST_READ", 0)
+    monkeypatch.setattr("services.page.bucket_list.MOST_READ", 0)
     with caller(plane) as page:
         plane.watcher.observe()
         assert page.get("/api/history", params=PLACE).json() == []
@@ -453,6 +455,52 @@ def test_a_small_bucket_is_watched_once_somebody_looks(monkeypatch: pytest.Monke
         assert "live_bytes" not in page.get("/api/history").json()[-1], "it is not one of the largest"
         answer = page.get("/api/buckets").json()
     assert answer == {"buckets": [], "note": "The plane has further buckets: only the first 0 were compared."}
+
+
+@pytest.mark.parametrize("volumes", [0, 1, 3, 6])
+def test_a_list_compares_a_bounded_number_of_volumes_and_says_so(monkeypatch: pytest.MonkeyPatch, volumes: int) -> None:
+    plane = PagedPlane()
+    plane.execute(*(CreateVolume(f"vol{number}") for number in range(volumes)))
+    monkeypatch.setattr("services.page.bucket_list.MOST_READ", 3)
+    found = largest_buckets(plane.client)
+    assert (found.count, found.are_all, found.reads) == (0, volumes <= 3, 1 + min(volumes, 3))
+
+
+def test_a_list_says_whether_all_buckets_of_a_volume_were_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    plane = PagedPlane()
+    plane.execute(CreateVolume(VOLUME), *(CreateBucket(VOLUME, f"bucket{number}", LAYOUT) for number in range(3)))
+    for most, are_all in ((3, False), (4, True)):
+        monkeypatch.setattr("services.page.bucket_list.MOST_READ", most)
+        assert (largest_buckets(plane.client).count, largest_buckets(plane.client).are_all) == (most - 1, are_all)
+
+
+def test_the_largest_buckets_are_found_the_less_often_the_more_reads_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    plane = PagedPlane()
+    plane.execute(*(CreateVolume(f"vol{number}") for number in range(7)))
+    monkeypatch.setattr("services.page.bucket_list.READS_A_TURN", 4)
+    listed = BucketList()
+    assert listed.read(plane.client, {})[0]["buckets"] == []
+    plane.create()
+    assert [len(listed.read(plane.client, {})[0]["buckets"]) for _ in range(4)] == [0, 0, 1, 1]
+
+
+def test_all_who_look_are_answered_from_one_list() -> None:
+    plane = PagedPlane()
+    plane.fill(1)
+    watcher = plane.watcher
+    calls: list[None] = []
+    watcher.plane = lambda: calls.append(None) or plane.client  # type: ignore[func-returns-value]
+    with caller(plane) as page:
+        first = page.get("/api/buckets").json()
+        assert [one["bucket"] for one in first["buckets"]] == [BUCKET], "it is read when the watch has seen nothing yet"
+        watcher.observe()
+        for _ in range(3):
+            assert page.get("/api/buckets").json() == first
+        assert len(calls) == 2
+        plane.sight.error = NO_PLANE
+        watcher.observe()
+        page.get("/api/buckets")
+        assert len(calls) == 3, "the list of before is not that of the present"
 
 
 def test_a_page_of_a_home_without_a_plane_says_so(tmp_path: Path) -> None:
@@ -659,8 +707,8 @@ def test_collection_is_paused_and_resumed_and_nothing_else(own: PagedPlane) -> N
         for other in ("STOPPED", "no such state"):
             assert page.post("/api/acts/collection", json={**PLACE, "state": other}).status_code == 400
         for wrong in ("1.5", "-1", "9" * 5_000, 7):
-            body = {**PLACE, "names": ["day-0000"], "confirmed_bytes": wrong}
-            assert page.post("/api/acts/delete-snapshots", json=body).status_code == 400
+            asked: dict[str, Any] = {**PLACE, "names": ["day-0000"], "confirmed_bytes": wrong}
+            assert page.post("/api/acts/delete-snapshots", json=asked).status_code == 400
 
 
 # Files
