@@ -83,14 +83,12 @@ class Watcher:
 
     def observe(self) -> None:
         """Look at the plane once. What cannot be seen becomes a trouble of the answer, and never ends the watch."""
-        shards = 0
         try:
             status, reported = self.sight.look()
-            shards = status.shards
-            seen = {
+            seen: dict[str, Any] = {
                 "error": "",
                 "state": status.state,
-                "shards": shards,
+                "shards": status.shards,
                 "processes": status.processes,
                 "stations": stations(reported, status.backlog),
                 "troubles": troubles(status),
@@ -103,7 +101,7 @@ class Watcher:
         if seen["error"]:
             return
         if self._rounds % BUCKETS_EVERY == 0:
-            self._observe_bytes(shards)
+            self._observe_bytes(seen["shards"])
         self._rounds += 1
 
     def _cause(self, error: Exception) -> str:
@@ -148,14 +146,19 @@ class Watcher:
         Raises:
             DeepcleanError: the plane cannot be seen.
         """
+        if (kept := self._kept_list()) is not None:
+            return kept
         with self._reading:  # of several who ask at once, one reads
+            if (kept := self._kept_list()) is not None:
+                return kept
+            listed, _ = self._buckets.read(self.plane(), {})
             with self._lock:
-                listed = self._listed
-            if listed is None:
-                listed, _ = self._buckets.read(self.plane(), {})
-                with self._lock:
-                    self._listed = listed
+                self._listed = listed
             return listed
+
+    def _kept_list(self) -> dict[str, Any] | None:
+        with self._lock:
+            return self._listed
 
     def seen(self) -> dict[str, Any]:
         """Return the newest observation; empty before the first one. One that is too old becomes an error."""
