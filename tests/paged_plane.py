@@ -46,6 +46,7 @@ from services.runtime.http.server import HttpServer
 VOLUME, BUCKET = "sales", "reports"
 KIB = 1024
 DAY_MS = 86_400_000
+NO_PLANE = StackError("no plane runs here: start one (deepclean up)")
 
 
 def healthy(**changed: object) -> PlaneStatus:
@@ -72,11 +73,11 @@ class GivenSight:
     """Shows what a test says, or fails."""
 
     status: PlaneStatus = field(default_factory=healthy)
-    is_broken: bool = False
+    error: Exception | None = None
 
     def look(self) -> tuple[PlaneStatus, Mapping[str, Reported]]:
-        if self.is_broken:
-            raise StackError("no plane runs here: start one (deepclean up)")
+        if self.error is not None:
+            raise self.error
         return self.status, {}
 
 

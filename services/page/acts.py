@@ -13,6 +13,7 @@ from services.cli.output import bytes_text, counted
 from services.client.errors import PlaneError
 from services.client.plane import accepted
 from services.client.tasks.space_view import BucketView
+from services.domain.errors import DeepcleanError
 
 CHANGED = "CHANGED"
 """Code of an act whose bytes are not those that were confirmed."""
@@ -22,19 +23,28 @@ _STATES = {CollectionState.PAUSED: "paused", CollectionState.RUNNING: "resumed"}
 def delete_snapshots(view: BucketView, names: list[str], confirmed_bytes: int) -> dict[str, Any]:
     """Delete snapshots. One that a tag protects is named in the answer, and the others are deleted.
 
+    When the plane does not answer for one, no further one is tried: the answer says what is done, not known, and left.
+
     Raises:
         PlaneError: FILE_NOT_FOUND for a snapshot that is gone; CHANGED.
     """
     if not names:
         raise PlaneError("INVALID_REQUEST", "name the snapshots to delete")
     _check(view.what_if(view.snapshots(), names).freed_bytes, confirmed_bytes)
-    refused = []
-    for name in names:
-        reply = view.plane.request(view.shard, DeleteSnapshot(view.volume, view.bucket, name))
+    done, sentences = 0, []
+    for place, name in enumerate(names):
+        try:
+            reply = view.plane.request(view.shard, DeleteSnapshot(view.volume, view.bucket, name))
+        except DeepcleanError as error:
+            sentences.append(f"{name}: whether it is deleted is not known ({error}). Look again.")
+            if left := names[place + 1 :]:
+                sentences.append(f"Not tried: {', '.join(left)}.")
+            break
         if reply.error:
-            refused.append(f"{name}: {reply.message}")
-    done = len(names) - len(refused)
-    return {"message": f"{counted(done, 'snapshot')} deleted.", "refused": refused}
+            sentences.append(f"{name}: {reply.message}")
+        else:
+            done += 1
+    return {"message": f"{counted(done, 'snapshot')} deleted.", "refused": sentences}
 
 
 def run_retention(view: BucketView, names: list[str], confirmed_bytes: int) -> dict[str, Any]:

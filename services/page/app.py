@@ -5,6 +5,7 @@ Every answer is what a command would print, from the same functions; the browser
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
@@ -20,6 +21,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from schemas.build_info import report_build
+from schemas.credentials import CredentialsError
 from schemas.records import CollectionState
 from services.cli.amounts import parse_size
 from services.cli.output import bytes_text
@@ -29,8 +31,9 @@ from services.client.plane import Plane
 from services.client.tasks.space_view import BucketView
 from services.domain.errors import DeepcleanError
 from services.page.acts import delete_snapshots, run_retention, set_collection
+from services.page.asked import INVALID_REQUEST, choice_of, number_of, text_of, texts_of
 from services.page.assets import MEDIA_TYPES, asset, asset_names
-from services.page.bucket_views import bucket_answer, listed_buckets, most_planned, snapshot_rows
+from services.page.bucket_views import bucket_answer, most_planned, snapshot_rows
 from services.page.diffing import await_diff, start_diff
 from services.page.encoding import encoded
 from services.page.explaining import path_answer, paths_with
@@ -43,6 +46,7 @@ from services.runtime.http.reads import body_of, status_of
 INDEX = "index.html"
 SMALLEST_PACKED = 500
 """Answers of fewer bytes are not compressed."""
+logger = logging.getLogger(__name__)
 _BODY: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
 
 
@@ -99,36 +103,36 @@ class Answers:
         """Return what is asked by parameters."""
         return {
             "plane": self._plane,
-            "buckets": lambda _: listed_buckets(self._door.plane()),
+            "buckets": lambda _: self._watcher.buckets(),
             "bucket": lambda asked: bucket_answer(self._view(asked)),
             "snapshots": lambda asked: snapshot_rows(self._view(asked)),
             "plan/most": lambda asked: most_planned(self._view(asked)),
             "history": self._history,
             "plan": self._plan,
-            "paths": lambda asked: paths_with(self._view(asked), asked.get("beginning", "")),
-            "explain": lambda asked: path_answer(self._view(asked), _of(asked, "path")),
+            "paths": lambda asked: paths_with(self._view(asked), text_of(asked, "beginning", "")),
+            "explain": lambda asked: path_answer(self._view(asked), text_of(asked, "path")),
             "retention": lambda asked: retention_answer(self._view(asked), asked),
-            "diff": lambda asked: start_diff(self._view(asked), _of(asked, "from"), _of(asked, "to")),
-            "diff/job": lambda asked: await_diff(self._view(asked), _of(asked, "job_id")),
+            "diff/job": lambda asked: await_diff(self._view(asked), text_of(asked, "job_id")),
         }
 
     def posts(self) -> dict[str, Callable[[dict[str, Any]], Any]]:
-        """Return what is asked by a body: questions that name many snapshots, and acts."""
+        """Return what is asked by a body: questions that name many snapshots or start work, and acts."""
         return {
             "what-if": self._what_if,
+            "diff": lambda body: start_diff(self._view(body), text_of(body, "from"), text_of(body, "to")),
             "acts/delete-snapshots": lambda body: delete_snapshots(
-                self._view(body), _names(body), int(_of(body, "confirmed_bytes"))
+                self._view(body), texts_of(body, "names"), number_of(body, "confirmed_bytes")
             ),
             "acts/run-retention": lambda body: run_retention(
-                self._view(body), _names(body), int(_of(body, "confirmed_bytes"))
+                self._view(body), texts_of(body, "names"), number_of(body, "confirmed_bytes")
             ),
             "acts/collection": lambda body: set_collection(
-                self._view(body), CollectionState(_of(body, "state")), str(body.get("reason", ""))
+                self._view(body), choice_of(body, "state", CollectionState), text_of(body, "reason", "")
             ),
         }
 
     def _view(self, asked: Mapping[str, Any]) -> BucketView:
-        return self._door.view(str(_of(asked, "volume")), str(_of(asked, "bucket")))
+        return self._door.view(text_of(asked, "volume"), text_of(asked, "bucket"))
 
     def _plane(self, _: Mapping[str, str]) -> dict[str, Any]:
         return {"may_act": self._may_act, **self._watcher.seen()}
@@ -142,12 +146,12 @@ class Answers:
 
     def _what_if(self, body: dict[str, Any]) -> dict[str, Any]:
         view = self._view(body)
-        freed = view.what_if(view.snapshots(), _names(body))
+        freed = view.what_if(view.snapshots(), texts_of(body, "names"))
         sizes = (freed.freed_bytes, freed.freed_replicated_bytes, freed.freed_versions)
         return {"freed_bytes": freed.freed_bytes, "text": freed_text(*sizes, is_exact=freed.is_exact)}
 
     def _plan(self, asked: Mapping[str, str]) -> dict[str, Any]:
-        view, wanted_bytes = self._view(asked), parse_size(_of(asked, "size"))
+        view, wanted_bytes = self._view(asked), parse_size(text_of(asked, "size"))
         snapshots = view.snapshots()
         found = view.plan(snapshots, wanted_bytes)
         sizes = (found.freed_bytes, found.freed_replicated_bytes, found.freed_versions)
@@ -165,16 +169,6 @@ class Answers:
         }
 
 
-def _of(asked: Mapping[str, Any], name: str) -> Any:
-    if name not in asked:
-        raise ValueError(f"{name} is missing")
-    return asked[name]
-
-
-def _names(body: Mapping[str, Any]) -> list[str]:
-    return [str(name) for name in _of(body, "names")]
-
-
 def _get(answer: Callable[[Mapping[str, str]], Any]) -> Callable[[Request], Response]:
     # Not a coroutine, so that it runs in a thread of its own: a read of the plane delays no other one.
     return lambda request: _answered(answer, request.query_params)
@@ -185,7 +179,7 @@ def _post(answer: Callable[[dict[str, Any]], Any]) -> Callable[[Request], Any]:
         try:
             body = _BODY.validate_json(await body_of(request) or b"")
         except ValidationError:
-            return _refused("INVALID_REQUEST", "the body is not a JSON object, or is too large", 400)
+            return _refused(INVALID_REQUEST, "the body is not a JSON object, or is too large", 400)
         return await run_in_threadpool(_answered, answer, body)
 
     return endpoint
@@ -194,13 +188,16 @@ def _post(answer: Callable[[dict[str, Any]], Any]) -> Callable[[Request], Any]:
 def _answered(answer: Callable[[Any], Any], asked: Any) -> Response:
     try:
         return Response(encoded(answer(asked)), media_type="application/json")
-    except (typer.BadParameter, ValueError, TypeError, OverflowError) as error:
-        return _refused("INVALID_REQUEST", str(error), 400)
-    except (UnreachableError, PlaneTimeoutError, StackError) as error:
+    except typer.BadParameter as error:
+        return _refused(INVALID_REQUEST, str(error), 400)
+    except (UnreachableError, PlaneTimeoutError, StackError, CredentialsError) as error:
         return _refused("UNREACHABLE", str(error), 503)
     except DeepcleanError as error:
         code = str(getattr(error, "code", "INTERNAL_ERROR"))
         return _refused(code, str(error), status_of(code))
+    except Exception:
+        logger.exception("a question could not be answered")
+        return _refused("INTERNAL_ERROR", "the page's server has failed: its log says why", 500)
 
 
 def _refused(code: str, message: str, status: int) -> Response:

@@ -1,4 +1,4 @@
-"""What the page shows of buckets: the list with its bytes by state, and all of one bucket in one answer."""
+"""What the page shows of one bucket: all of it in one answer, and what takes longer when it is needed."""
 
 from __future__ import annotations
 
@@ -7,26 +7,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from schemas.answers import BucketSpace
-from schemas.records import BucketRow, SnapshotInfo, SpaceCellValue
+from schemas.records import SnapshotInfo, SpaceCellValue
 from services.cli.collection_lines import suspended_words
 from services.cli.output import counted, size_text, time_text
 from services.cli.space_lines import snapshot_texts, states_of, why_it_stays
-from services.client.errors import PlaneError
-from services.client.plane import Plane
 from services.client.tasks.space_pages import all_cells
 from services.client.tasks.space_view import BucketView, KeepReasons, NamedSnapshots
 from services.domain.retention import KeepReason
 from services.domain.run_space import Runs
 from services.domain.space_matrix import EMPTY, NOBODY, SpaceCell, cell_counts
+from services.page.bucket_list import bytes_by_state
 from services.page.picture import draw, script_data
 
-MOST_LISTED = 50
-"""Most buckets in the list: those with the most bytes."""
-MOST_READ = 2_000
-"""Most buckets that are compared for the list: each costs a row of an answer, every few seconds."""
 MOST_BYTES = 2**63 - 1
-STATES = ("live", "held", "pending", "claimed", "freed")
 POLICY = "the retention policy"
 BEING_DELETED = "(being deleted)"
 
@@ -39,63 +32,6 @@ class ShownSnapshot:
     time_ms: int
     protected_by: tuple[str, ...]
     is_droppable: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class ListedBuckets:
-    """The buckets with the most bytes, and the number of those that were compared."""
-
-    rows: tuple[tuple[int, BucketRow], ...]
-    """Shard and bucket."""
-    count: int
-    are_all: bool
-    """Whether all buckets of the plane were compared."""
-
-
-def largest_buckets(plane: Plane, most: int = MOST_LISTED) -> ListedBuckets:
-    """Return the buckets that have the most bytes, live or deleted, among the first ``MOST_READ``, by shard and name.
-
-    Links are left out.
-    """
-    found: list[tuple[int, BucketRow]] = []
-    left = MOST_READ
-    for shard in range(plane.shards):
-        for volume in plane.metadata(shard).volumes(limit=MOST_READ):
-            rows = plane.metadata(shard).buckets(volume.volume, limit=left) if left else []
-            left -= len(rows)
-            found += [(shard, row) for row in rows if not row.source_bucket]
-    found.sort(key=lambda one: (-(one[1].used_bytes + one[1].snapshot_used_bytes), one[1].volume, one[1].bucket))
-    return ListedBuckets(tuple(found[:most]), len(found), are_all=left > 0)
-
-
-def bytes_by_state(space: BucketSpace) -> dict[str, int]:
-    """Return the bytes of a bucket in each state."""
-    return {state: getattr(space, f"{state}_bytes") for state in STATES}
-
-
-def listed_buckets(plane: Plane) -> dict[str, Any]:
-    """Return the list of buckets with the bytes of each by state."""
-    listed = largest_buckets(plane)
-    rows = []
-    for shard, row in listed.rows:
-        try:
-            space = plane.metadata(shard).space(row.volume, row.bucket, limit=1)
-        except PlaneError:  # deleted since it was listed
-            continue
-        amounts = {
-            state: {"bytes": size, "text": size_text(size, is_exact=not space.unexpanded_directories)}
-            for state, size in bytes_by_state(space).items()
-        }
-        rows.append({"volume": row.volume, "bucket": row.bucket, "snapshots": space.live_snapshots, "states": amounts})
-    return {"buckets": rows, "note": _note(listed)}
-
-
-def _note(listed: ListedBuckets) -> str:
-    more = listed.count - len(listed.rows)
-    note = f"{counted(more, 'smaller bucket')} not listed: open one by its name." if more else ""
-    if not listed.are_all:
-        note += f" The plane has further buckets: only the first {MOST_READ:,} were compared."
-    return note.strip()
 
 
 def bucket_answer(view: BucketView) -> dict[str, Any]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from services.client.plane import Plane
@@ -18,6 +19,8 @@ from services.plane.upkeep.observed import plane_disk, plane_status, scrape_plan
 from services.plane.upkeep.status import DiskUse, PlaneStatus, Reported, Scrape
 
 DISK_SECONDS = 60.0
+RETIRED_SECONDS = 180.0
+"""How long a former connection stays open, since calls may be using it: longer than one waits for an answer."""
 
 
 class Door:
@@ -46,23 +49,30 @@ class Door:
         self._plane.close()
 
 
+@dataclass(slots=True)
 class HomeDoor:
     """The door to the plane that runs on a home, whichever that is at the moment."""
 
-    def __init__(self, home: Path) -> None:
-        self._home = home
-        self._lock = threading.Lock()
-        self._key: tuple[object, ...] = ()
-        self._open: Door | None = None
+    home: Path
+    now_seconds: Callable[[], float] = time.monotonic
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+    _key: tuple[object, ...] = field(default=(), init=False)
+    _open: Door | None = field(default=None, init=False)
+    _retired: list[tuple[float, Door]] = field(default_factory=list, init=False)
+    """Former connections with the moments from which on they can be closed."""
 
     def _opened(self) -> Door:
-        plane_file = running_plane(self._home)
-        key = _key_of(plane_file)
+        key = _key_of(running_plane(self.home))
         with self._lock:
+            now = self.now_seconds()
             if self._open is None or key != self._key:
+                opened = Door(running_client(self.home))  # first: where it fails, the former one stays
                 if self._open is not None:
-                    self._open.close()
-                self._open, self._key = Door(running_client(self._home)), key
+                    self._retired.append((now + RETIRED_SECONDS, self._open))
+                self._open, self._key = opened, key
+            for _, former in [one for one in self._retired if one[0] <= now]:
+                former.close()
+            self._retired = [one for one in self._retired if one[0] > now]
             return self._open
 
     def plane(self) -> Plane:
@@ -74,11 +84,12 @@ class HomeDoor:
         return self._opened().view(volume, bucket)
 
     def close(self) -> None:
-        """Close the connection, if one is open."""
+        """Close the connection, if one is open, and the former ones."""
         with self._lock:
-            if self._open is not None:
-                self._open.close()
-            self._open = None
+            for one in (*(former for _, former in self._retired), self._open):
+                if one is not None:
+                    one.close()
+            self._open, self._retired = None, []
 
 
 def _key_of(plane: PlaneFile) -> tuple[object, ...]:

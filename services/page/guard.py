@@ -5,7 +5,8 @@
 - *Origin.* A question that a browser says to be of another page is refused, since some cost work, such as a diff. A
   request by POST must be JSON and come from this page, whatever the browser says. No cookie is used, so a browser adds
   nothing by itself that would let a foreign page act.
-- *Token.* On a secured plane every answer about data needs the plane's HTTP token.
+- *Token.* On a secured plane every answer about data needs the plane's HTTP token: that of the moment, since a home can
+  be secured, and its token changed, while the page runs.
 - *Acts* need a second token, which the command that allowed them has printed.
 - *Headers* allow the page to load its own files only, and forbid others to frame it.
 """
@@ -13,13 +14,16 @@
 from __future__ import annotations
 
 import hmac
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from schemas.credentials import CredentialsError
 from schemas.http_token import UNAUTHORIZED, is_authorized
+from services.domain.errors import DeepcleanError
 
 ACTS_HEADER = "x-deepclean-acts"
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
@@ -48,8 +52,8 @@ Refusal = tuple[int, str, str]
 class Rights:
     """Who may read and act."""
 
-    http_token: str = ""
-    """The token of a secured plane; empty if everybody on this machine may read."""
+    http_token: Callable[[], str] = str
+    """Returns the token of a secured plane; empty if everybody on this machine may read."""
     acts_token: str = ""
     """The token that allows acts; empty if nobody may act."""
     hosts: frozenset[str] = LOOPBACK
@@ -88,10 +92,16 @@ class Guard:
             return 421, "WRONG_HOST", "this is the page of a plane: open it by the address that deepclean prints"
         if refused := _refusal_of_origin(method, headers, is_question=is_question):
             return refused
-        needs_token = is_question or path == "/metrics"
-        if needs_token and not is_authorized(rights.http_token, headers.get("authorization", "")):
-            return 401, "UNAUTHORIZED", UNAUTHORIZED
+        if (is_question or path == "/metrics") and (refused := self._refusal_to_read(headers.get("authorization", ""))):
+            return refused
         return self._refusal_to_act(headers.get(ACTS_HEADER, "")) if path.startswith("/api/acts/") else None
+
+    def _refusal_to_read(self, given: str) -> Refusal | None:
+        try:
+            wanted = self._rights.http_token()
+        except (CredentialsError, DeepcleanError) as error:  # it is not known who may read: nobody
+            return 503, "UNREACHABLE", str(error)
+        return None if is_authorized(wanted, given) else (401, "UNAUTHORIZED", UNAUTHORIZED)
 
     def _refusal_to_act(self, given: str) -> Refusal | None:
         wanted = self._rights.acts_token

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import typer
+
 from schemas.answers import ExpiringSnapshot, RetainedSnapshot
 from schemas.records import RetentionPolicy
 from services.cli.amounts import duration_ms, duration_text
@@ -24,8 +26,7 @@ def retention_answer(view: BucketView, asked: Mapping[str, str]) -> dict[str, An
 
     Raises:
         PlaneError: BUCKET_NOT_FOUND; INVALID_REQUEST for a policy that breaks a rule.
-        typer.BadParameter: a duration that cannot be read.
-        ValueError: a number that cannot be read, with a sentence for the reader.
+        typer.BadParameter: a duration or a number that cannot be read.
     """
     view.plane.metadata(view.shard).bucket(view.volume, view.bucket)
     reads = view.plane.snapshots(view.shard)
@@ -69,8 +70,8 @@ def _changed(policy: RetentionPolicy, asked: Mapping[str, str]) -> RetentionPoli
 
 
 def _whole(text: str) -> int:
-    if not text.isdecimal() or len(text) > MOST_DIGITS:
-        raise ValueError(f"{text[:MOST_DIGITS]!r} is not a whole number")
+    if not (text.isascii() and text.isdigit()) or len(text) > MOST_DIGITS:
+        raise typer.BadParameter(f"{text[:MOST_DIGITS]!r} is not a whole number")
     return int(text)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from services.page.app import page_app
@@ -31,6 +31,23 @@ class ServedPage:
         return f"{self.url}/#act={self.acts_token}" if self.acts_token else f"{self.url}/"
 
 
+@dataclass(slots=True)
+class HomeToken:
+    """The HTTP token of a home's plane at the moment. One that was needed once stays needed while no plane runs."""
+
+    home: Path
+    _last: str = field(default="", init=False)
+
+    def __call__(self) -> str:
+        """Return the token; empty for an open plane.
+
+        Raises:
+            CredentialsError: the file with the token cannot be used.
+        """
+        self._last = http_token(self.home) or self._last
+        return self._last
+
+
 @contextmanager
 def serving_page(home: Path, port: int, *, may_act: bool = False) -> Iterator[ServedPage]:
     """Serve the page of a home's plane on loopback within the block.
@@ -41,7 +58,8 @@ def serving_page(home: Path, port: int, *, may_act: bool = False) -> Iterator[Se
     acts_token = secrets.token_urlsafe(24) if may_act else ""
     door = HomeDoor(home)
     watcher = Watcher(door.plane, HomeSight(home))
-    server = HttpServer(page_app(door, watcher, Rights(http_token(home), acts_token)), HOST, port, option_prefix="--")
+    app = page_app(door, watcher, Rights(HomeToken(home), acts_token))
+    server = HttpServer(app, HOST, port, option_prefix="--")
     try:
         server.start()
         watcher.start()

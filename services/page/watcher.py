@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from services.client.errors import PlaneError
+from schemas.credentials import CredentialsError
 from services.client.plane import Plane
 from services.domain.errors import DeepcleanError
-from services.page.bucket_views import bytes_by_state, largest_buckets
+from services.page.bucket_list import BucketList
 from services.page.history import History
 from services.page.stations import stations
 from services.page.troubles import troubles
@@ -20,9 +20,11 @@ from services.plane.upkeep.status import PlaneStatus, Reported
 
 WATCH_SECONDS = 5.0
 BUCKETS_EVERY = 2
-"""Buckets are observed every so many rounds: each costs a read."""
+"""Bytes of buckets are observed every so many rounds: each bucket costs a read."""
 MOST_ASKED = 50
 """Most buckets that are watched because somebody looked at them, beside the largest ones."""
+STALE_SECONDS = 60.0
+"""An observation of so long ago says nothing of the present."""
 TOTAL = ("", "")
 """The name under which the history of the whole plane is kept."""
 logger = logging.getLogger(__name__)
@@ -49,9 +51,16 @@ class Watcher:
     now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
     _seen: dict[str, Any] = field(default_factory=dict, init=False)
+    _buckets: BucketList = field(default_factory=BucketList, init=False)
+    _reading: threading.Lock = field(default_factory=threading.Lock, init=False)
+    """Held while buckets are read."""
+    _listed: dict[str, Any] | None = field(default=None, init=False)
+    """The newest list of buckets, if it is of the present."""
     _histories: dict[tuple[str, str], History] = field(default_factory=dict, init=False)
     _asked: dict[tuple[str, str], int] = field(default_factory=dict, init=False)
     """Shards of the buckets at which somebody looked, the latest last."""
+    _failure: str = field(default="", init=False)
+    """Why the last look that failed has failed."""
     _rounds: int = field(default=0, init=False)
     _stop: threading.Event = field(default_factory=threading.Event, init=False)
     _thread: threading.Thread | None = field(default=None, init=False)
@@ -76,7 +85,7 @@ class Watcher:
         """Look at the plane once. What cannot be seen becomes a trouble of the answer, and never ends the watch."""
         try:
             status, reported = self.sight.look()
-            seen = {
+            seen: dict[str, Any] = {
                 "error": "",
                 "state": status.state,
                 "shards": status.shards,
@@ -84,44 +93,82 @@ class Watcher:
                 "stations": stations(reported, status.backlog),
                 "troubles": troubles(status),
             }
-            if self._rounds % BUCKETS_EVERY == 0:
-                plane = self.plane()
-                if plane.shards < status.shards:
-                    plane.learn_shards()
-                self._observe_bytes(plane)
-            self._rounds += 1
-        except (DeepcleanError, OSError) as error:
-            seen = {"error": f"The plane cannot be seen: {error}"}
-            if seen["error"] != self._seen.get("error"):
-                logger.warning("the plane cannot be seen: %s", error)
+        except Exception as error:  # a watch that ended would leave its last observation as the present one
+            seen = {"error": f"The plane cannot be seen: {self._cause(error)}"}
         with self._lock:
             self._seen = {**seen, "seen_ms": self.now_ms()}
+            self._listed = None if seen["error"] else self._listed
+        if seen["error"]:
+            return
+        if self._rounds % BUCKETS_EVERY == 0:
+            self._observe_bytes(seen["shards"])
+        self._rounds += 1
 
-    def _observe_bytes(self, plane: Plane) -> None:
-        """Add the bytes by state of the largest buckets, and their sum, to the histories."""
+    def _cause(self, error: Exception) -> str:
+        """Return why a look has failed, and log it unless that was said already."""
+        is_defect = not isinstance(error, DeepcleanError | CredentialsError | OSError)
+        cause = f"the page's process has failed ({error!r}); its log has more" if is_defect else str(error)
+        if cause != self._failure:
+            logger.warning("the plane cannot be seen: %s", cause, exc_info=error if is_defect else None)
+        self._failure = cause
+        return cause
+
+    def _observe_bytes(self, shards: int) -> None:
+        """Add the bytes by state of the largest buckets, and their sum, to the histories, and keep the list of them."""
         at_ms = self.now_ms()
-        found: dict[tuple[str, str], dict[str, int]] = {}
-        whole: dict[str, int] = {}
-        largest = {(row.volume, row.bucket): shard for shard, row in largest_buckets(plane).rows}
         with self._lock:
             asked = dict(self._asked)
-        for name, shard in (asked | largest).items():
-            try:
-                amounts = bytes_by_state(plane.metadata(shard).space(*name, limit=1))
-            except PlaneError:  # deleted meanwhile
-                continue
-            found[name] = amounts
-            for state, size_bytes in amounts.items() if name in largest else ():
+        try:
+            plane = self.plane()
+            if plane.shards < shards:
+                plane.learn_shards()
+            with self._reading:
+                listed, found = self._buckets.read(plane, asked)
+        except Exception as error:  # whoever asks for the list reads it, and is told why that fails
+            self._cause(error)
+            with self._lock:
+                self._listed = None
+            return
+        whole: dict[str, int] = {}
+        for row in listed["buckets"]:
+            for state, size_bytes in found[row["volume"], row["bucket"]].items():
                 whole[state] = whole.get(state, 0) + size_bytes
+        self._failure = ""
         with self._lock:
+            self._listed = listed
             self._histories = {name: self._histories.get(name, History()) for name in (TOTAL, *found)}
             for name, amounts in {TOTAL: whole, **found}.items():
                 self._histories[name].add(at_ms, amounts)
 
-    def seen(self) -> dict[str, Any]:
-        """Return the newest observation; empty before the first one."""
+    def buckets(self) -> dict[str, Any]:
+        """Return the newest list of the largest buckets; read it if the watch has none of the present.
+
+        Raises:
+            DeepcleanError: the plane cannot be seen.
+        """
+        if (kept := self._kept_list()) is not None:
+            return kept
+        with self._reading:  # of several who ask at once, one reads
+            if (kept := self._kept_list()) is not None:
+                return kept
+            listed, _ = self._buckets.read(self.plane(), {})
+            with self._lock:
+                self._listed = listed
+            return listed
+
+    def _kept_list(self) -> dict[str, Any] | None:
         with self._lock:
-            return dict(self._seen)
+            return self._listed
+
+    def seen(self) -> dict[str, Any]:
+        """Return the newest observation; empty before the first one. One that is too old becomes an error."""
+        with self._lock:
+            seen = dict(self._seen)
+        age_seconds = (self.now_ms() - seen.get("seen_ms", self.now_ms())) / 1_000
+        if age_seconds <= STALE_SECONDS or seen["error"]:
+            return seen
+        error = f"The plane cannot be seen: the last look at it is {age_seconds:,.0f} s ago. Read the page's log."
+        return {"error": error, "seen_ms": seen["seen_ms"]}
 
     def watch(self, shard: int, volume: str, bucket: str) -> None:
         """Watch a bucket from now on, even if it is none of the largest."""

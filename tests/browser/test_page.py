@@ -9,11 +9,11 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, Route, expect
 
-from schemas.records import CollectionState
+from schemas.records import CollectionState, CreateTag, DeleteSnapshot
 from schemas.space_answers import WhatIf
 from services.page.guard import Rights
 from tests.browser.conftest import OpenPage
-from tests.paged_plane import BUCKET, SUSPENDED, VOLUME, PagedPlane, healthy
+from tests.paged_plane import BUCKET, NO_PLANE, SUSPENDED, VOLUME, PagedPlane, healthy
 
 MOST_WIRE_BYTES = 150_000
 AS_BUCKET = f"/#/bucket/{VOLUME}/{BUCKET}"
@@ -194,6 +194,7 @@ def test_an_act_names_the_bytes_and_is_done_when_they_are_confirmed(open_page: O
         expect(dialog).to_have_count(0)
         page.get_by_role("button", name="Delete these snapshots").click()
         dialog.get_by_role("button", name="Delete, and free").click()
+        expect(page.get_by_role("main").get_by_text("1 snapshot deleted.")).to_be_visible()
         expect(page.locator("#said")).to_have_text("1 snapshot deleted.")
         expect(page.locator(".timeline button")).to_have_count(11)
         page.get_by_role("button", name="Run retention now").click()
@@ -201,9 +202,38 @@ def test_an_act_names_the_bytes_and_is_done_when_they_are_confirmed(open_page: O
         expect(page.locator("#said")).to_contain_text("expired.")
         page.get_by_role("button", name="Pause collection").click()
         dialog.get_by_role("button", name="Pause collection").click()
-        expect(page.locator("main .note").first).to_contain_text("Nothing is claimed at present: the bucket is paused")
+        expect(page.locator("section .note").first).to_contain_text(
+            "Nothing is claimed at present: the bucket is paused"
+        )
     state = plane.client.metadata(0).collection(VOLUME, BUCKET)[1].state
     assert state is CollectionState.PAUSED
+
+
+def test_what_an_act_refuses_is_seen(open_page: OpenPage) -> None:
+    plane = PagedPlane(rights=Rights(acts_token=TOKEN))
+    plane.fill_eventfully()
+    with plane.served() as url:
+        page = open_page(f"{url}/#act={TOKEN}")
+        page.get_by_role("link", name="sales/reports").click()
+        delete = page.get_by_role("button", name="Delete these snapshots")
+        page.locator(".timeline button").first.click()
+        expect(delete).to_be_enabled()
+        plane.request(CreateTag(VOLUME, BUCKET, "day-0000", "late", reason="while somebody looks"))
+        delete.click()
+        page.get_by_role("dialog").get_by_role("button", name="Delete, and free").click()
+        expect(page.locator(".done")).to_be_focused()
+        expect(page.locator(".done .note")).to_have_count(2)
+        expect(page.locator(".done .note").last).to_contain_text("day-0000: ")
+        expect(page.locator(".done .note").last).to_be_visible()
+        assert_accessible(page)
+        page.locator(".timeline button").nth(1).click()
+        expect(delete).to_be_enabled()
+        plane.request(DeleteSnapshot(VOLUME, BUCKET, "day-0001"))
+        delete.click()
+        page.get_by_role("dialog").get_by_role("button", name="Delete, and free").click()
+        expect(page.get_by_role("alert")).to_contain_text("day-0001")
+        expect(page.get_by_role("alert")).to_be_visible()
+        expect(page.locator(".timeline button")).to_have_count(11)
 
 
 def test_one_snapshot_is_drawn(open_page: OpenPage) -> None:
@@ -252,11 +282,11 @@ def test_an_empty_plane_and_an_empty_bucket_say_so(open_page: OpenPage) -> None:
 def test_a_plane_that_cannot_be_seen_is_no_empty_page(open_page: OpenPage) -> None:
     plane = PagedPlane()
     plane.fill(2)
-    plane.sight.is_broken = True
+    plane.sight.error = NO_PLANE
     with plane.served() as url:
         page = open_page(url)
         expect(page.get_by_role("alert")).to_contain_text("start one (deepclean up)")
-        plane.sight.is_broken = False
+        plane.sight.error = None
         plane.sight.status = replace(healthy(), dead_letters=1)
         plane.watcher.observe()
         expect(page.locator(".troubles")).to_contain_text("1 dead letter open")
@@ -265,6 +295,25 @@ def test_a_plane_that_cannot_be_seen_is_no_empty_page(open_page: OpenPage) -> No
         assert_accessible(page)
         page.context.set_offline(False)
         expect(page.locator("#state")).to_have_text("running, 1 shard")
+
+
+def test_a_plane_that_is_seen_again_is_shown_as_before(open_page: OpenPage) -> None:
+    plane = PagedPlane()
+    plane.fill(2)
+    with plane.served() as url:
+        page = open_page(url)
+        healthy_text = page.get_by_text("Nothing: all processes run")
+        expect(healthy_text).to_be_visible()
+        expect(page.locator(".way li")).to_have_count(6)
+        plane.sight.error = NO_PLANE
+        plane.watcher.observe()
+        expect(page.get_by_role("alert")).to_contain_text("start one (deepclean up)")
+        expect(page.locator(".way li")).to_have_count(0)
+        plane.sight.error = None
+        plane.watcher.observe()
+        expect(healthy_text).to_be_visible()
+        expect(page.get_by_role("alert")).to_have_count(0)
+        expect(page.locator(".way li")).to_have_count(6)
 
 
 def test_a_view_that_is_late_does_not_disturb_the_next_one(eventful: PagedPlane, open_page: OpenPage) -> None:
@@ -283,7 +332,7 @@ def test_a_view_that_is_late_does_not_disturb_the_next_one(eventful: PagedPlane,
 
 
 def test_a_secured_plane_asks_for_its_token(open_page: OpenPage) -> None:
-    plane = PagedPlane(rights=Rights("the token of the plane"))
+    plane = PagedPlane(rights=Rights(lambda: "the token of the plane"))
     plane.fill(2)
     with plane.served() as url:
         page = open_page(url)

@@ -252,8 +252,7 @@ def test_a_plane_that_stays_is_used_and_what_dies_is_started_again(tmp_path: Pat
         assert line.json("space", "vol1/tree")["freed_bytes"] == 2000
         plane = read_plane_file(line.home)
         assert plane is not None
-        (listed,) = httpx.get(f"{plane.processes[PAGE].url}/api/buckets", trust_env=False).json()["buckets"]
-        assert (listed["bucket"], listed["states"]["freed"]["bytes"]) == ("tree", "2000")
+        await_listed(plane.processes[PAGE].url, "tree", freed_bytes=2_000)
     finally:
         line.run("down")
     assert line.run("down").startswith("No plane runs on ")
@@ -310,6 +309,16 @@ def test_a_plane_in_the_foreground_ends_with_a_signal_and_an_orphaned_one_is_tak
     finally:
         line.run("down")
     assert not any(process.identity.is_alive() for process in plane.processes.values())
+
+
+def await_listed(page: str, bucket: str, freed_bytes: int) -> None:
+    """Wait until a page lists one bucket with the bytes that were freed: it reads them every few seconds."""
+
+    def is_listed() -> bool:
+        listed = httpx.get(f"{page}/api/buckets", trust_env=False).json()["buckets"]
+        return [(one["bucket"], one["states"]["freed"]["bytes"]) for one in listed] == [(bucket, str(freed_bytes))]
+
+    eventually(is_listed)
 
 
 def await_running(home: Path, supervisor: subprocess.Popen[str]) -> None:

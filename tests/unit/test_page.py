@@ -16,15 +16,20 @@ from typer.testing import CliRunner
 
 from schemas.answers import RetentionReason, SnapshotTag
 from schemas.build_info import BUILD_INFO
-from schemas.records import CollectionState, DeleteSnapshot, UnsetRetention
+from schemas.credentials import CredentialsError, write_secret
+from schemas.http_token import bearer
+from schemas.records import BucketLayout, CollectionState, CreateBucket, CreateVolume, DeleteSnapshot, UnsetRetention
 from services.cli.main import app
 from services.cli.session import Session
+from services.client.errors import PlaneTimeoutError
+from services.client.plane import Plane
 from services.domain.snapshot_diff import DiffEntry, DiffKind
 from services.page.app import page_app
 from services.page.assets import asset, asset_names, inlined
+from services.page.bucket_list import BucketList, largest_buckets
 from services.page.bucket_views import drawn_cells
 from services.page.diff_tree import counts_text, diff_tree, tree_rows
-from services.page.door import Door
+from services.page.door import Door, HomeDoor
 from services.page.encoding import encoded
 from services.page.explaining import until_text
 from services.page.guard import ACTS_HEADER, Rights
@@ -32,13 +37,16 @@ from services.page.history import History
 from services.page.server import serving_page
 from services.page.stations import stations
 from services.page.troubles import troubles
+from services.plane.broker.security import BrokerSecurity
+from services.plane.stack.secrets import DIRECTORY_NAME
 from services.plane.upkeep.status import LastAudit, ProcessStatus, SuspendedCollection
 from services.runtime.http.server import ServerError
-from tests.paged_plane import BUCKET, DAY_MS, VOLUME, PagedPlane, healthy
+from tests.paged_plane import BUCKET, DAY_MS, NO_PLANE, VOLUME, PagedPlane, healthy
 
 PLACE = {"volume": VOLUME, "bucket": BUCKET}
 HOST = "http://127.0.0.1:9780"
-ACTING = Rights("", "t")
+LAYOUT = BucketLayout.FILE_SYSTEM_OPTIMIZED
+ACTING = Rights(acts_token="t")  # noqa: S106
 
 
 def caller(plane: PagedPlane, rights: Rights | None = None, **headers: str) -> TestClient:
@@ -170,15 +178,15 @@ def test_a_bucket_without_a_policy_shows_what_the_default_would_do() -> None:
 
 
 def test_a_diff_is_a_tree(plane: PagedPlane, page: TestClient, tmp_path: Path) -> None:
-    answer = page.get("/api/diff", params={**PLACE, "from": "day-0011", "to": "active"}).json()
+    answer = page.post("/api/diff", json={**PLACE, "from": "day-0011", "to": "active"}).json()
     command = of_command(plane, tmp_path, "snapshot", "diff", f"{VOLUME}/{BUCKET}", "day-0011")
     marks = Counter(mark["kind"] for row in answer["rows"] for mark in row["marks"])
     assert marks == Counter(DiffKind(one["kind"]).name.lower() for one in command)
     again = page.get("/api/diff/job", params={**PLACE, "job_id": answer["job_id"]}).json()
     assert again == answer
-    same = page.get("/api/diff", params={**PLACE, "from": "day-0011", "to": "day-0011"}).json()
+    same = page.post("/api/diff", json={**PLACE, "from": "day-0011", "to": "day-0011"}).json()
     assert (same["summary"], same["rows"]) == ("no difference", [])
-    gone = page.get("/api/diff", params={**PLACE, "from": "no-such", "to": "active"})
+    gone = page.post("/api/diff", json={**PLACE, "from": "no-such", "to": "active"})
     assert (gone.status_code, gone.json()["code"]) == (404, "FILE_NOT_FOUND")
 
 
@@ -304,9 +312,79 @@ def test_what_is_seen_is_told_with_its_history() -> None:
         live = plane.client.metadata(0).space(VOLUME, BUCKET, limit=1).live_bytes
         assert points[-1]["live_bytes"] == str(live)
         assert page.get("/api/history").json()[-1]["live_bytes"] == str(live)
-        plane.sight.is_broken = True
+        plane.sight.error = NO_PLANE
         plane.watcher.observe()
         assert "start one (deepclean up)" in page.get("/api/plane").json()["error"]
+
+
+@pytest.mark.parametrize("error", [CredentialsError("the secrets are being written"), RuntimeError("a defect")])
+def test_no_error_ends_the_watch(error: Exception) -> None:
+    plane = PagedPlane()
+    plane.create()
+    with caller(plane) as page:
+        plane.watcher.observe()
+        plane.sight.error = error
+        plane.watcher.observe()
+        seen = page.get("/api/plane").json()
+        assert seen["error"].startswith("The plane cannot be seen: ")
+        assert str(error) in seen["error"]
+        assert "state" not in seen
+        plane.sight.error = None
+        plane.watcher.observe()
+        assert page.get("/api/plane").json()["error"] == ""
+
+
+def test_an_old_observation_is_not_shown_as_the_present() -> None:
+    plane = PagedPlane()
+    moments = [0]
+    plane.watcher.now_ms = lambda: moments[0]
+    plane.watcher.observe()
+    moments[0] = 60_000
+    assert plane.watcher.seen()["state"] == "running"
+    moments[0] = 61_000
+    seen = plane.watcher.seen()
+    assert "the last look at it is 61 s ago" in seen["error"]
+    assert "state" not in seen
+
+
+def test_secrets_that_cannot_be_read_are_no_defect_of_the_page(plane: PagedPlane) -> None:
+    class Locked(Door):
+        def plane(self) -> Plane:
+            raise CredentialsError("http-token may be read by others: chmod 600")
+
+    app = page_app(Locked(plane.client), plane.watcher, Rights())
+    with TestClient(app, base_url=HOST, raise_server_exceptions=False) as page:
+        refused = page.get("/api/bucket", params=PLACE)
+    assert (refused.status_code, refused.json()["code"]) == (503, "UNREACHABLE")
+    assert "chmod 600" in refused.json()["message"]
+
+
+def test_a_connection_is_not_closed_while_calls_may_use_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Connection:
+        is_closed = False
+
+        def close(self) -> None:
+            self.is_closed = True
+
+    files, opened, moments = ["first"], [], [0.0]
+
+    def connected(_: Path) -> Any:
+        opened.append(Connection())
+        return opened[-1]
+
+    monkeypatch.setattr("services.page.door.running_plane", lambda _: files[0])
+    monkeypatch.setattr("services.page.door._key_of", lambda plane: (plane,))
+    monkeypatch.setattr("services.page.door.running_client", connected)
+    door = HomeDoor(tmp_path, now_seconds=lambda: moments[0])
+    assert door.plane() is door.plane()
+    files[0] = "started anew"
+    door.plane()
+    assert [one.is_closed for one in opened] == [False, False], "a call may be under way"
+    moments[0] = 1_000.0
+    door.plane()
+    assert [one.is_closed for one in opened] == [True, False]
+    door.close()
+    assert [one.is_closed for one in opened] == [True, True]
 
 
 def test_what_is_not_there_is_refused(page: TestClient) -> None:
@@ -325,21 +403,48 @@ def test_what_is_not_there_is_refused(page: TestClient) -> None:
 def test_hostile_questions_are_refused_and_break_nothing(page: TestClient) -> None:
     values: list[Any] = [None, 5, -1, 10**30, [], {}, ["day-0000", 5], "\ud800", "x" * 100_000, True]
     for value in values:
-        for body in ({**PLACE, "names": value}, {"volume": value, "bucket": value, "names": []}, {"names": value}):
+        for path, body in (
+            ("what-if", {**PLACE, "names": value}),
+            ("what-if", {"volume": value, "bucket": value, "names": []}),
+            ("what-if", {"names": value}),
+            ("diff", {**PLACE, "from": value, "to": value}),
+        ):
             text = json.dumps(body)
-            answer = page.post("/api/what-if", content=text, headers={"Content-Type": "application/json"})
+            answer = page.post(f"/api/{path}", content=text, headers={"Content-Type": "application/json"})
             assert answer.status_code < 500, body
             assert answer.headers["content-type"] == "application/json"
-        for name in ("size", "num_retained_min", "time_retained", "from", "path", "job_id", "beginning"):
-            for path in ("plan", "retention", "diff", "diff/job", "explain", "paths"):
+        for name in ("size", "num_retained_min", "time_retained", "path", "job_id", "beginning"):
+            for path in ("plan", "retention", "diff/job", "explain", "paths"):
                 text = str(value).encode("utf-8", "replace").decode()
                 assert page.get(f"/api/{path}", params={**PLACE, name: text[:1_000]}).status_code < 500, (path, value)
+
+
+def test_what_a_reader_gets_wrong_is_named(page: TestClient) -> None:
+    for body, sentence in (
+        ({**PLACE, "names": "day-0000"}, "names is no list of texts"),
+        ({**PLACE, "names": ["day-0000", 5]}, "names is no text"),
+        ({"volume": VOLUME, "bucket": None, "names": []}, "bucket is no text"),
+        ({"bucket": BUCKET}, "volume is missing"),
+    ):
+        refused = page.post("/api/what-if", content=json.dumps(body), headers={"Content-Type": "application/json"})
+        assert (refused.status_code, refused.json()) == (400, {"code": "INVALID_REQUEST", "message": sentence})
+
+
+def test_a_defect_of_the_server_is_not_told_as_a_mistake_of_the_reader(
+    plane: PagedPlane, page: TestClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for broken in (lambda _: float("nan"), lambda _: int("no number")):
+        monkeypatch.setattr("services.page.app.bucket_answer", broken)
+        failed = page.get("/api/bucket", params=PLACE)
+        assert (failed.status_code, failed.json()["code"]) == (500, "INTERNAL_ERROR")
+    assert [one.levelname for one in caplog.records if one.name == "services.page.app"] == ["ERROR", "ERROR"]
+    assert "no number" in caplog.text
 
 
 def test_a_small_bucket_is_watched_once_somebody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     plane = PagedPlane()
     plane.fill(1)
-    monkeypatch.setattr("services.page.bucket_views.MOST_READ", 0)
+    monkeypatch.setattr("services.page.bucket_list.MOST_READ", 0)
     with caller(plane) as page:
         plane.watcher.observe()
         assert page.get("/api/history", params=PLACE).json() == []
@@ -350,6 +455,52 @@ def test_a_small_bucket_is_watched_once_somebody_looks(monkeypatch: pytest.Monke
         assert "live_bytes" not in page.get("/api/history").json()[-1], "it is not one of the largest"
         answer = page.get("/api/buckets").json()
     assert answer == {"buckets": [], "note": "The plane has further buckets: only the first 0 were compared."}
+
+
+@pytest.mark.parametrize("volumes", [0, 1, 3, 6])
+def test_a_list_compares_a_bounded_number_of_volumes_and_says_so(monkeypatch: pytest.MonkeyPatch, volumes: int) -> None:
+    plane = PagedPlane()
+    plane.execute(*(CreateVolume(f"vol{number}") for number in range(volumes)))
+    monkeypatch.setattr("services.page.bucket_list.MOST_READ", 3)
+    found = largest_buckets(plane.client)
+    assert (found.count, found.are_all, found.reads) == (0, volumes <= 3, 1 + min(volumes, 3))
+
+
+def test_a_list_says_whether_all_buckets_of_a_volume_were_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    plane = PagedPlane()
+    plane.execute(CreateVolume(VOLUME), *(CreateBucket(VOLUME, f"bucket{number}", LAYOUT) for number in range(3)))
+    for most, are_all in ((3, False), (4, True)):
+        monkeypatch.setattr("services.page.bucket_list.MOST_READ", most)
+        assert (largest_buckets(plane.client).count, largest_buckets(plane.client).are_all) == (most - 1, are_all)
+
+
+def test_the_largest_buckets_are_found_the_less_often_the_more_reads_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    plane = PagedPlane()
+    plane.execute(*(CreateVolume(f"vol{number}") for number in range(7)))
+    monkeypatch.setattr("services.page.bucket_list.READS_A_TURN", 4)
+    listed = BucketList()
+    assert listed.read(plane.client, {})[0]["buckets"] == []
+    plane.create()
+    assert [len(listed.read(plane.client, {})[0]["buckets"]) for _ in range(4)] == [0, 0, 1, 1]
+
+
+def test_all_who_look_are_answered_from_one_list() -> None:
+    plane = PagedPlane()
+    plane.fill(1)
+    watcher = plane.watcher
+    calls: list[None] = []
+    watcher.plane = lambda: calls.append(None) or plane.client  # type: ignore[func-returns-value]
+    with caller(plane) as page:
+        first = page.get("/api/buckets").json()
+        assert [one["bucket"] for one in first["buckets"]] == [BUCKET], "it is read when the watch has seen nothing yet"
+        watcher.observe()
+        for _ in range(3):
+            assert page.get("/api/buckets").json() == first
+        assert len(calls) == 2
+        plane.sight.error = NO_PLANE
+        watcher.observe()
+        page.get("/api/buckets")
+        assert len(calls) == 3, "the list of before is not that of the present"
 
 
 def test_a_page_of_a_home_without_a_plane_says_so(tmp_path: Path) -> None:
@@ -394,7 +545,11 @@ def test_another_page_can_neither_ask_nor_act(plane: PagedPlane) -> None:
         for origin in ("http://evil.example", "null", "http://127.0.0.1:1"):
             assert page.post("/api/what-if", json=body, headers={"Origin": origin}).status_code == 403
         for site, status in (("same-origin", 200), ("none", 200), ("cross-site", 403), ("same-site", 403)):
-            assert page.get("/api/plane", headers={"Sec-Fetch-Site": site}).status_code == status
+            for path in ("plane", "plan/most", "history"):
+                asked = page.get(f"/api/{path}", params=PLACE, headers={"Sec-Fetch-Site": site})
+                assert asked.status_code == status
+        states = {**PLACE, "from": "day-0001", "to": "active"}
+        assert page.get("/api/diff", params=states).status_code == 405, "a picture's address starts no work"
         text = {"Content-Type": "text/plain"}
         assert page.post("/api/what-if", content=json.dumps(body), headers=text).status_code == 415
         assert (
@@ -412,13 +567,30 @@ def test_every_answer_forbids_foreign_code_and_frames(page: TestClient) -> None:
 
 
 def test_a_secured_plane_needs_its_token(plane: PagedPlane) -> None:
-    with caller(plane, Rights("the-token-of-it")) as page:
+    with caller(plane, Rights(lambda: "the-token-of-it")) as page:
         assert page.get("/").status_code == page.get("/static/app.js").status_code == 200, "they hold no data"
         assert page.get("/healthz").status_code == 200
         for path in ("/api/plane", "/api/buckets", "/metrics"):
             assert page.get(path).status_code == 401
             assert page.get(path, headers={"Authorization": "Bearer another"}).status_code == 401
             assert page.get(path, headers={"Authorization": "Bearer the-token-of-it"}).status_code == 200
+
+
+def test_a_home_that_is_secured_while_its_page_runs_needs_its_token_from_then_on(tmp_path: Path) -> None:
+    with serving_page(tmp_path, 0) as served, httpx.Client(base_url=served.url, trust_env=False) as http:
+        assert http.get("/api/plane").status_code == 200
+        file = BrokerSecurity(tmp_path / DIRECTORY_NAME).token_file
+        for token in ("the-first-token-of-it", "another-token-of-it"):
+            file.parent.mkdir(exist_ok=True)
+            write_secret(file, token)
+            assert http.get("/api/plane").status_code == 401
+            assert http.get("/api/plane", headers=bearer(token)).status_code == 200
+        file.chmod(0o644)
+        refused = http.get("/api/plane", headers=bearer(token))
+        assert (refused.status_code, refused.json()["code"]) == (503, "UNREACHABLE")
+        file.unlink()
+        file.parent.rmdir()
+        assert http.get("/api/plane").status_code == 401, "what was seen of a secured plane stays secured"
 
 
 def test_the_page_reports_its_program_as_each_process_does(page: TestClient) -> None:
@@ -486,6 +658,32 @@ def test_a_tagged_snapshot_stays_and_is_named(own: PagedPlane) -> None:
     assert "day-0003" in names_of(own)
 
 
+def test_a_deletion_that_is_not_answered_hides_nothing_that_was_done(
+    own: PagedPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ["day-0000", "day-0001", "day-0002", "day-0004"]
+    with acting(own) as page:
+        freed = page.post("/api/what-if", json={**PLACE, "names": names}).json()["freed_bytes"]
+        request = own.client.request
+
+        def lossy(shard: int, asked: Any) -> Any:
+            if asked.snapshot == "day-0001":
+                raise PlaneTimeoutError("no answer in time")
+            return request(shard, asked)
+
+        monkeypatch.setattr(own.client, "request", lossy)
+        answer = page.post("/api/acts/delete-snapshots", json={**PLACE, "names": names, "confirmed_bytes": freed})
+    assert answer.status_code == 200
+    assert answer.json() == {
+        "message": "1 snapshot deleted.",
+        "refused": [
+            "day-0001: whether it is deleted is not known (no answer in time). Look again.",
+            "Not tried: day-0002, day-0004.",
+        ],
+    }
+    assert {*names[2:]} <= set(names_of(own)), "after an error nothing more is deleted"
+
+
 def test_retention_runs_if_it_still_expires_what_was_confirmed(own: PagedPlane) -> None:
     with acting(own) as page:
         shown = page.get("/api/retention", params=PLACE).json()
@@ -508,6 +706,9 @@ def test_collection_is_paused_and_resumed_and_nothing_else(own: PagedPlane) -> N
             assert state() is wanted
         for other in ("STOPPED", "no such state"):
             assert page.post("/api/acts/collection", json={**PLACE, "state": other}).status_code == 400
+        for wrong in ("1.5", "-1", "9" * 5_000, 7):
+            asked: dict[str, Any] = {**PLACE, "names": ["day-0000"], "confirmed_bytes": wrong}
+            assert page.post("/api/acts/delete-snapshots", json=asked).status_code == 400
 
 
 # Files

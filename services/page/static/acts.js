@@ -32,17 +32,19 @@ function confirmed(title, sentences, verb) {
   });
 }
 
-// Asks, acts and shows what came of it; "done" is called after an act that was carried out.
-export async function act(outcome, {title, sentences, verb, path, body, done}) {
+// Asks, acts, draws the bucket anew, and then says what came of it, where drawing does not remove it. Also an act that was
+// refused, or whose answer is missing, may have changed something, or something else has.
+export async function act(view, {title, sentences, verb, path, body}) {
   if (!await confirmed(title, sentences, verb)) return;
+  let said = [], failures = [];
   try {
     const answer = await post(`acts/${path}`, body);
-    outcome.replaceChildren();
-    for (const textContent of [answer.message, ...answer.refused])
-      element("p", outcome, {textContent, className: "note"});
-    say([answer.message, ...answer.refused].join(" "));
-    await done();
-  } catch (error) {
-    showError(outcome, error);
-  }
+    said = [answer.message, ...answer.refused];
+  } catch (error) { failures.push(error); }
+  try { await view.load(); } catch (error) { failures.push(error); }
+  view.outcome.replaceChildren();
+  for (const textContent of said) element("p", view.outcome, {textContent, className: "note"});
+  for (const error of failures) element("p", view.outcome, {textContent: error.message, className: "note"}, {role: "alert"});
+  say(said.join(" "));
+  view.outcome.focus(); // what was focused is no longer there
 }

@@ -13,6 +13,7 @@ export class BucketView {
   constructor(main, volume, bucket) {
     this.names = {volume, bucket};
     element("h1", main, {textContent: `${volume}/${bucket}`});
+    this.outcome = element("div", main, {className: "done", tabIndex: -1}); // of the last act; it stays when all is drawn anew
     this.main = main;
     this.round = 0;
   }
@@ -67,7 +68,7 @@ export class BucketView {
 
   drawSnapshots({picture}) {
     const parent = section(this.main, "Snapshots");
-    const asked = new Newest(), outcome = document.createElement("div");
+    const asked = new Newest();
     const button = document.createElement("button");
     Object.assign(button, {type: "button", className: "act", hidden: true});
     let freedBytes = "0", chosen = [];
@@ -90,14 +91,13 @@ export class BucketView {
         button.hidden = !names.length || !mayAct(this.plane);
       },
     });
-    button.onclick = () => act(outcome, {
+    button.onclick = () => act(this, {
       title: `Delete ${chosen.length === 1 ? chosen[0] : `${chosen.length} snapshots`}?`,
       sentences: [chosen.join(", "), `This frees ${bytesInWords(freedBytes)}. Nothing brings a deleted snapshot back.`],
       verb: `Delete, and free ${bytesText(freedBytes)}`,
       path: "delete-snapshots", body: {...this.names, names: chosen, confirmed_bytes: freedBytes},
-      done: () => this.load(),
     });
-    if (drawn.answer) drawn.answer.after(button, outcome);
+    if (drawn.answer) drawn.answer.after(button);
     if (picture.groups.length) this.drawSizes(parent);
     return drawn;
   }

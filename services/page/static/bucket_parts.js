@@ -1,5 +1,5 @@
 // Further parts of a bucket: who holds a path, what differs between two states, retention, and collection.
-import {ask, Newest} from "./api.js";
+import {ask, Newest, post} from "./api.js";
 import {element, table} from "./elements.js";
 import {act, bytesInWords, mayAct, showError} from "./acts.js";
 
@@ -90,7 +90,7 @@ export class DiffPart {
     const asked = {...this.names, from: this.from.value, to: this.to.value};
     try {
       const answer = await this.newest.of(async (signal) => {
-        let job = await ask("diff", asked, signal);
+        let job = await post("diff", asked, signal);
         while (!job.has_ended) {
           this.output.replaceChildren();
           element("p", this.output, {textContent: `${job.state}, ${job.percent} %`});
@@ -137,7 +137,6 @@ export class RetentionPart {
     this.form.oninput = () => this.preview(Object.fromEntries(FIELDS.map(([name]) => [name, this.inputs[name].value])));
     this.form.onsubmit = (event) => event.preventDefault();
     this.output = element("div", parent, {}, {"aria-live": "polite"});
-    this.outcome = element("div", parent);
     this.newest = new Newest(TYPING_MS);
     this.preview({});
   }
@@ -171,10 +170,10 @@ export class RetentionPart {
 
   drawButton({expired, freed_bytes: freed, sentence}) {
     const button = element("button", this.output, {type: "button", className: "act", textContent: "Run retention now …"});
-    button.onclick = () => act(this.outcome, {
+    button.onclick = () => act(this.view, {
       title: "Run retention now?", sentences: [sentence, `It frees ${bytesInWords(freed)}.`, expired.join(", ")],
       verb: `Expire, and free ${bytesInWords(freed)}`, path: "run-retention",
-      body: {...this.view.names, names: expired, confirmed_bytes: freed}, done: () => this.view.load(),
+      body: {...this.view.names, names: expired, confirmed_bytes: freed},
     });
   }
 }
@@ -185,11 +184,11 @@ export class CollectionPart {
     const parent = section(view.main, "Collection");
     const pending = amounts.find((one) => one.state === "pending").bytes;
     element("p", parent, {textContent: `Held by no snapshot, and not claimed: ${bytesInWords(pending)}.`});
-    const tools = element("div", parent, {className: "tools"}), outcome = element("div", parent);
+    const tools = element("div", parent, {className: "tools"});
     const tool = (textContent, state, sentence) => {
-      element("button", tools, {type: "button", className: "act", textContent: `${textContent} …`}).onclick = () => act(outcome, {
+      element("button", tools, {type: "button", className: "act", textContent: `${textContent} …`}).onclick = () => act(view, {
         title: `${textContent} of ${view.names.volume}/${view.names.bucket}?`, sentences: [sentence], verb: textContent,
-        path: "collection", body: {...view.names, state, reason: "from the page"}, done: () => view.load(),
+        path: "collection", body: {...view.names, state, reason: "from the page"},
       });
     };
     tool("Pause collection", "PAUSED", `No further rows are claimed: ${bytesInWords(pending)} and all later deletions wait.`);

@@ -37,8 +37,10 @@ export class PlaneView {
   }
 
   async refresh(plane) {
-    if (plane.error) showError(this.troubles, new Error(plane.error));
-    else if (plane.troubles) {
+    if (plane.error) {
+      this.draw("troubles", plane.error, (parent, message) => showError(parent, new Error(message)));
+      for (const name of ["way", "processes"]) this.draw(name, null, drawUnknown);
+    } else if (plane.troubles) {
       this.draw("troubles", plane.troubles, drawTroubles);
       this.draw("way", plane.stations, drawWay);
       this.draw("processes", plane.processes, drawProcesses);
@@ -55,6 +57,11 @@ export class PlaneView {
       showError(this.buckets, error);
     }
   }
+}
+
+function drawUnknown(parent) {
+  parent.replaceChildren();
+  element("p", parent, {className: "quiet", textContent: "Not known now."});
 }
 
 function drawTroubles(parent, troubles) {

@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import random
 import socket
+from collections.abc import Collection
 
 from services.plane.machine.errors import StackError
 
 HOST = "127.0.0.1"
+_LAST_PORT = 65_535
 _SERVER_PORTS = range(15_000, 32_000)
 """Below the range of ports for outgoing connections, because such a connection could take a port that was just free."""
 
@@ -26,6 +28,13 @@ def free_ports(count: int) -> list[int]:
     raise StackError(
         f"No port from {_SERVER_PORTS[0]} to {_SERVER_PORTS[-1]} is free on {HOST}: stop a program that uses one."
     )
+
+
+def port_or_free(port: int, kept: Collection[int]) -> int:
+    """Return a port on which a server can listen now: this one, else a free one that is none of those ``kept``."""
+    if port <= _LAST_PORT and port not in kept and why_taken(port) is None:
+        return port
+    return next(one for one in free_ports(len(kept) + 1) if one not in kept)
 
 
 def why_taken(port: int) -> OSError | None:

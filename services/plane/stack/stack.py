@@ -13,7 +13,7 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import IO, NoReturn, Self
@@ -34,7 +34,7 @@ from services.plane.broker.topics import create_plane_topics
 from services.plane.machine.errors import StackError
 from services.plane.machine.home import home_directory, kept_datanodes, kept_shards
 from services.plane.machine.java import JavaRuntime, find_java
-from services.plane.machine.ports import HOST, free_ports, why_taken
+from services.plane.machine.ports import HOST, free_ports, port_or_free, why_taken
 from services.plane.machine.processes import ChildProcess, ProcessIdentity, identify
 from services.plane.stack.description import PlaneDescription
 from services.plane.stack.enrolment import enrol
@@ -294,20 +294,29 @@ class Stack:
         here = {*self.described.host.processes, *self.datanodes}
         if not self.described.kafka.bootstrap_servers:
             here.add(BROKER)
-        if self._has_page:
-            here.add(PAGE)
         names = (BROKER, *HTTP_PROCESSES, *self.datanodes)
         if self._base_port:
-            offsets = {name: index for index, name in enumerate(names)} | {PAGE: PAGE_PORT}
-            ports = {name: self._base_port + offset for name, offset in offsets.items() if name in here}
+            ports = {name: self._base_port + offset for offset, name in enumerate(names) if name in here}
             for name, port in ports.items():
                 if taken := why_taken(port):
                     raise StackError(
                         f"Port {port} on {HOST}, which {name} wants, cannot be used ({taken.strerror}): stop the "
                         f"program that holds it, or choose others (--base-port)."
                     ) from taken
+            if self._has_page:
+                ports[PAGE] = self._page_port(max(PAGE_PORT, len(names)), ports.values())
             return ports
+        if self._has_page:
+            here.add(PAGE)
         return dict(zip(sorted(here), free_ports(len(here)), strict=True))
+
+    def _page_port(self, offset: int, kept: Collection[int]) -> int:
+        """Return the page's port: a free one if another program has its own, since the plane does not need the page."""
+        wanted = self._base_port + offset
+        port = port_or_free(wanted, kept)
+        if port != wanted:
+            logger.warning("the page's port is taken, so it has another one", wanted=wanted, port=port)
+        return port
 
     def _start_children(self) -> None:
         """Start all processes, then wait until all are ready. Spark is started first, because it takes longest."""
