@@ -45,7 +45,7 @@ _SETTINGS = {
     "spark.sql.streaming.pollingDelay": "100ms",
     "spark.sql.streaming.minBatchesToRetain": "20",
     "spark.sql.streaming.numRecentProgressUpdates": "5",
-    "spark.sql.streaming.stopTimeout": "60s",  # by default a query that does not end is waited for without end
+    "spark.sql.streaming.stopTimeout": "300s",  # by default a query that does not end is waited for without end
     "spark.hadoop.fs.permissions.umask-mode": "077",  # Hadoop's file system ignores the umask of the process
     # The user interface is not used and costs memory and time.
     "spark.ui.enabled": "false",
