@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from schemas.answers import BucketSpace, ExpiringSnapshot, RetainedSnapshot, RetentionPreview, RetentionReason
 from schemas.space_answers import SnapshotSpace, VersionStage
 from services.cli.output import amount_in_words, counted, print_table, size_text, time_text
 from services.cli.terminal import say
-from services.client.tasks.space_view import KeepReasons
+
+if TYPE_CHECKING:  # the lens shows such lines without a client of a plane
+    from services.client.tasks.space_view import KeepReasons
 
 _MOST_NAMES = 4
 Sizes = tuple[int, int]

@@ -84,6 +84,10 @@ def searched_garbage(model: OzoneModel, places: Places, number: int, info: Any) 
 @example(
     [("put", "a", 1), ("create_snapshot",), ("write_on", "a"), ("create_snapshot",), ("touch", "a")], True, False, False
 )
+@example(
+    [("create_snapshot",), ("put", "a", 1), ("create_snapshot",), ("write_on", "a"), ("create_snapshot",)],
+    False, False, False,
+)  # fmt: skip
 def test_holders_are_those_of_every_look_up(
     operations: list[tuple[Any, ...]], is_file_system: bool, is_versioned: bool, are_transactions_known: bool
 ) -> None:

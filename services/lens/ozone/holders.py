@@ -96,9 +96,10 @@ def holders_of_live_row(places: Places, row: Row) -> Generator[int, Row | None, 
     remaining = tuple(blocks_of(row.versions))
     known = min(places.active, places.transactions.first_with(row.update_id))
     found = []
+    rows: dict[int, Row | None] = {}
     while True:
         wanted = set(remaining)
-        oldest = yield from places.oldest(known, row.object_id, partial(_has_all, row, wanted))
+        oldest = yield from _asked_once(places.oldest(known, row.object_id, partial(_has_all, row, wanted)), rows)
         kept = shared_blocks(row, oldest.missed, wanted)
         gone = tuple(block for block in remaining if block not in kept)
         found.append(HeldBlocks(gone, oldest.place, places.active))
@@ -106,6 +107,19 @@ def holders_of_live_row(places: Places, row: Row) -> Generator[int, Row | None, 
             return found
         remaining = tuple(block for block in remaining if block in kept)
         known = min(oldest.missed_place, places.transactions.first_with(oldest.missed.update_id))
+
+
+def _asked_once(search: Search, rows: dict[int, Row | None]) -> Search:
+    """Answer what an earlier search has asked from its ``rows``: the searches for a row pass the same places."""
+    try:
+        place = next(search)
+        while True:
+            if place not in rows:
+                rows[place] = yield place
+            place = search.send(rows[place])
+    except StopIteration as ended:
+        found: OldestHolder = ended.value
+        return found
 
 
 def _has_all(row: Row, wanted: set[Block], other: Row) -> bool:
