@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import BinaryIO, Self
 
-from deepclean.bucket import BLOCK_SIZE_BYTES, Bucket, Plan
+from deepclean.bucket import NO_QUOTA, Bucket, Plan
 from deepclean.bulk_errors import KeyFailure
 from deepclean.namespace import Namespace
 from deepclean.snapshot import Snapshot
 from deepclean.threads import AsyncBulkWriter, AsyncClient, Threads
-from deepclean.volume import NO_QUOTA, Volume
-from deepclean.writer import MAX_IN_FLIGHT
+from deepclean.volume import Volume
+from deepclean.writer import BLOCK_SIZE_BYTES, MAX_IN_FLIGHT
 from schemas.answers import (
     BucketSpace,
     ListedDeletion,

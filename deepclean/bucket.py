@@ -10,7 +10,7 @@ from typing import BinaryIO
 from deepclean.bulk_errors import KeyFailure
 from deepclean.namespace import Namespace
 from deepclean.snapshot import Snapshot
-from deepclean.writer import MAX_IN_FLIGHT, BulkWriter
+from deepclean.writer import BLOCK_SIZE_BYTES, MAX_IN_FLIGHT, BulkWriter
 from schemas.answers import (
     BucketSpace,
     ListedDeletion,
@@ -61,8 +61,6 @@ from services.client.tasks.undelete import Undeleted, undelete_files, undelete_p
 from services.client.wire.paging import all_rows, deleted_position
 from services.domain.snapshot_diff import DiffEntry
 
-BLOCK_SIZE_BYTES = 256 * 1024 * 1024
-"""Size of a full block by default, in bytes."""
 NO_QUOTA = -1
 
 
@@ -161,13 +159,12 @@ class Bucket(Namespace):
             QuotaError: a quota leaves no room.
             NotSupportedError: the plane keeps no bytes.
         """
-        if (size_bytes is None) == (data is None):
-            raise ValueError("give either size_bytes or data")
-        if size_bytes is not None:
+        if size_bytes is not None and data is None:
             command = PutKey(self.volume, self.bucket, key, size_bytes, tag, block_size_bytes)
             return self._calls.execute(self.volume, command).txn
+        if data is None or size_bytes is not None:
+            raise ValueError("give either size_bytes or data")
         source = io.BytesIO(data) if isinstance(data, bytes | bytearray | memoryview) else data
-        assert source is not None  # noqa: S101  checked above
         place = KeyPlace(self._calls.volumes.shard_of(self.volume), self.volume, self.bucket, key)
         _, reply = put_bytes(self._calls.plane, place, source, block_size_bytes=block_size_bytes, tag=tag)
         return reply.txn

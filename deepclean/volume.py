@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from deepclean.bucket import Bucket
+from deepclean.bucket import NO_QUOTA, Bucket
 from deepclean.calls import Calls
 from schemas.records import BucketRow, CreateVolume, DeleteVolume, SetOwner, SetQuota, VolumeRow
 from services.client.errors import AlreadyExistsError, NotFoundError, PlaneError
 from services.client.wire.paging import all_rows
-
-NO_QUOTA = -1
 
 
 class Volume:

@@ -27,6 +27,7 @@ MOST_IN_FLIGHT = 20_000
 MAX_FAILURES = 1_000
 """Failures after which a writer without ``on_failure`` ends: most likely they have one cause."""
 BLOCK_SIZE_BYTES = 256 * 1024 * 1024
+"""Size of a full block by default, in bytes."""
 
 Write = PutKey | str
 """A put, or the path of a key to delete."""

@@ -11,7 +11,6 @@ from typing import Annotated
 import typer
 
 from schemas.credentials import CredentialsError
-from schemas.records import SnapshotStatus
 from services.cli.session import Session, bucket_path, session_of
 from services.domain.errors import DeepcleanError
 from services.plane.machine.home import home_directory
@@ -51,7 +50,7 @@ def snapshot_candidates(context: typer.Context, incomplete: str) -> list[str]:
     def found(session: Session) -> Iterable[str]:
         volume, name = bucket_path(bucket)
         rows = session.snapshots(volume).snapshots(*session.bucket_of(volume, name))
-        return (row.name for row in rows if row.status is SnapshotStatus.SNAPSHOT_ACTIVE)
+        return (row.name for row in rows)
 
     return [one for one in _asked(context, found) if one.startswith(incomplete)]
 

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
 from services.cli.exit_status import ExitStatus
-from services.cli.operate.status import known_plane
+from services.cli.operate.status import SecondsOption
 from services.cli.output import print_json
 from services.cli.session import JsonOption, made_session
 from services.cli.terminal import say
 from services.page.troubles import Trouble, troubles
+from services.plane.stack.plane_file import known_plane
 from services.plane.upkeep.observed import observe_plane
 
 
 def doctor(
     context: typer.Context,
-    seconds: Annotated[
-        float, typer.Option(min=0.1, max=60, help="Number of seconds over which rates are measured.")
-    ] = 1.0,
+    seconds: SecondsOption = 1.0,
     as_json: JsonOption = False,
 ) -> None:
     """Show what is wrong with the plane now, urgent things first, and what to do. Exit status 1 for urgent ones."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -20,33 +19,19 @@ from services.cli.output import (
 )
 from services.cli.session import JsonOption, made_session
 from services.cli.terminal import say
-from services.plane.machine.errors import StackError
-from services.plane.stack.plane_file import PlaneFile, PlaneState, read_plane_file
+from services.plane.stack.plane_file import PlaneState, known_plane
 from services.plane.upkeep.observed import observe_plane
 from services.plane.upkeep.status import Backlog, LastAudit, PlaneStatus, ProcessStatus, SuspendedCollection
 
 MOST_SUSPENDED = 10
 RUNS = "running"
 END_OF_STOP = "deepclean gc resume --chain-is-mended"
-
-
-def known_plane(home: Path) -> PlaneFile:
-    """Return what a home says of its plane, also of one that starts, has failed or was abandoned.
-
-    Raises:
-        StackError: the home has had no plane since the last deepclean down.
-    """
-    plane = read_plane_file(home)
-    if plane is None:
-        raise StackError(f"No plane runs on {home}: start one (deepclean up), or set another home (--home).")
-    return plane
+SecondsOption = Annotated[float, typer.Option(min=0.1, max=60, help="Number of seconds over which rates are measured.")]
 
 
 def status(
     context: typer.Context,
-    seconds: Annotated[
-        float, typer.Option(min=0.1, max=60, help="Number of seconds over which rates are measured.")
-    ] = 1.0,
+    seconds: SecondsOption = 1.0,
     as_json: JsonOption = False,
 ) -> None:
     """Show the plane's state: processes, throughput, backlog, lag, dead letters, disk."""

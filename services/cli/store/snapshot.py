@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from schemas.answers import SnapshotTag
-from schemas.records import CreateSnapshot, DeleteSnapshot, RenameSnapshot, RollBackBucket, SnapshotInfo, SnapshotStatus
+from schemas.records import CreateSnapshot, DeleteSnapshot, RenameSnapshot, RollBackBucket, SnapshotInfo
 from services.cli.arguments import BucketArgument, SnapshotArgument, SnapshotsArgument
 from services.cli.bucket_view import print_what_if, view_of, what_if_sentence
 from services.cli.confirmation import DryRunOption, YesOption, confirm
@@ -128,7 +128,7 @@ def _rolled_back(session: Session, bucket: str, name: str, tag: str) -> tuple[st
     volume_name, bucket_name = bucket_path(bucket)
     names = session.bucket_of(volume_name, bucket_name)
     reads = session.snapshots(volume_name)
-    rows = [row for row in reads.snapshots(*names) if row.status is SnapshotStatus.SNAPSHOT_ACTIVE]
+    rows = reads.snapshots(*names)
     tags = reads.tags(*names)
     ids = [one.snapshot_id for one in tags if one.tag == tag] if tag else []
     target = next((row for row in rows if row.snapshot_id in ids or (not tag and row.name == name)), None)

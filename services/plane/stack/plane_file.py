@@ -111,11 +111,27 @@ def remove_plane_file(home: Path) -> None:
     (home / FILE_NAME).unlink(missing_ok=True)
 
 
+def known_plane(home: Path) -> PlaneFile:
+    """Return what a home says of its plane, also of one that starts, has failed or was abandoned.
+
+    Raises:
+        StackError: the home has had no plane since the last ``deepclean down``.
+    """
+    plane = read_plane_file(home)
+    if plane is None:
+        raise _no_plane(home)
+    return plane
+
+
+def _no_plane(home: Path) -> StackError:
+    return StackError(f"No plane runs on {home}: start one (deepclean up), or set another home (--home).")
+
+
 def running_plane(home: Path) -> PlaneFile:
     """Return the running plane of a home. Raise StackError if it does not run."""
-    plane = read_plane_file(home)
-    if plane is None or plane.state is PlaneState.FAILED or not plane.is_up():
-        raise StackError(f"No plane runs on {home}: start one (deepclean up), or set another home (--home).")
+    plane = known_plane(home)
+    if plane.state is PlaneState.FAILED or not plane.is_up():
+        raise _no_plane(home)
     if plane.state is not PlaneState.RUNNING:
         raise StackError(f"The plane on {home} is {plane.state}: try again when it runs (deepclean status).")
     return plane
