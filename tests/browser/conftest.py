@@ -1,4 +1,4 @@
-"""One Chromium for all tests of this folder. Without one that starts they are skipped, unless
+"""One Chromium for the tests of a file. Without one that starts they are skipped, unless
 DEEPCLEAN_REQUIRE_CHROMIUM is 1.
 """
 
@@ -17,9 +17,13 @@ ANSWER_MS = 60_000
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """The browser that the system has."""
+    """The browser that the system has.
+
+    Playwright keeps an event loop running in this thread, in which a test of another file could start none: so each
+    file has its own.
+    """
     found = next(filter(None, map(shutil.which, NAMES)), None)
     is_required = os.environ.get("DEEPCLEAN_REQUIRE_CHROMIUM") == "1"
     if found is None and is_required:
@@ -28,9 +32,7 @@ def browser() -> Iterator[Browser]:
         pytest.skip("there is no Chromium: install the package chromium")
     with sync_playwright() as playwright:
         try:
-            started = playwright.chromium.launch(
-                executable_path=found, args=["--no-sandbox", "--disable-dev-shm-usage"]
-            )
+            started = playwright.chromium.launch(executable_path=found, args=ARGUMENTS)
         except Error as error:
             if is_required:
                 raise

@@ -104,7 +104,7 @@ def deal_with_letters(plane: KafkaPlane, home: Path) -> None:
     rows = plane.snapshots(0).dead_letters(topic="scm.replies", with_resolved=True)
     (second,) = [row for row in rows if row.retry_of == first.number]
     assert (second.attempts, second.state, second.size_bytes) == (1, DeadLetterState.OPEN, first.size_bytes)
-    run(home, "drop", f"0:{second.number}", "--reason", "noise")
+    run(home, "drop", f"0:{second.number}", "--reason", "noise", "--yes")
     states = {row.number: row.state for row in plane.snapshots(0).dead_letters(with_resolved=True)}
     assert (states[first.number], states[second.number]) == (DeadLetterState.RETRIED, DeadLetterState.DROPPED)
 
