@@ -46,7 +46,8 @@ def _text(error: Exception) -> str:
         case OverflowError():  # a number that does not fit into a message field
             return str(error)[:SHOWN_LETTERS]
         case ModuleNotFoundError():
-            return f"{error.name} is not installed, and this command needs it: pip install 'deepclean[plane]'"
+            extra = "tracing" if str(error.name).startswith("opentelemetry") else "plane"
+            return f"{error.name} is not installed, and this command needs it: pip install 'deepclean[{extra}]'"
         case OSError(filename=file) if file:
             return f"{error.strerror or error}: {file}"
     return str(error)

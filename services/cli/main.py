@@ -148,6 +148,11 @@ SUB_COMMANDS = (
     SubCommand("import", "lens.import_command:app", "Import another system's buckets and snapshots into the plane."),
     SubCommand("ledger", "operate.ledger:app", "Show why and when versions were freed; each record is kept forever."),
     SubCommand(
+        "trace",
+        "operate.trace:app",
+        "Follow deletions through all processes: when each came where, and what it waits for.",
+    ),
+    SubCommand(
         "export",
         "operate.export:export",
         "Write what is new to Iceberg tables that any engine reads. Each change of a table is seen whole, or not yet.",

@@ -113,6 +113,13 @@ class Log(Protocol):
         """
 
 
+class DatedLog(Log, Protocol):
+    """A log in which a time is found."""
+
+    def offset_since(self, topic: str, partition: int, time_ms: int) -> int:
+        """Return the offset of the first message appended at a time or later; the end offset when there is none."""
+
+
 class LogAround:
     """A log that wraps another one; subclasses override the methods that they change."""
 

@@ -6,13 +6,13 @@ from services.cli.session import Session
 from services.client.errors import UnreachableError
 from services.client.kafka_plane import KafkaPlane
 from services.log.kafka import KafkaLog
-from services.log.port import Log
+from services.log.port import DatedLog
 from services.log.schema_topic import follow_schemas
 from services.plane.in_memory.client import InMemoryClient
 from services.plane.stack.secrets import administrator
 
 
-def log_of(session: Session, client_id: str, *, is_whole: bool = False) -> Log:
+def log_of(session: Session, client_id: str, *, is_whole: bool = False) -> DatedLog:
     """Return the log of the running plane; ``client_id`` names the reader to the broker.
 
     Clients may read only the topics for clients. The whole log also holds all users' commands and secrets. On a secured

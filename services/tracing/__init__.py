@@ -1,0 +1,1 @@
+"""Follows deletions through all processes, from the messages that these exchange ([decision 0062])."""

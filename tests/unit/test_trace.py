@@ -1,0 +1,278 @@
+"""deepclean trace over a plane in memory: the steps of deletions, what they wait for, and their traces."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from schemas.records import DeletedKind
+from services.cli.exit_status import ExitStatus
+from services.cli.operate import trace as trace_command
+from services.domain.errors import RetryableError
+from services.log.memory import MemoryLog
+from services.tracing.followed import FollowedShard
+from services.tracing.requests import Requests
+from services.tracing.spans import spans_of
+from services.tracing.steps import Station, Step, Version
+from services.tracing.trace_ids import is_chosen, trace_id
+from services.tracing.ways import Way, Ways
+from tests.otlp_receiver import Receiver, receiver
+from tests.unit.test_space_commands import CommandLine
+
+EVER = "30000d"
+WHOLE_WAY = [
+    *("requested", "deleted", "judged reclaimable", "judged again", "claimed", "block deletion sent", "blocks deleted"),
+    *("finish sent", "freed"),
+]
+
+
+@pytest.fixture
+def line(tmp_path: Path) -> CommandLine:
+    """Key k0 is freed after its snapshot went, k1 is held by snapshot "kept", k2 and k3 were deleted at once."""
+    line = CommandLine(tmp_path)
+    line.run("volume", "create", "vol1", "--shard", "1")
+    line.run("bucket", "create", "vol1/flat", "--layout", "OBS")
+    line.run("key", "put", "vol1/flat/k0", "--size", "1000")
+    line.run("snapshot", "create", "vol1/flat", "first")
+    line.run("key", "delete", "vol1/flat/k0")
+    line.settle()
+    line.run("snapshot", "delete", "--yes", "vol1/flat", "first")
+    line.settle()
+    for number in range(1, 4):
+        line.run("key", "put", f"vol1/flat/k{number}", "--size", "10")
+    line.run("snapshot", "create", "vol1/flat", "kept")
+    line.run("key", "put", "vol1/flat/k2", "--size", "20")
+    line.run("key", "put", "vol1/flat/k3", "--size", "30")
+    line.run("key", "delete", "vol1/flat/k1")
+    line.run("key", "delete", "vol1/flat/k2", "vol1/flat/k3")
+    line.settle()
+    return line
+
+
+def shown(line: CommandLine, target: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = line.json("trace", "show", target, "--since", EVER, "--shard", "1")
+    return found
+
+
+def stations(way: dict[str, Any]) -> list[str]:
+    return [step["station"] for step in way["steps"]]
+
+
+def test_a_freed_version_has_come_to_each_station(line: CommandLine) -> None:
+    (way,) = shown(line, "vol1/flat/k0")
+    assert stations(way) == [*WHOLE_WAY[:2], "sent again by a sweep", *WHOLE_WAY[2:]]
+    assert (way["state"], way["is_over"], way["kind"]) == ("freed", True, "KEY")
+    assert way["request"]["name"] == "DeleteKey"
+    assert way["steps"][-1]["bytes"] == 1000
+    assert len({step["task"] for step in way["steps"] if "task" in step}) == 1
+    (row,) = [one for one in line.json("ledger", "list", "vol1/flat")["rows"] if one["size_bytes"] == 1000]
+    names = ("bucket_id", "object_id", "birth", "death")
+    assert [way[name] for name in names] == [row[name] for name in names]
+    assert shown(line, str(way["death"])) == [way]
+
+
+def test_a_held_version_says_what_it_waits_for(line: CommandLine) -> None:
+    (way,) = shown(line, "vol1/flat/k1")
+    assert stations(way) == ["requested", "deleted"]
+    assert (way["is_over"], way["state"]) == (False, "waits for the first judge, or for the snapshots that hold it")
+
+
+def test_the_versions_of_a_path_are_told_apart(line: CommandLine) -> None:
+    """The version that the overwrite ended is held; of the two that one command deleted both are shown, once freed."""
+    ways = shown(line, "vol1/flat/k2")
+    held = [way for way in ways if not way["is_over"]]
+    assert [way["request"]["name"] for way in held] == ["PutKey"]
+    freed = [way for way in ways if way["is_over"]]
+    assert {way["steps"][-1]["bytes"] for way in freed} >= {20}
+
+
+def test_deletions_are_listed_and_those_that_are_not_over(line: CommandLine) -> None:
+    everything = line.json("trace", "list", "vol1/flat", "--since", EVER)
+    assert (everything["found"], everything["forgotten"]) == (6, 0)
+    assert sum(way["is_over"] for way in everything["deletions"]) == 3
+    still = line.json("trace", "list", "--since", EVER, "--open")
+    assert [way["is_over"] for way in still["deletions"]] == [False] * 3
+    words = line.run("trace", "list", "--since", EVER, "--limit", "2")
+    assert "6 deletions in all; these took longest" in words
+    assert line.json("trace", "list", "--since", EVER, "--shard", "0")["found"] == 0
+    line.run("trace", "list", "vol1/flat", "--shard", "1", status=2)
+    line.run("trace", "list", "--since", "yesterday", status=2)
+
+
+def test_a_way_is_shown_in_words(line: CommandLine) -> None:
+    words = " ".join(line.run("trace", "show", "vol1/flat/k0", "--since", EVER).split())
+    assert "request DeleteKey in vol1/flat" in words
+    assert "blocks deleted mock_scm scm.replies/1/" in words
+    assert "Nothing of vol1/flat/none died" in line.run("trace", "show", "vol1/flat/none", "--since", EVER)
+
+
+def test_a_directory_and_what_was_below_it(tmp_path: Path) -> None:
+    line = CommandLine(tmp_path)
+    line.run("volume", "create", "vol1", "--shard", "1")
+    line.run("bucket", "create", "vol1/tree")
+    line.run("key", "put", "vol1/tree/a/b/k", "--size", "7")
+    line.run("dir", "delete", "vol1/tree/a")
+    line.settle()
+    ways = shown(line, "vol1/tree/a")
+    assert [way["request"]["name"] for way in ways] == ["DeleteDirectory"] * 3
+    of_kind = {way["kind"]: way for way in ways}
+    assert stations(of_kind["DIRECTORY"]) == ["requested", "deleted", "judged", "removed"]
+    assert stations(of_kind["KEY"]) == WHOLE_WAY
+    assert [way["kind"] for way in shown(line, "vol1/tree/a/b/k") if way["kind"] == "KEY"] == ["KEY"]
+
+
+# Traces
+
+
+def exported(line: CommandLine, *words: str) -> Receiver:
+    with receiver() as received:
+        line.run("trace", "export", "--endpoint", received.url, "--since", EVER, *words)
+    return received
+
+
+def test_a_trace_has_a_span_for_each_step_and_one_for_the_whole(line: CommandLine) -> None:
+    (way,) = shown(line, "vol1/flat/k0")
+    received = exported(line)
+    spans = [(name, span) for name, span in received.spans if span.trace_id.hex() == way["trace_id"]]
+    ((name, whole),) = [pair for pair in spans if not pair[1].parent_span_id]
+    assert (name, whole.name) == ("deepclean.plane", "deletion")
+    parts = sorted((pair for pair in spans if pair[1].parent_span_id), key=lambda pair: pair[1].end_time_unix_nano)
+    assert {pair[1].parent_span_id for pair in parts} == {whole.span_id}
+    assert sorted(pair[1].name for pair in parts) == sorted(stations(way))
+    assert {pair[0] for pair in parts} == {
+        f"deepclean.{one}" for one in ("client", "metadata", "streaming", "key_deletion", "mock_scm")
+    }
+    assert whole.start_time_unix_nano == way["steps"][0]["time_ms"] * 1_000_000
+    assert whole.end_time_unix_nano == way["steps"][-1]["time_ms"] * 1_000_000
+    attributes = {one.key: one.value for one in whole.attributes}
+    assert attributes["deepclean.object_id"].int_value == way["object_id"]
+    assert len({span.trace_id for _, span in received.spans}) == 6
+
+
+def test_a_repeat_has_the_same_ids_and_a_share_is_part_of_a_larger_one(line: CommandLine) -> None:
+    def ids(*words: str) -> set[tuple[bytes, bytes]]:
+        return {(span.trace_id, span.span_id) for _, span in exported(line, *words).spans}
+
+    everything = ids()
+    assert ids() == everything
+    assert ids("--share", "0") == set()
+    small, large = ids("--share", "0.3"), ids("--share", "0.7")
+    assert small <= large <= everything
+
+
+def test_a_share_is_about_so_much_of_all() -> None:
+    chosen = [is_chosen(trace_id(0, Version(DeletedKind.KEY, 1, one, 2, 3)), 0.1) for one in range(10_000)]
+    assert 900 < sum(chosen) < 1_100
+
+
+def test_a_collector_that_refuses_is_an_error_that_says_what_to_do(line: CommandLine) -> None:
+    with receiver() as received:
+        received.status = 400
+        words = ("trace", "export", "--endpoint", received.url, "--since", EVER)
+        said = line.run(*words, status=ExitStatus.UNREACHABLE)
+    assert "see that it runs, and that --endpoint is its address" in said
+
+
+def test_following_sends_each_way_once_it_is_over_and_again_until_it_is_taken(
+    line: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The collector refuses at first. A deletion that comes later is sent, too; one that is held is not, while new."""
+    with receiver() as received:
+        received.status = 400
+        rounds = 0
+
+        def pause() -> None:
+            nonlocal rounds
+            rounds += 1
+            if rounds == 2:
+                assert received.spans == []
+                received.status = 200
+            elif rounds == 3:
+                line.run("key", "put", "vol1/flat/late", "--size", "5")
+                line.run("key", "delete", "vol1/flat/late")
+                line.settle()
+            elif rounds == 5:
+                raise KeyboardInterrupt
+
+        monkeypatch.setattr(trace_command, "_pause", pause)
+        words = ("trace", "export", "--follow", "--endpoint", received.url, "--since", EVER, "--quiet", EVER)
+        assert line.json(*words) == {"deletions": 4}
+        whole = [span for _, span in received.spans if not span.parent_span_id]
+    assert len(whole) == 4
+    states = {one.value.string_value for span in whole for one in span.attributes if one.key == "deepclean.state"}
+    assert states == {"freed"}
+    assert received.refused.is_set()
+
+
+# Ways
+
+
+def version(number: int) -> Version:
+    return Version(DeletedKind.KEY, 1, number, 2, 3)
+
+
+def step(number: int, station: Station, time_ms: int, offset: int = 0) -> Step:
+    return Step(version(number), station, time_ms, "topic", offset)
+
+
+def test_steps_are_put_in_order_whatever_topic_was_read_first() -> None:
+    way = Way(version(1))
+    for station, time_ms in ((Station.FREED, 9), (Station.JUDGED, 4), (Station.CLAIMED, 4), (Station.DELETED, 1)):
+        way.add(step(1, station, time_ms))
+    assert [one.station for one in way.steps] == [Station.DELETED, Station.JUDGED, Station.CLAIMED, Station.FREED]
+    assert [wait for _, wait in way.waits()] == [0, 3, 0, 5]
+    assert (way.total_ms, way.longest()[0].station) == (8, Station.FREED)
+
+
+def test_the_first_ways_are_given_up_when_there_are_too_many() -> None:
+    ways = Ways(lambda _: True, most=2)
+    given_up = [ways.add(step(number, Station.DELETED, number)) for number in range(3)]
+    assert [way.version.object_id if way else None for way in given_up] == [None, None, 0]
+    assert (ways.forgotten, len(ways.known)) == (1, 2)
+
+
+def test_what_is_quiet_is_given_out_and_what_is_over() -> None:
+    ways = Ways(lambda _: True)
+    ways.add(step(1, Station.DELETED, 10))
+    ways.add(step(2, Station.DELETED, 20))
+    ways.add(step(3, Station.MISSING, 30))
+    assert [way.version.object_id for way in ways.pop_over(20)] == [1, 3]
+    assert [way.version.object_id for way in ways.pop_over(20)] == []
+
+
+def test_refused_and_failed_steps_are_errors_of_their_spans() -> None:
+    way = Way(version(1), [step(1, Station.CLAIM_SENT, 1), step(1, Station.REFUSED, 2)])
+    assert [span.status.is_ok for span in spans_of(0, way)] == [True, True, False]
+
+
+def test_each_station_says_what_comes_next() -> None:
+    for station in Station:
+        assert Way(version(1), [step(1, station, 1)]).state
+
+
+def test_a_read_that_fails_goes_on_where_it_was(line: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = line.client.plane.log
+    whole = FollowedShard(log, 1, 0)
+    whole.read()
+    one, opened = FollowedShard(log, 1, 0), MemoryLog.open_source
+
+    def fails(self: MemoryLog, *arguments: Any) -> Any:
+        if arguments[0] == ["scm.commands"]:
+            raise RetryableError("away")
+        return opened(self, *arguments)
+
+    monkeypatch.setattr(MemoryLog, "open_source", fails)
+    with pytest.raises(RetryableError):
+        one.read()
+    monkeypatch.undo()
+    one.read()
+    assert [way.steps for way in one.all()] == [way.steps for way in whole.all()]
+
+
+def test_requests_that_are_too_many_are_forgotten(monkeypatch: pytest.MonkeyPatch, line: CommandLine) -> None:
+    monkeypatch.setattr("services.tracing.requests.MOST_REQUESTS", 1)
+    everything = line.json("trace", "list", "--since", EVER)["deletions"]
+    assert sum(one["request"] is not None for one in everything) <= 2
+    assert Requests().at(1) is None
