@@ -70,8 +70,9 @@ lint: setup ## Check style and types
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
 
-reference: setup ## Write the generated parts of the documents and the library's asynchronous objects again
+reference: setup ## Write what is generated again: parts of the documents, dashboards, the library's asynchronous objects
 	.venv/bin/python -m deepclean.generate
+	.venv/bin/python -m deploy.grafana.generate
 	.venv/bin/python -m docs.generate
 
 lock: setup ## Pin the newest versions that fit, and their digests, for Python and Java

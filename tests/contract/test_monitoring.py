@@ -1,4 +1,4 @@
-"""Alert rules and dashboard speak of metrics and labels that the code has; promtool plays the alerts."""
+"""Alert rules and dashboards speak of metrics and labels that the code has; promtool plays the alerts."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ from typing import Any
 
 import pytest
 
+from deploy.grafana.board import Board
+from deploy.grafana.boards import BOARDS
+from deploy.grafana.generate import generated
 from services.metadata import metrics
 from tests.metric_catalogue import PROCESS_METRICS, ROOT, SCRAPE_LABELS, all_metrics
 
 RULES = ROOT / "deploy" / "prometheus" / "rules.yml"
 RULE_TESTS = sorted((ROOT / "tests" / "contract").glob("alert_rules*.test.yml"))
 PLAY_SECONDS = 240
-DASHBOARD = ROOT / "deploy" / "grafana" / "deepclean.json"
+DASHBOARDS = ROOT / "deploy" / "grafana"
 ALERTS = ROOT / "docs" / "operations" / "alerts.md"
 SERIES = {name: metric for metric in all_metrics().values() for name in metric.series}
 COLUMNS = 24
@@ -31,17 +34,23 @@ def _expressions() -> list[str]:
     text = RULES.read_text("utf-8")
     rules = re.findall(r"^ +expr: (?:>\n((?: {10,}.+\n)+)|(.+)\n)", text, re.MULTILINE)
     return [folded or line for folded, line in rules] + [
-        target["expr"] for panel in _panels() for target in panel.get("targets", ())
+        expression for board in BOARDS for row in board.rows for panel in row.panels for expression, _ in panel.targets
     ]
 
 
-def _panels() -> list[dict[str, Any]]:
-    panels: list[dict[str, Any]] = json.loads(DASHBOARD.read_text("utf-8"))["panels"]
+def _panels(board: Board) -> list[dict[str, Any]]:
+    panels: list[dict[str, Any]] = json.loads((DASHBOARDS / f"{board.uid}.json").read_text("utf-8"))["panels"]
     return panels
 
 
+def test_the_dashboards_are_what_is_generated() -> None:
+    for board in BOARDS:
+        assert (DASHBOARDS / f"{board.uid}.json").read_text("utf-8") == generated(board), "run make reference"
+    assert {path.stem for path in DASHBOARDS.glob("*.json")} == {board.uid for board in BOARDS}
+
+
 def test_there_are_as_many_expressions_as_rules_and_targets() -> None:
-    targets = sum(len(panel.get("targets", ())) for panel in _panels())
+    targets = sum(len(panel.get("targets", ())) for board in BOARDS for panel in _panels(board))
     rules = re.findall(r"- (?:alert|record):", RULES.read_text("utf-8"))
     assert len(_expressions()) == len(rules) + targets
 
@@ -96,8 +105,9 @@ def test_the_objective_is_a_bound_of_the_histogram() -> None:
     assert set(used) <= bounds
 
 
-def test_panels_say_what_they_show_and_do_not_overlap() -> None:
-    panels = _panels()
+@pytest.mark.parametrize("board", BOARDS, ids=lambda board: board.uid)
+def test_panels_say_what_they_show_and_do_not_overlap(board: Board) -> None:
+    panels = _panels(board)
     assert len({panel["id"] for panel in panels}) == len(panels)
     assert all(panel.get("description") for panel in panels if panel["type"] != "row")
     places = [panel["gridPos"] for panel in panels]

@@ -13,8 +13,12 @@ from prometheus_client import CollectorRegistry, Counter
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
+from starlette.testclient import TestClient
 
+from services.runtime.http.metrics import NO_ROUTE, REQUESTS_METRIC
 from services.runtime.http.server import HttpServer, ServerError, http_app
+
+TOKEN = "secret"  # noqa: S105
 
 
 def hello(_: Request) -> PlainTextResponse:
@@ -38,6 +42,27 @@ def test_metrics_health_readiness_and_added_routes_are_served() -> None:
     server.stop()
     with pytest.raises(httpx.ConnectError):
         httpx.get(f"{server.url}/healthz", trust_env=False)
+
+
+def test_requests_are_measured_by_route_and_status() -> None:
+    """A path that no route answers makes no label of its own; a refusal for want of a token counts, too."""
+    registry = CollectorRegistry()
+
+    def fails(_: Request) -> PlainTextResponse:
+        raise RuntimeError("a defect")
+
+    app = http_app(registry, list, list, [Route("/hello/{name}", hello), Route("/fails", fails)], token=TOKEN)
+    client = TestClient(app, raise_server_exceptions=False)
+    for path in ("/hello/ann", "/hello/bob", "/fails", "/nowhere", "/else"):
+        client.get(path, headers={"Authorization": f"Bearer {TOKEN}"})
+    client.get("/hello/ann")
+
+    def count(route: str, status: int) -> float | None:
+        labels = {"route": route, "status": str(status)}
+        return registry.get_sample_value(f"{REQUESTS_METRIC}_count", labels)
+
+    assert (count("/hello/{name}", 200), count("/fails", 500)) == (2, 1)
+    assert (count(NO_ROUTE, 404), count(NO_ROUTE, 401)) == (2, 1)
 
 
 def connections_of(port: int) -> list[bool]:

@@ -20,6 +20,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from schemas.http_token import OPEN_PATHS, UNAUTHORIZED, is_authorized
 from services.domain.errors import DeepcleanError
+from services.runtime.http.metrics import HttpMetrics, Measured
 from services.runtime.http.openapi import document
 
 START_SECONDS = 10.0
@@ -62,7 +63,10 @@ def http_app(
             Route("/readyz", _health(why_unready, token)),
             *routes,
         ],
-        middleware=[Middleware(_TokenGate, token=token)] if token else (),
+        middleware=[
+            Middleware(Measured, metrics=HttpMetrics(registry)),
+            *([Middleware(_TokenGate, token=token)] if token else ()),
+        ],
     )
 
 

@@ -1,0 +1,1 @@
+"""How a plane is deployed and watched: files for other programs, and what makes some of them."""
