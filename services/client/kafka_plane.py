@@ -78,6 +78,14 @@ class KafkaPlane:
             signer=address.signer,
         )
 
+    def connect(self) -> None:
+        """Connect to the broker now, in place of at the first command.
+
+        Raises:
+            UnreachableError: the broker does not answer.
+        """
+        self._commands()
+
     def _commands(self) -> KafkaCommands:
         if (connected := self._connected) is not None:
             return connected

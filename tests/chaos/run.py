@@ -110,8 +110,10 @@ def audit(stack: Stack) -> None:
 
 
 def client_of(stack: Stack, keeper: Keeper) -> KafkaPlane:
-    """A client as patient as a plane under faults needs."""
-    return KafkaPlane(stack.address, answer_seconds=ANSWER_SECONDS, settle_seconds=SETTLE_SECONDS, check=keeper.check)
+    """A client as patient as a plane under faults needs. It connects before there are any."""
+    client = KafkaPlane(stack.address, answer_seconds=ANSWER_SECONDS, settle_seconds=SETTLE_SECONDS, check=keeper.check)
+    client.connect()
+    return client
 
 
 def operate(

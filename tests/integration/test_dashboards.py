@@ -74,10 +74,10 @@ def work(plane: KafkaPlane, number: int) -> None:
         PutKey(VOLUME, TREE, "key", 10),
         DeleteKey(VOLUME, TREE, "key"),
     )
-    accepted(plane.request(0, CreateSnapshot(VOLUME, TREE, f"s{number}")))
+    accepted(plane.request(0, CreateSnapshot(VOLUME, TREE, f"snap-{number}")))
     execute(plane, DeleteDirectory(VOLUME, TREE, f"d{number}"))
     if number:
-        accepted(plane.request(0, DeleteSnapshot(VOLUME, TREE, f"s{number - 1}")))
+        accepted(plane.request(0, DeleteSnapshot(VOLUME, TREE, f"snap-{number - 1}")))
     accepted(plane.request(0, Settle(f"round {number}")))
 
 

@@ -15,7 +15,7 @@ from services.client.plane import accepted
 from services.plane.stack.stack import Stack
 from tests.audit_at_scale import execute
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(300), pytest.mark.long]
 VOLUME, BUCKET = "exported", "tables"
 WANTED = ("ledger", "chain", "inventory")
 

@@ -27,7 +27,7 @@ from tests.lens_reports import cells_of
 from tests.ozone_databases import OzoneDatabase, key_info
 from tests.spark_session import SPARK_MARKS, started_session
 
-pytestmark = [*SPARK_MARKS, pytest.mark.timeout(300)]
+pytestmark = [*SPARK_MARKS, pytest.mark.timeout(300), pytest.mark.long]
 SAMPLE = Path(__file__).parents[1] / "lens_samples" / "om-2.2.0-sample.tar.gz"
 EVERYTHING = pc.scalar(True)
 

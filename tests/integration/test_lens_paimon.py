@@ -29,7 +29,7 @@ from tests.paimon_histories import COLUMNS, KINDS, MINUTE_MS, random_table
 from tests.paimon_runtime import FOREVER, INSERT, Paimon, PaimonTable, paimon
 from tests.spark_session import SPARK_MARKS, started_session
 
-pytestmark = [*SPARK_MARKS, pytest.mark.timeout(240)]
+pytestmark = [*SPARK_MARKS, pytest.mark.timeout(240), pytest.mark.long]
 
 
 @pytest.fixture(scope="module")

@@ -66,7 +66,7 @@ from tests.metric_catalogue import ROOT
 from tests.spark_session import SPARK_MARKS, started_session
 from tests.waiting import eventually
 
-pytestmark = [*SPARK_MARKS, pytest.mark.broker, pytest.mark.timeout(300)]
+pytestmark = [*SPARK_MARKS, pytest.mark.broker, pytest.mark.timeout(300), pytest.mark.long]
 DAY_MS = 86_400_000
 TOPICS = (LEDGER_TOPIC.name, SNAPSHOTS_INFO.name)
 PAGE = (ROOT / "docs" / "tables.md").read_text("utf-8")

@@ -58,6 +58,7 @@ class Watchers:
                 with self.state.oracles.asked("answers"):
                     self._on_reply(shard, reply)
         elif name == "key_deletion":
+            self._watch_answers(shard)  # a new owner's start may commit what the former one has sent
             self._watch_key_deletion(shard)
         elif name == "mock_scm":
             self._loss_watch.inventory(shard)
@@ -71,7 +72,8 @@ class Watchers:
             with self.state.oracles.asked("holes"):
                 self._watch_hole(shard)
 
-    def _watch_metadata(self, shard: ShardRun) -> None:
+    def _watch_answers(self, shard: ShardRun) -> int:
+        """Look at all that metadata has published. Return the offset up to which it has applied its log."""
         position = self.state.metadata_position(shard)
         asked = self.state.oracles.asked
         with asked("repeats"):
@@ -92,6 +94,11 @@ class Watchers:
                 self._losses.lose_change(shard, offset, progress.body)
             if self.state.mix.has_lost_answer:
                 self._losses.lose_answer(shard, offset, progress.body)
+        return position
+
+    def _watch_metadata(self, shard: ShardRun) -> None:
+        position = self._watch_answers(shard)
+        asked = self.state.oracles.asked
         self._loss_watch.after_metadata(shard)
         if shard.quotas.random.random() < 0.05 and position == shard.model.position:
             with asked("quotas"):

@@ -103,7 +103,7 @@ def test_deletions_are_listed_and_those_that_are_not_over(line: CommandLine) -> 
 
 def test_a_way_is_shown_in_words(line: CommandLine) -> None:
     words = " ".join(line.run("trace", "show", "vol1/flat/k0", "--since", EVER).split())
-    assert "request DeleteKey in vol1/flat" in words
+    assert "request DeleteKey vol1/flat/k0" in words
     assert "blocks deleted mock_scm scm.replies/1/" in words
     assert "Nothing of vol1/flat/none died" in line.run("trace", "show", "vol1/flat/none", "--since", EVER)
 

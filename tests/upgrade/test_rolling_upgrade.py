@@ -42,7 +42,7 @@ from tests.upgrade.kept_home import VERSIONS, unpack_program
 from tests.upgrade.later_version import environment, make_later_version
 from tests.upgrade.rows_in_between import RowsInBetween
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(900), pytest.mark.long]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(1_500), pytest.mark.long]
 ROUND_SECONDS = 120
 R = TypeVar("R")
 ROOT = Path(__file__).parents[2]

@@ -63,9 +63,9 @@ def list_ways(
         print_json({"deletions": [_fields(*one) for one in shown], "found": len(found), "forgotten": forgotten})
         return
     print_table(
-        ["BEGAN (UTC)", "KIND", "OBJECT", "SHARD", "DIED", "BYTES", "TOOK", "LONGEST", "STATE"],
+        ["BEGAN (UTC)", "KIND", "WHAT", "SHARD", "DIED", "BYTES", "TOOK", "LONGEST", "STATE"],
         (_cells(*one) for one in shown),
-        numbers=["OBJECT", "SHARD", "DIED", "BYTES", "TOOK"],
+        numbers=["SHARD", "DIED", "BYTES", "TOOK"],
     )
     if len(found) > len(shown):
         say("", f"{counted(len(found), 'deletion')} in all; these took longest. More with --limit.")
@@ -287,9 +287,10 @@ def _fields(one: FollowedShard, way: Way) -> dict[str, Any]:
 
 def _cells(one: FollowedShard, way: Way) -> list[object]:
     version, (step, wait_ms) = way.version, way.longest()
-    size_bytes = way.fact("bytes")
+    size_bytes, request = way.fact("bytes"), one.reader.requests.at(version.death)
+    what = request.paths[0] if request and len(request.paths) == 1 else f"object {version.object_id}"
     return [
-        *(time_text(way.steps[0].time_ms), version.kind.value, version.object_id, one.shard, version.death),
+        *(time_text(way.steps[0].time_ms), version.kind.value, what, one.shard, version.death),
         *(bytes_text(size_bytes) if size_bytes else "", _seconds(way.total_ms)),
         *(f"{step.station.says}, {_seconds(wait_ms)}", way.state),
     ]
@@ -297,7 +298,11 @@ def _cells(one: FollowedShard, way: Way) -> list[object]:
 
 def _print(one: FollowedShard, way: Way) -> None:
     version, request = way.version, one.reader.requests.at(way.version.death)
-    asked = f"{request.name} in {request.volume}/{request.bucket}" if request else "not read"
+    asked = "not read"
+    if request is not None:
+        where = "/".join(filter(None, [request.volume, request.bucket, *request.paths[:1]]))
+        more = f" and {counted(len(request.paths) - 1, 'more key')}" if len(request.paths) > 1 else ""
+        asked = f"{request.name} {where}{more}{f' by {request.user}' if request.user else ''}"
     print_fields(
         [
             ("version", f"{version.kind.value} {version.object_id} of bucket {version.bucket_id}"),
