@@ -1,5 +1,7 @@
-"""Writes the generated parts of ``docs/operations``, ``docs/tables.md`` and ``docs/library.md``. Run ``make reference``
-after a change to a setting, a metric, a command, an error code, a limit, an alert, a table or the library.
+"""Writes the generated parts of ``docs/operations``, ``docs/tables.md`` and ``docs/library.md``, and ``asyncapi.json``.
+
+Run ``make reference`` after a change to a setting, a metric, a command, an error code, a limit, an alert, a table, a
+topic, a schema or the library.
 
 A part lies between ``<!-- generated: NAME -->`` and ``<!-- end -->``. The text around it is written by hand.
 """
@@ -21,7 +23,7 @@ from typing import Any, get_args
 
 import typer
 
-from docs import library
+from docs import asyncapi, library
 from schemas import error_codes
 from services.cli import exit_status
 from services.cli.exit_status import ExitStatus
@@ -69,6 +71,7 @@ def main() -> None:
     for name in PAGES:
         page = FOLDER / name
         page.write_text(regenerated(page.read_text("utf-8")), "utf-8")
+    asyncapi.TARGET.write_text(asyncapi.text(), "utf-8")
 
 
 def regenerated(text: str) -> str:

@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 import typer
+from fastavro.schema import to_parsing_canonical_form
 
 from bench import __main__ as bench
-from docs import generate
+from docs import asyncapi, generate
 from schemas.error_codes import ErrorCode
 from schemas.schema_files import released_versions
-from schemas.topics import TOPICS
+from schemas.topics import CLIENTS, TOPICS
 from services.cli.lazy import loaded_commands
 from services.cli.main import app
 from services.runtime.process.settings import PREFIX, ServiceSettings
@@ -107,6 +108,26 @@ def test_the_picture_has_only_topics_that_exist() -> None:
 def test_the_generated_parts_are_what_the_code_says(page: str) -> None:
     text = (generate.FOLDER / page).read_text("utf-8")
     assert generate.regenerated(text) == text, "run make reference"
+
+
+def test_the_asyncapi_document_is_what_the_code_says() -> None:
+    """That AsyncAPI's own parser accepts it was tried by hand: it needs Node."""
+    assert asyncapi.TARGET.read_text("utf-8") == asyncapi.text(), "run make reference"
+
+
+def test_the_asyncapi_document_has_each_topic_with_a_schema_that_reads_it() -> None:
+    document = asyncapi.document()
+    for topic in TOPICS:
+        (reference,) = document["channels"][topic.name]["messages"].values()
+        message = document["components"]["messages"][reference["$ref"].rpartition("/")[2]]
+        assert to_parsing_canonical_form(message["payload"]["schema"]) == to_parsing_canonical_form(
+            released_versions(topic.record.__name__)[-1].schema
+        )
+    actions = {name.split()[0]: one["action"] for name, one in document["operations"].items()}
+    assert actions == {"receive": "receive", "send": "send"}
+    assert {name.split()[1] for name in document["operations"]} == {
+        topic.name for topic in TOPICS if CLIENTS in (*topic.producers, *topic.consumers)
+    }
 
 
 def test_the_reference_has_each_generated_part() -> None:
