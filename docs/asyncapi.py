@@ -15,9 +15,9 @@ TARGET = ROOT / "docs" / "asyncapi.json"
 AVRO = "application/vnd.apache.avro;version=1.9.0"
 _DESCRIPTION = (
     "Each partition of a topic is a shard; the producer sets it. A message is a zero byte, the id of its schema in "
-    "four bytes, most significant first, and the Avro body. The schemas are also on the topic deepclean.schemas and behind "
-    "each service's HTTP address, in the form of Confluent's schema registry. See clients.md for how a client writes "
-    "commands and finds its answers."
+    "four bytes, most significant first, and the Avro body. The schemas are also on the topic deepclean.schemas, and "
+    "behind each service's HTTP address in the form of Confluent's schema registry. See clients.md for how a client "
+    "writes commands and finds its answers."
 )
 
 
