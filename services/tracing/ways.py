@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from services.tracing.steps import Station, Step, Version
 
 MOST_WAYS = 100_000
-"""Ways that are kept at a time: some 200 MB."""
+"""Ways of a shard that are kept at a time: some 200 MB."""
 OVER = frozenset({Station.FREED, Station.REMOVED, Station.MISSING})
 _WAITS_FOR = {
     Station.REQUESTED: "metadata to apply it",
@@ -91,7 +91,7 @@ class Ways:
         way = self.known.get(step.version)
         if way is None:
             way = self.known[step.version] = Way(step.version)
-        way.add(step)
+        way.add(Step(way.version, *step[1:]))  # all steps of a way share one name
         if len(self.known) <= self.most:
             return None
         self.forgotten += 1
