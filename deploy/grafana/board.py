@@ -17,7 +17,7 @@ class Panel:
     """Expressions of PromQL, each with the legend of its series."""
     unit: str = "short"
     red_from: float | None = None
-    """One number, red from this value on; None: series over time."""
+    """One number, of now, red from this value on; None: series over time."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,9 +91,9 @@ def _built(panel: Panel) -> timeseries.Panel | stat.Panel:
         )
     made.title(panel.title).description(panel.description).unit(panel.unit).datasource(SOURCE)
     for letter, (expression, legend) in zip("ABCDEFGH", panel.targets, strict=False):
-        made.with_target(
-            prometheus.Dataquery().ref_id(letter).expr(expression).legend_format(legend).datasource(SOURCE).range()
-        )
+        target = prometheus.Dataquery().ref_id(letter).expr(expression).legend_format(legend).datasource(SOURCE)
+        # One number is that of now: the last one of a range would show what a process said before it died.
+        made.with_target(target.range() if panel.red_from is None else target.instant())
     return made
 
 

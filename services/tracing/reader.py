@@ -1,12 +1,15 @@
-"""Reads the topics of a shard from a time on, again and again, each to its present end."""
+"""Reads the topics of a shard from a time on, merged by time, again and again, each time to the present end."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack, closing
+from heapq import merge
 
 from schemas.codec import DecodeError, codec
 from schemas.topics import (
+    BY_NAME,
     DELETED_ENTRIES,
     LEDGER,
     METADATA_COMMANDS,
@@ -17,7 +20,7 @@ from schemas.topics import (
     SCM_COMMANDS,
     SCM_REPLIES,
 )
-from services.log.port import DatedLog
+from services.log.port import DatedLog, LogRecord
 from services.log.reads import records_between
 from services.tracing.requests import Requests
 from services.tracing.steps import Step, StepsOfShard
@@ -26,7 +29,8 @@ TRACED = (
     *(METADATA_COMMANDS, METADATA_REPLIES, DELETED_ENTRIES, PURGE_KEYS, PURGE_DIRECTORIES, METADATA_PROGRESS),
     *(SCM_COMMANDS, SCM_REPLIES, LEDGER),
 )
-"""A block store's answers come behind its commands, which they need."""
+"""In the order in which a deletion comes to them."""
+_ORDER = {topic.name: place for place, topic in enumerate(TRACED)}
 
 
 class StepReader:
@@ -37,20 +41,30 @@ class StepReader:
         self.requests = Requests()
         self._log = log
         self._steps = StepsOfShard()
-        self._next = {topic: log.offset_since(topic.name, shard, since_ms) for topic in TRACED}
+        self._next = {topic.name: log.offset_since(topic.name, shard, since_ms) for topic in TRACED}
 
     def read(self) -> Iterator[Step]:
-        """Yield what is new in each topic up to its present end. Messages that cannot be read are left out.
+        """Yield what is new, in the order of time. Messages that cannot be read are left out.
+
+        Merged, so that what belongs together is met together, however much there is.
 
         Raises:
             RetryableError: the broker does not answer; the next call goes on from there.
         """
-        for topic in TRACED:
-            end, decode = self._log.end_offset(topic.name, self.shard), codec(topic.record).decode_message
-            for record in records_between(self._log, topic.name, self.shard, self._next[topic], end):
+        with ExitStack() as opened:
+            topics = [opened.enter_context(closing(self._new(name, end))) for name, end in self._ends().items()]
+            for record in merge(*topics, key=lambda one: (one.timestamp_ms, _ORDER[one.topic])):
                 with contextlib.suppress(DecodeError):
-                    message = decode(record.value)
+                    message = codec(BY_NAME[record.topic].record).decode_message(record.value)
                     self.requests.note(record, message)
                     yield from self._steps.of_message(record, message)
-                self._next[topic] = record.offset + 1
-            self._next[topic] = max(end, self._next[topic])
+                self._next[record.topic] = record.offset + 1
+
+    def _ends(self) -> dict[str, int]:
+        """Return the end of each topic. They are asked in the other direction than that in which messages cause one
+        another: so what has caused a message that is read is read in the same round.
+        """
+        return {topic.name: self._log.end_offset(topic.name, self.shard) for topic in reversed(TRACED)}
+
+    def _new(self, topic: str, end: int) -> Generator[LogRecord, None, None]:
+        yield from records_between(self._log, topic, self.shard, self._next[topic], end)

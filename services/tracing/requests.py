@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, TypeVar
 
 from schemas.records import MetadataCommand, MetadataReply
 from schemas.topics import METADATA_COMMANDS
 from services.log.port import LogRecord
 from services.tracing.steps import Station, Step, Version
 
-MOST_REQUESTS = 200_000
-"""Requests and answers that are remembered. A way whose request is forgotten begins when metadata publishes it."""
+MOST_PATHS = 200_000
+"""Paths that the remembered requests name, before and after their answers: some 30 MB. A way whose request is forgotten
+begins when metadata publishes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,31 +29,57 @@ class Request:
     paths: tuple[str, ...]
     """Paths that it names; empty for one that names none."""
     user: str
+    object_id: int = 0
+    """What metadata's answer names; 0 for none."""
+
+
+K = TypeVar("K")
+
+
+@dataclass(slots=True)
+class _Remembered(Generic[K]):
+    """Requests by a key, the first ones forgotten when all together name too many paths."""
+
+    by_key: OrderedDict[K, Request] = field(default_factory=OrderedDict)
+    paths: int = 0
+
+    def add(self, key: K, request: Request) -> None:
+        if key in self.by_key:  # a repeat came later
+            return
+        self.by_key[key] = request
+        self.paths += _cost(request)
+        while self.paths > MOST_PATHS:
+            self.paths -= _cost(self.by_key.popitem(last=False)[1])
+
+    def pop(self, key: K) -> Request | None:
+        request = self.by_key.pop(key, None)
+        self.paths -= _cost(request) if request else 0
+        return request
 
 
 @dataclass(slots=True)
 class Requests:
     """The requests of one shard, by the txn at which metadata has applied them."""
 
-    _sent: OrderedDict[tuple[str, int], Request] = field(default_factory=OrderedDict)
-    _answered: OrderedDict[int, MetadataReply] = field(default_factory=OrderedDict)
+    _sent: _Remembered[tuple[str, int]] = field(default_factory=_Remembered)
+    _answered: _Remembered[int] = field(default_factory=_Remembered)
 
     def note(self, record: LogRecord, message: Any) -> None:
-        """Remember a request, or an answer to one."""
+        """Remember a request, or that it was applied."""
         match message:
             case MetadataCommand(client_id=str(client), number=number, sender="") if client:
-                self._sent.setdefault((client, number), _request(record, message))  # a repeat came later
-                _forget(self._sent)
-            case MetadataReply(client_id=str(client), txn=txn) if client and txn:
-                self._answered.setdefault(txn, message)
-                _forget(self._answered)
+                self._sent.add((client, number), _request(record, message))
+            case MetadataReply(client_id=str(client), number=number, txn=txn) if client:
+                request = self._sent.pop((client, number))
+                if request is not None and txn:
+                    object_id = message.committed.object_id if message.committed else 0
+                    self._answered.add(txn, replace(request, object_id=object_id))
             case _:
                 pass
 
     def at(self, txn: int) -> Request | None:
         """Return the request that was applied at a txn; None if no client has sent it, or it is not remembered."""
-        reply = self._answered.get(txn)
-        return None if reply is None else self._sent.get((reply.client_id, reply.number))
+        return self._answered.by_key.get(txn)
 
     def step_of(self, version: Version) -> Step | None:
         """Return the first step of a version's way: the request by which it died; None if that is not known."""
@@ -60,11 +87,6 @@ class Requests:
         if request is None:
             return None
         return Step(version, Station.REQUESTED, request.time_ms, METADATA_COMMANDS.name, request.offset)
-
-    def object_id(self, txn: int) -> int:
-        """Return the objectID that metadata's answer names; 0 for none."""
-        reply = self._answered.get(txn)
-        return reply.committed.object_id if reply is not None and reply.committed is not None else 0
 
 
 def _request(record: LogRecord, command: MetadataCommand) -> Request:
@@ -75,6 +97,5 @@ def _request(record: LogRecord, command: MetadataCommand) -> Request:
     return Request(type(body).__name__, record.timestamp_ms, record.offset, *names, paths, command.user)
 
 
-def _forget(remembered: OrderedDict[Any, Any]) -> None:
-    if len(remembered) > MOST_REQUESTS:
-        remembered.popitem(last=False)
+def _cost(request: Request) -> int:
+    return 1 + len(request.paths)

@@ -12,13 +12,13 @@ from opentelemetry.sdk.trace.export import SpanExportResult
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
-from services.domain.errors import RetryableError
+from services.domain.errors import DeepcleanError
 from services.tracing.steps import Station
 from services.tracing.trace_ids import span_id, trace_id
 from services.tracing.ways import Way
 
 SPANS_AT_ONCE = 512
-"""Spans of one request to the collector, as in OpenTelemetry's own batches."""
+"""Least number of spans of a request to the collector, but for the last; as in OpenTelemetry's own batches."""
 TRACES_PATH = "/v1/traces"
 """Path below a collector's endpoint, by the specification of OTLP."""
 _ERRORS = (Station.REFUSED, Station.BLOCKS_FAILED)
@@ -29,10 +29,12 @@ def spans_of(shard: int, way: Way) -> list[ReadableSpan]:
     """Return the spans of a way: one for the whole, and in it one for each step, from the step before to this one.
 
     A span belongs to the process that has published the message, so it contains the time for which its input waited.
+    What was given up and goes on later is a second whole in the same trace.
     """
     trace = trace_id(shard, way.version)
     first, last = way.steps[0], way.steps[-1]
-    whole = _context(trace, "whole")
+    named = next((step for step in way.steps if step.station is not Station.REQUESTED), first)
+    whole = _context(trace, f"whole from {named.topic} {named.offset}")
     names = {f"deepclean.{name}": value for name, value in way.version._asdict().items() if name != "kind"}
     of_whole = {"deepclean.shard": shard, "deepclean.kind": way.version.kind.value, **names}
     of_whole["deepclean.state"] = way.state
@@ -53,25 +55,39 @@ def spans_of(shard: int, way: Way) -> list[ReadableSpan]:
     return spans
 
 
+class CollectorError(DeepcleanError):
+    """The collector has not taken spans; some may have arrived, and may arrive again."""
+
+
 class Collector:
     """Where traces are sent."""
 
     def __init__(self, endpoint: str) -> None:
-        """``endpoint`` is that of the collector, such as ``http://127.0.0.1:4318``; empty: by OTEL's own variables."""
-        self._exporter = OTLPSpanExporter(endpoint.rstrip("/") + TRACES_PATH) if endpoint else OTLPSpanExporter()
+        """``endpoint`` is that of the collector, such as ``http://127.0.0.1:4318``."""
+        self._exporter = OTLPSpanExporter(endpoint.rstrip("/").removesuffix(TRACES_PATH) + TRACES_PATH)
+        self._waiting: list[ReadableSpan] = []
+        self.sent = 0
+        """Number of deletions that the collector has taken."""
 
     def send(self, spans: Sequence[ReadableSpan]) -> None:
-        """Send spans.
+        """Send spans, together with others; ``flush`` sends the last ones.
 
         Raises:
-            RetryableError: the collector has not taken them; some may have arrived, and may arrive again.
+            CollectorError: the next call or ``flush`` tries again.
         """
-        for start in range(0, len(spans), SPANS_AT_ONCE):
-            if self._exporter.export(spans[start : start + SPANS_AT_ONCE]) is not SpanExportResult.SUCCESS:
-                raise RetryableError(
-                    "the collector has not taken the traces: see that it runs, and that --endpoint is its address "
-                    "for OTLP over HTTP"
-                )
+        self._waiting += spans
+        if len(self._waiting) >= SPANS_AT_ONCE:
+            self.flush()
+
+    def flush(self) -> None:
+        """Send what waits; raise as ``send`` does."""
+        if self._waiting and self._exporter.export(self._waiting) is not SpanExportResult.SUCCESS:
+            raise CollectorError(
+                "the collector has not taken the traces: see that it runs, and that --endpoint is its address for OTLP "
+                "over HTTP"
+            )
+        self.sent += sum(span.parent is None for span in self._waiting)
+        self._waiting.clear()
 
     def close(self) -> None:
         """Close the connection."""

@@ -34,7 +34,7 @@ from schemas.records import (
 from services.log.port import LogRecord
 
 Facts = tuple[tuple[str, int], ...]
-MOST_BATCHES = 10_000
+MOST_BATCHES = 256
 """Batches of block deletions whose rows are remembered until the block store answers; key_deletion has 64 of them."""
 
 
@@ -97,6 +97,13 @@ class Step(NamedTuple):
         return self.time_ms, ORDER[self.station], self.offset
 
 
+_REMOVALS = {
+    RemovalOutcome.REMOVED: Station.REMOVED,
+    RemovalOutcome.MISSING: Station.MISSING,
+    RemovalOutcome.HELD: Station.REFUSED,
+    RemovalOutcome.SUSPENDED: Station.SUSPENDED,
+}
+"""The outcomes that tell more than that a directory is still being expanded."""
 _Found = tuple[Station, Iterable[Version], Facts]
 
 
@@ -135,7 +142,7 @@ class StepsOfShard:
             self._batches.popitem(last=False)
 
     def _answered(self, body: BlocksDeleted) -> Iterator[_Found]:
-        versions = self._batches.get((body.task, body.attempt), ())
+        versions = self._batches.pop((body.task, body.attempt), ())
         facts, failed = (("task", body.task), ("attempt", body.attempt)), set(body.failed)
         yield Station.BLOCKS_DELETED, [one for place, one in enumerate(versions) if place not in failed], facts
         yield Station.BLOCKS_FAILED, [one for place, one in enumerate(versions) if place in failed], facts
@@ -171,9 +178,10 @@ def _of_claims(message: Any) -> Iterator[_Found]:
             yield Station.REFUSED, _named(*body.refused), facts
             yield Station.SUSPENDED, _named(*body.suspended), facts
         case MetadataProgress(body=DirectoriesRemoved() as body):
-            removed = [row for row in body.rows if row.outcome is RemovalOutcome.REMOVED]
-            ids = [(row.bucket_id, row.object_id, 0, row.death) for row in removed]
-            yield Station.REMOVED, [Version(DeletedKind.DIRECTORY, *one) for one in ids], (("txn", message.txn),)
+            for row in body.rows:
+                if (station := _REMOVALS.get(row.outcome)) is not None:
+                    version = Version(DeletedKind.DIRECTORY, row.bucket_id, row.object_id, 0, row.death)
+                    yield station, [version], (("txn", message.txn),)
         case MetadataCommand(body=FinishRows() as body):
             yield Station.FINISH_SENT, _named(*body.rows), (("task", body.task),)
         case LedgerRows():

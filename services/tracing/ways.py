@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -10,7 +9,7 @@ from dataclasses import dataclass, field
 from services.tracing.steps import Station, Step, Version
 
 MOST_WAYS = 100_000
-"""Ways of a shard that are kept at a time: some 200 MB."""
+"""Ways of a shard that are kept at a time: some 150 MB."""
 OVER = frozenset({Station.FREED, Station.REMOVED, Station.MISSING})
 _WAITS_FOR = {
     Station.REQUESTED: "metadata to apply it",
@@ -97,9 +96,9 @@ class Ways:
         self.forgotten += 1
         return self.known.popitem(last=False)[1]
 
-    def pop_over(self, quiet_since_ms: float = -math.inf) -> list[Way]:
-        """Remove and return the ways that are over, and those without a step since a time."""
-        found = [way for way in self.known.values() if way.is_over or way.steps[-1].time_ms < quiet_since_ms]
+    def pop_over(self) -> list[Way]:
+        """Remove and return the ways that are over."""
+        found = [way for way in self.known.values() if way.is_over]
         for way in found:
             del self.known[way.version]
         return found

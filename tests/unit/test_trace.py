@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from schemas.records import DeletedKind
+from schemas.records import DeletedKind, DirectoriesRemoved, DirectoryRemoval, MetadataProgress, RemovalOutcome
 from services.cli.exit_status import ExitStatus
-from services.cli.operate import trace as trace_command
+from services.cli.operate import trace_sending
 from services.domain.errors import RetryableError
-from services.log.memory import MemoryLog
+from services.log.memory import MemoryLog, MemorySource
+from services.log.port import LogRecord
 from services.tracing.followed import FollowedShard
-from services.tracing.requests import Requests
+from services.tracing.reader import TRACED
 from services.tracing.spans import spans_of
-from services.tracing.steps import Station, Step, Version
+from services.tracing.steps import Station, Step, StepsOfShard, Version
 from services.tracing.trace_ids import is_chosen, trace_id
 from services.tracing.ways import Way, Ways
 from tests.otlp_receiver import Receiver, receiver
@@ -52,7 +54,8 @@ def line(tmp_path: Path) -> CommandLine:
 
 
 def shown(line: CommandLine, target: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = line.json("trace", "show", target, "--since", EVER, "--shard", "1")
+    words = ("--shard", "1") if target.isdecimal() else ()
+    found: list[dict[str, Any]] = line.json("trace", "show", target, "--since", EVER, *words)
     return found
 
 
@@ -105,6 +108,7 @@ def test_a_way_is_shown_in_words(line: CommandLine) -> None:
     words = " ".join(line.run("trace", "show", "vol1/flat/k0", "--since", EVER).split())
     assert "request DeleteKey vol1/flat/k0" in words
     assert "blocks deleted mock_scm scm.replies/1/" in words
+    line.run("trace", "show", "vol1/flat/k0", "--shard", "1", status=2)
     assert "Nothing of vol1/flat/none died" in line.run("trace", "show", "vol1/flat/none", "--since", EVER)
 
 
@@ -178,7 +182,7 @@ def test_a_collector_that_refuses_is_an_error_that_says_what_to_do(line: Command
 def test_following_sends_each_way_once_it_is_over_and_again_until_it_is_taken(
     line: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The collector refuses at first. A deletion that comes later is sent, too; one that is held is not, while new."""
+    """The collector refuses at first. A deletion that comes later is sent, too; what is held is not."""
     with receiver() as received:
         received.status = 400
         rounds = 0
@@ -196,14 +200,80 @@ def test_following_sends_each_way_once_it_is_over_and_again_until_it_is_taken(
             elif rounds == 5:
                 raise KeyboardInterrupt
 
-        monkeypatch.setattr(trace_command, "_pause", pause)
-        words = ("trace", "export", "--follow", "--endpoint", received.url, "--since", EVER, "--quiet", EVER)
+        monkeypatch.setattr(trace_sending, "pause", pause)
+        words = ("trace", "export", "--follow", "--endpoint", received.url, "--since", EVER)
         assert line.json(*words) == {"deletions": 4}
-        whole = [span for _, span in received.spans if not span.parent_span_id]
-    assert len(whole) == 4
-    states = {one.value.string_value for span in whole for one in span.attributes if one.key == "deepclean.state"}
-    assert states == {"freed"}
+    assert_sent_whole(received, 4)
     assert received.refused.is_set()
+
+
+def assert_sent_whole(received: Receiver, count: int) -> None:
+    """So many freed deletions have arrived, each with all of its steps, and nothing twice."""
+    whole = [span for _, span in received.spans if not span.parent_span_id]
+    states = [one.value.string_value for span in whole for one in span.attributes if one.key == "deepclean.state"]
+    assert states == ["freed"] * count
+    for one in whole:
+        names = [span.name for _, span in received.spans if span.trace_id == one.trace_id and span.parent_span_id]
+        assert sorted(name for name in names if name != "sent again by a sweep") == sorted(WHOLE_WAY)
+    ids = [(span.trace_id, span.span_id) for _, span in received.spans]
+    assert len(ids) == len(set(ids))
+
+
+@pytest.mark.parametrize("topic", [topic.name for topic in TRACED])
+def test_a_deletion_that_runs_while_it_is_followed_is_sent_whole(
+    topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It comes just before a topic's end is asked for: behind the ends that were asked for before."""
+    line = CommandLine(tmp_path)
+    line.run("volume", "create", "vol1", "--shard", "1")
+    line.run("bucket", "create", "vol1/flat", "--layout", "OBS")
+    asked, pauses, delete = MemoryLog.end_offset, 0, [True]
+
+    def end_offset(self: MemoryLog, name: str, partition: int) -> int:
+        if name == topic and partition == 1 and delete and delete.pop():
+            line.run("key", "put", "vol1/flat/key", "--size", "5")
+            line.run("key", "delete", "vol1/flat/key")
+            line.settle()
+        return asked(self, name, partition)
+
+    def pause() -> None:
+        nonlocal pauses
+        pauses += 1
+        if pauses == 3:
+            raise KeyboardInterrupt
+
+    with receiver() as received:
+        monkeypatch.setattr(trace_sending, "pause", pause)
+        monkeypatch.setattr(MemoryLog, "end_offset", end_offset)
+        line.json("trace", "export", "--follow", "--endpoint", received.url, "--since", EVER, "--shard", "1")
+    assert_sent_whole(received, 1)
+
+
+def test_what_is_given_up_is_sent_as_it_is_and_a_list_says_so(
+    line: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("services.tracing.followed.FollowedShard.__init__", few(2))
+    received = exported(line)
+    assert len({span.trace_id for _, span in received.spans}) == 6
+    shown = line.json("trace", "list", "--since", EVER)
+    assert (shown["found"], shown["forgotten"]) == (2, 4)
+    assert "4 earlier deletions had to be left out" in line.run("trace", "list", "--since", EVER)
+
+
+def few(most: int) -> Any:
+    """The constructor, for no more ways than this."""
+    return functools.partialmethod(FollowedShard.__init__, most=most)
+
+
+@pytest.mark.parametrize("endpoint", ["localhost:4318", "grpc://127.0.0.1:4317"])
+def test_what_is_no_endpoint_is_refused(line: CommandLine, endpoint: str) -> None:
+    assert "is not a URL" in line.run("trace", "export", "--endpoint", endpoint, status=2)
+
+
+def test_an_endpoint_may_have_the_path_of_the_traces(line: CommandLine) -> None:
+    with receiver() as received:
+        line.run("trace", "export", "--endpoint", f"{received.url}/v1/traces/", "--since", EVER)
+    assert received.spans
 
 
 # Ways
@@ -233,13 +303,13 @@ def test_the_first_ways_are_given_up_when_there_are_too_many() -> None:
     assert (ways.forgotten, len(ways.known)) == (1, 2)
 
 
-def test_what_is_quiet_is_given_out_and_what_is_over() -> None:
+def test_what_is_over_is_given_out_once() -> None:
     ways = Ways(lambda _: True)
     ways.add(step(1, Station.DELETED, 10))
-    ways.add(step(2, Station.DELETED, 20))
+    ways.add(step(2, Station.FREED, 20))
     ways.add(step(3, Station.MISSING, 30))
-    assert [way.version.object_id for way in ways.pop_over(20)] == [1, 3]
-    assert [way.version.object_id for way in ways.pop_over(20)] == []
+    assert [way.version.object_id for way in ways.pop_over()] == [2, 3]
+    assert ways.pop_over() == []
 
 
 def test_refused_and_failed_steps_are_errors_of_their_spans() -> None:
@@ -255,24 +325,50 @@ def test_each_station_says_what_comes_next() -> None:
 def test_a_read_that_fails_goes_on_where_it_was(line: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     log = line.client.plane.log
     whole = FollowedShard(log, 1, 0)
-    whole.read()
-    one, opened = FollowedShard(log, 1, 0), MemoryLog.open_source
+    assert list(whole.read()) == []
+    one, polled, polls = FollowedShard(log, 1, 0), MemorySource.poll, 0
 
-    def fails(self: MemoryLog, *arguments: Any) -> Any:
-        if arguments[0] == ["scm.commands"]:
+    def fails(self: MemorySource, *arguments: Any) -> Any:
+        nonlocal polls
+        polls += 1
+        if polls == 7:
             raise RetryableError("away")
-        return opened(self, *arguments)
+        return polled(self, 3, *arguments[1:])
 
-    monkeypatch.setattr(MemoryLog, "open_source", fails)
+    monkeypatch.setattr(MemorySource, "poll", fails)
     with pytest.raises(RetryableError):
-        one.read()
-    monkeypatch.undo()
-    one.read()
+        list(one.read())
+    assert list(one.read()) == []
     assert [way.steps for way in one.all()] == [way.steps for way in whole.all()]
 
 
 def test_requests_that_are_too_many_are_forgotten(monkeypatch: pytest.MonkeyPatch, line: CommandLine) -> None:
-    monkeypatch.setattr("services.tracing.requests.MOST_REQUESTS", 1)
+    monkeypatch.setattr("services.tracing.requests.MOST_PATHS", 5)
     everything = line.json("trace", "list", "--since", EVER)["deletions"]
-    assert sum(one["request"] is not None for one in everything) <= 2
-    assert Requests().at(1) is None
+    requests = [one["request"] for one in everything if one["request"] is not None]
+    assert 0 < len(requests) < len(everything)
+    assert sum(1 + len(one["paths"]) for one in {one["offset"]: one for one in requests}.values()) <= 5
+
+
+def test_a_key_is_not_below_another_key_and_a_link_is_its_bucket(line: CommandLine) -> None:
+    line.run("key", "put", "vol1/flat/a/b", "--size", "3")
+    line.run("key", "put", "vol1/flat/a", "--size", "4")
+    line.run("bucket", "link", "vol1/same", "vol1/flat")
+    line.run("key", "delete", "vol1/same/a")
+    line.settle()
+    assert [way["request"]["paths"] for way in shown(line, "vol1/flat/a")] == [["a"]]
+    assert shown(line, "vol1/flat/a/b") == []
+    assert [way["request"]["bucket"] for way in shown(line, "vol1/same/a")] == ["same"]
+
+
+def test_each_outcome_of_a_directorys_row_is_a_station() -> None:
+    rows = tuple(DirectoryRemoval(1, number, 3, 0, outcome) for number, outcome in enumerate(RemovalOutcome))
+    record = LogRecord("metadata.progress", 0, 7, 1_000, b"")
+    steps = StepsOfShard().of_message(record, MetadataProgress(9, DirectoriesRemoved(rows)))
+    found = {list(RemovalOutcome)[one.version.object_id]: one.station for one in steps}
+    assert found == {
+        RemovalOutcome.REMOVED: Station.REMOVED,
+        RemovalOutcome.MISSING: Station.MISSING,
+        RemovalOutcome.HELD: Station.REFUSED,
+        RemovalOutcome.SUSPENDED: Station.SUSPENDED,
+    }

@@ -34,7 +34,7 @@ KAFKA = Board(
                     "How fast the topics that services read grow, in messages a second.",
                     (
                         (
-                            f"max by (topic) (rate(deepclean_input_end_offset{RATE}))",
+                            f"sum by (topic) (max by (topic, shard) (rate(deepclean_input_end_offset{RATE})))",
                             "{{topic}}",
                         ),
                     ),
@@ -92,7 +92,7 @@ KAFKA = Board(
                 Panel(
                     "Changelog",
                     "Messages from which the next start of a service reads its state.",
-                    (("max by (service) (deepclean_changelog_offset)", "{{service}}"),),
+                    (("sum by (service) (max by (service, shard) (deepclean_changelog_offset))", "{{service}}"),),
                     unit="none",
                 ),
             ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from deploy.grafana.board import RATE, Board, Panel, Row, must_be_zero, quantile, rate
 
-READS = '{route!~"/metrics|/healthz|/readyz|none"}'
+READS = '{route=~"/v1/shards/.*",route!~".*/(containers|copies)/.*"}'
 SAFETY = Row(
     "Safety",
     (
@@ -17,8 +17,9 @@ SAFETY = Row(
         must_be_zero(
             "Judges disagree",
             "Rows that the second judge did not find reclaimable. Must be 0.",
-            'sum(max_over_time(deepclean_key_deletion_rows_judged_total{verdict!="reclaimable"}[1d])) + '
-            'sum(max_over_time(deepclean_directory_deletion_rows_judged_total{verdict!="reclaimable"}[1d]))',
+            '(sum(max_over_time(deepclean_key_deletion_rows_judged_total{verdict!="reclaimable"}[1d])) or vector(0)) + '
+            '(sum(max_over_time(deepclean_directory_deletion_rows_judged_total{verdict!="reclaimable"}[1d])) '
+            "or vector(0))",
             "rows",
         ),
         must_be_zero(
@@ -77,8 +78,8 @@ OBJECTIVES = Row(
         ),
         Panel(
             "Reads that fail",
-            "Share of the reads that were answered with an error of the server. The objective is at most 0.1 % over 30 "
-            "days.",
+            "Share of the requests about a shard that ended in an error of the server. The objective is at most 0.1 % "
+            "over 30 days.",
             (
                 ("deepclean:reads_failed:ratio_rate1h", "last hour"),
                 ("deepclean:reads_failed:ratio_rate3d", "last three days"),
@@ -87,7 +88,7 @@ OBJECTIVES = Row(
         ),
         Panel(
             "Time of reads",
-            "99th percentile, by process, without scrapes and health checks.",
+            "99th percentile of the requests about a shard, by process. Some wait until a txn is applied.",
             ((quantile(0.99, "deepclean_http_request_seconds", "process", READS), "{{process}}"),),
             unit="s",
         ),

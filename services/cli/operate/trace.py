@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import cache
 from heapq import nlargest
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -17,22 +17,18 @@ from services.cli.operate.plane_log import log_of
 from services.cli.output import bytes_text, counted, print_fields, print_json, print_result, print_table, time_text
 from services.cli.session import JsonOption, Session, bucket_path, key_path, session_of
 from services.cli.terminal import say
-from services.client.errors import PlaneError
-from services.domain.errors import RetryableError
+from services.client.errors import PlaneError, UnreachableError
 from services.log.port import DatedLog
 from services.tracing.followed import FollowedShard
 from services.tracing.requests import Requests
 from services.tracing.trace_ids import trace_id_text
 from services.tracing.ways import Way
 
-if TYPE_CHECKING:
-    from services.tracing.spans import Collector
-
 app = typer.Typer(
     no_args_is_help=True, help="Follow deletions through all processes: when each came where, and what it waits for."
 )
 READER = "deepclean.trace"
-ROUND_SECONDS = 1.0
+DEFAULT_SINCE_MS = 3_600_000
 MOST_SHOWN = 20
 
 SinceOption = Annotated[
@@ -69,8 +65,7 @@ def list_ways(
     )
     if len(found) > len(shown):
         say("", f"{counted(len(found), 'deletion')} in all; these took longest. More with --limit.")
-    if forgotten:
-        say("", f"{counted(forgotten, 'earlier deletion')} had to be left out: ask for a shorter time with --since.")
+    _say_forgotten(forgotten)
 
 
 @app.command()
@@ -79,31 +74,33 @@ def show(
     target: Annotated[
         str, typer.Argument(metavar="TARGET", help="VOLUME/BUCKET/PATH, or the txn of a deletion (with --shard).")
     ],
-    shard: Annotated[int, typer.Option(min=0, help="Shard of the txn.")] = 0,
+    shard: Annotated[int | None, typer.Option(min=0, help="Shard of the txn [0].")] = None,
     since: SinceOption = "1h",  # type: ignore[assignment]
     as_json: JsonOption = False,
 ) -> None:
     """Show each step of a deletion: when it came where, in which message, and how long that took."""
     with session_of(context) as session:
         if target.isdecimal():
-            (one,), wanted = _of_shards(session, [shard], since), _died_at(int(target))
+            (one,) = _of_shards(session, [shard or 0], since, death=int(target))
+            wanted = _any
         else:
+            if shard is not None:
+                raise typer.BadParameter("a path has its own: leave --shard out", param_hint="--shard")
             volume, bucket, path = key_path(target)
             (one,) = _of_bucket(session, f"{volume}/{bucket}", since)
             wanted = _with_path(session, volume, bucket, path)
-        _read_all([one])
-    found = [way for way in one.all() if wanted(one.reader.requests, way)]
+        forgotten = _read_all([one])
+        found = [way for way in one.all() if wanted(one.reader.requests, way)]
     if as_json:
         print_json([_fields(one, way) for way in found])
         return
     if not found:
-        say(
-            f"Nothing of {target} died since then. Look further back with --since; who holds it: deepclean explain.",
-        )
+        say(f"Nothing of {target} died since then. Look further back with --since; who holds it: deepclean explain.")
     for way in found[:MOST_SHOWN]:
         _print(one, way)
     if len(found) > MOST_SHOWN:
         say(f"{counted(len(found) - MOST_SHOWN, 'more version')} died there: --json shows all.")
+    _say_forgotten(forgotten)
 
 
 @app.command()
@@ -120,49 +117,55 @@ def export(
         float, typer.Option(min=0, max=1, help="Share of the deletions; the same ones wherever it is chosen.")
     ] = 1.0,
     shard: ShardsOption = None,
-    since: SinceOption = "0",  # type: ignore[assignment]
-    follows: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with what happens from now on, until Ctrl-C.")
-    ] = False,
-    quiet: Annotated[
-        int,
+    since: Annotated[
+        int | None,
         typer.Option(
             parser=duration_ms,
             metavar="DURATION",
-            help="With --follow: send a deletion that stands still for so long as it is. The rest follows when it goes "
-            "on.",
+            help="Read what happened since then: 15m, 2h, 7d. By default 1h; with --follow only what comes.",
         ),
-    ] = "15m",  # type: ignore[assignment]
+    ] = None,
+    follows: Annotated[
+        bool, typer.Option("--follow", "-f", help="Send deletions when they are over, until Ctrl-C.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Send deletions as OpenTelemetry traces to a collector: Jaeger, Tempo, or any other that speaks OTLP over HTTP.
 
     Without --follow, all since a time, as they are now.
     """
-    from services.tracing.spans import Collector  # noqa: PLC0415  of an extra that nothing else needs
+    if not endpoint.startswith(("http://", "https://")):
+        raise typer.BadParameter(f"{endpoint!r} is not a URL: write http://127.0.0.1:4318", param_hint="--endpoint")
+    # They need an extra that nothing else does.
+    from services.cli.operate.trace_sending import follow, send_all  # noqa: PLC0415
+    from services.tracing.spans import Collector, CollectorError  # noqa: PLC0415
 
-    collector, sent = Collector(endpoint), 0
+    collector, default_ms = Collector(endpoint), 0 if follows else DEFAULT_SINCE_MS
     try:
         with session_of(context) as session:
-            followed = _of_shards(session, shard, since, share)
-            if not follows:
-                _read_all(followed)
-                sent = sum(_send(collector, one, list(one.all())) for one in followed)
+            followed = _of_shards(session, shard, default_ms if since is None else since, share)
+            if follows:
+                follow(collector, followed)
             else:
-                for number in _rounds(collector, followed, quiet):
-                    sent += number
+                send_all(collector, followed)
+    except CollectorError as error:
+        raise UnreachableError(str(error)) from error
     finally:
         collector.close()
-    print_result({"deletions": sent}, f"{counted(sent, 'deletion')} sent to {endpoint}", as_json=as_json)
+    print_result(
+        {"deletions": collector.sent}, f"{counted(collector.sent, 'deletion')} sent to {endpoint}", as_json=as_json
+    )
 
 
 # Reading
 
 
-def _of_shards(session: Session, shards: Sequence[int] | None, since: int, share: float = 1.0) -> list[FollowedShard]:
+def _of_shards(
+    session: Session, shards: Sequence[int] | None, since: int, share: float = 1.0, death: int = 0
+) -> list[FollowedShard]:
     chosen = session.shards(shards)
     log = log_of(session, READER, is_whole=True)
-    return [FollowedShard(log, one, _since_ms(since), share=share) for one in chosen]
+    return [FollowedShard(log, one, _since_ms(since), death=death, share=share) for one in chosen]
 
 
 def _of_bucket(session: Session, bucket: str, since: int) -> list[FollowedShard]:
@@ -178,49 +181,13 @@ def _since_ms(milliseconds: int) -> int:
 
 def _read_all(followed: Sequence[FollowedShard]) -> int:
     """Read each shard to its present end; return the number of ways that had to be given up."""
-    return sum(len(one.read()) for one in followed)
+    return sum(1 for one in followed for _ in one.read())
 
 
-def _rounds(collector: Collector, followed: Sequence[FollowedShard], quiet_ms: int) -> Iterator[int]:
-    """Send what is over, or stands still, round by round until Ctrl-C; yield the number of deletions of each."""
-    try:
-        while True:
-            for one in followed:
-                ways = [*_tried(one.read), *one.over(_since_ms(quiet_ms))]
-                while not _is_sent(collector, one, ways):
-                    _pause()
-                yield len(ways)
-            _pause()
-    except KeyboardInterrupt:
-        return
-
-
-def _tried(read: Callable[[], list[Way]]) -> list[Way]:
-    try:
-        return read()
-    except RetryableError as error:
-        say(f"tried again: {error}", err=True)
-        return []
-
-
-def _is_sent(collector: Collector, one: FollowedShard, ways: Sequence[Way]) -> bool:
-    try:
-        _send(collector, one, ways)
-    except RetryableError as error:
-        say(f"tried again: {error}", err=True)
-        return False
-    return True
-
-
-def _send(collector: Collector, one: FollowedShard, ways: Sequence[Way]) -> int:
-    from services.tracing.spans import spans_of  # noqa: PLC0415  of an extra that nothing else needs
-
-    collector.send([span for way in ways for span in spans_of(one.shard, way)])
-    return len(ways)
-
-
-def _pause() -> None:
-    threading.Event().wait(ROUND_SECONDS)
+def _say_forgotten(forgotten: int) -> None:
+    if forgotten:
+        left_out = counted(forgotten, "earlier deletion")
+        say("", f"{left_out} had to be left out, in part or whole: ask for a shorter time with --since.")
 
 
 # What is wanted
@@ -228,8 +195,7 @@ def _pause() -> None:
 Wanted = Callable[[Requests, Way], bool]
 
 
-def _died_at(txn: int) -> Wanted:
-    return lambda _, way: way.version.death == txn
+_any: Wanted = lambda _, __: True  # noqa: E731
 
 
 def _with_path(session: Session, volume: str, bucket: str, path: str) -> Wanted:
@@ -242,17 +208,26 @@ def _with_path(session: Session, volume: str, bucket: str, path: str) -> Wanted:
     else:
         named = {(one.object_id, one.death) for one in explained.versions if one.death}
         named |= {(one.object_id, one.death) for one in explained.directories if one.death}
+    here = session.bucket_of(volume, bucket)
+
+    @cache
+    def is_here(volume: str, bucket: str) -> bool:
+        """Return whether a request went to this bucket, by its name or by a link."""
+        try:
+            return session.bucket_of(volume, bucket) == here
+        except PlaneError:  # there is no such bucket any more
+            return False
 
     def is_wanted(requests: Requests, way: Way) -> bool:
         version = way.version
         if (version.object_id, version.death) in named:
             return True
         request = requests.at(version.death)
-        if request is None or (request.volume, request.bucket) != (volume, bucket):
+        if request is None or not is_here(request.volume, request.bucket):
             return False
-        if request.paths == (path,) and request.name != "DeleteDirectory":
-            return requests.object_id(version.death) in (0, version.object_id)
-        return any(path == one or path.startswith(f"{one}/") for one in request.paths)
+        if request.name == "DeleteDirectory":
+            return any(path == one or path.startswith(f"{one}/") for one in request.paths)
+        return path in request.paths and (len(request.paths) > 1 or request.object_id in (0, version.object_id))
 
     return is_wanted
 

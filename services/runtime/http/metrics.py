@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry, Histogram
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -10,13 +11,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 REQUESTS_METRIC = "deepclean_http_request_seconds"
 NO_ROUTE = "none"
 """The route of a request that no route answers, so that strangers cannot make labels."""
+_ERRORS = ("500", "503")
 _BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 
 class HttpMetrics:
     """The collectors of one server."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
+    def __init__(self, registry: CollectorRegistry, routes: Iterable[str] = ()) -> None:
+        """``routes``: those of which errors are counted from 0, so that the first ones show in a rate."""
         self._requests = Histogram(
             REQUESTS_METRIC,
             "Time from the arrival of a request until its answer was sent, by route and status.",
@@ -24,6 +27,9 @@ class HttpMetrics:
             buckets=_BOUNDS,
             registry=registry,
         )
+        for route in routes:
+            for status in _ERRORS:
+                self._requests.labels(route, status)
 
     def answered(self, route: str, status: int, seconds: float) -> None:
         """Count a request."""

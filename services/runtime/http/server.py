@@ -64,10 +64,14 @@ def http_app(
             *routes,
         ],
         middleware=[
-            Middleware(Measured, metrics=HttpMetrics(registry)),
+            Middleware(Measured, metrics=HttpMetrics(registry, sorted(_paths(routes)))),
             *([Middleware(_TokenGate, token=token)] if token else ()),
         ],
     )
+
+
+def _paths(routes: Sequence[BaseRoute]) -> set[str]:
+    return {route.path for route in routes if isinstance(route, Route)}
 
 
 class _TokenGate:
