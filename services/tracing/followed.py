@@ -8,7 +8,7 @@ from services.log.port import DatedLog
 from services.tracing.reader import StepReader
 from services.tracing.steps import Station, Version
 from services.tracing.trace_ids import is_chosen, trace_id
-from services.tracing.ways import MOST_WAYS, Way, Ways
+from services.tracing.ways import GRACE_MS, MOST_WAYS, Way, Ways
 
 
 class FollowedShard:
@@ -36,21 +36,22 @@ class FollowedShard:
         self.ways = Ways(is_wanted, most)
 
     def read(self) -> Iterator[Way]:
-        """Read what is new. Yield the ways that have to be given up for it as they are, the first ones first.
+        """Read what is new. Yield the ways that are over, and those that have to be given up, as they are.
 
         Raises:
             RetryableError: the broker does not answer; the next call goes on from there.
         """
         for step in self.reader.read():
-            if (way := self.ways.add(step)) is not None:
+            for way in self.ways.add(step):
                 yield self._whole(way)
 
-    def over(self) -> list[Way]:
-        """Return, once, the ways that are over."""
-        return [self._whole(way) for way in self.ways.pop_over()]
+    def over(self, now_ms: int) -> Iterator[Way]:
+        """Yield the ways that were over a while ago."""
+        for way in self.ways.pop_over(now_ms - GRACE_MS):
+            yield self._whole(way)
 
-    def all(self) -> Iterator[Way]:
-        """Yield all ways that are known, as they are now, in the order in which they began to be known."""
+    def rest(self) -> Iterator[Way]:
+        """Yield the ways that are left, as they are now, in the order in which they began to be known."""
         for way in self.ways.known.values():
             yield self._whole(way)
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from services.tracing.steps import Station, Step, Version
 
-MOST_WAYS = 100_000
-"""Ways of a shard that are kept at a time: some 150 MB."""
+MOST_WAYS = 250_000
+"""Deletions of a shard that are kept while they are in progress: some 350 MB."""
+GRACE_MS = 5_000
+"""How long after its end a way waits for a step whose broker has another clock."""
+BEGINNINGS = frozenset({Station.DELETED, Station.SWEPT})
 OVER = frozenset({Station.FREED, Station.REMOVED, Station.MISSING})
 _WAITS_FOR = {
     Station.REQUESTED: "metadata to apply it",
@@ -39,18 +42,27 @@ class Way:
     @property
     def is_over(self) -> bool:
         """Return whether nothing more happens to the version."""
-        return self.steps[-1].station in OVER
+        return self._end is not None
 
     @property
     def state(self) -> str:
         """Return where the version is, or what it waits for."""
-        last = self.steps[-1].station
-        return last.says if last in OVER else f"waits for {_WAITS_FOR[last]}"
+        return self._end.says if self._end else f"waits for {_WAITS_FOR[self.steps[-1].station]}"
+
+    @property
+    def _end(self) -> Station | None:
+        """Return the last end: by another broker's clock it may be before the step that has led to it."""
+        return next((step.station for step in reversed(self.steps) if step.station in OVER), None)
 
     @property
     def total_ms(self) -> int:
         """Return the time from the first step to the last."""
         return self.steps[-1].time_ms - self.steps[0].time_ms
+
+    @property
+    def has_beginning(self) -> bool:
+        """Return whether its first step is known, and not only what came after a way was given up."""
+        return any(step.station in BEGINNINGS for step in self.steps)
 
     def waits(self) -> Iterator[tuple[Step, int]]:
         """Yield each step with the time since the one before it, in milliseconds."""
@@ -76,29 +88,41 @@ class Way:
 
 @dataclass(slots=True)
 class Ways:
-    """The ways of the versions that are wanted, the first ones forgotten once there are more than ``most``."""
+    """The ways of the versions that are wanted, from steps in the order of time.
+
+    A way is given out some time after it is over, since the clocks of brokers differ a little. If more than ``most``
+    are in progress, the first ones are given up.
+    """
 
     is_wanted: Callable[[Version], bool]
     most: int = MOST_WAYS
     known: OrderedDict[Version, Way] = field(default_factory=OrderedDict)
-    forgotten: int = 0
+    given_up: int = 0
+    """Number of deletions that were given up, each once."""
+    _ended: deque[tuple[int, Version]] = field(default_factory=deque)
 
-    def add(self, step: Step) -> Way | None:
-        """Add a step; return the way that was forgotten for it, if any."""
+    def add(self, step: Step) -> list[Way]:
+        """Add a step; return the ways that are given out for it, or up."""
         if not self.is_wanted(step.version):
-            return None
+            return []
         way = self.known.get(step.version)
         if way is None:
             way = self.known[step.version] = Way(step.version)
         way.add(Step(way.version, *step[1:]))  # all steps of a way share one name
-        if len(self.known) <= self.most:
-            return None
-        self.forgotten += 1
-        return self.known.popitem(last=False)[1]
+        if step.station in OVER:
+            self._ended.append((step.time_ms, way.version))
+        found = self.pop_over(step.time_ms - GRACE_MS)
+        if len(self.known) > self.most:
+            first = self.known.popitem(last=False)[1]
+            self.given_up += first.has_beginning  # what is left of one that was given up has none
+            found.append(first)
+        return found
 
-    def pop_over(self) -> list[Way]:
-        """Remove and return the ways that are over."""
-        found = [way for way in self.known.values() if way.is_over]
-        for way in found:
-            del self.known[way.version]
+    def pop_over(self, until_ms: float) -> list[Way]:
+        """Remove and return the ways that were over before a time."""
+        found = []
+        while self._ended and self._ended[0][0] < until_ms:
+            way = self.known.pop(self._ended.popleft()[1], None)
+            if way is not None:
+                found.append(way)
         return found

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from functools import cache
 from heapq import nlargest
+from itertools import count
 from typing import Annotated, Any
 
 import typer
@@ -52,20 +53,24 @@ def list_ways(
         raise typer.BadParameter("VOLUME/BUCKET has its own: leave --shard out", param_hint="--shard")
     with session_of(context) as session:
         followed = _of_bucket(session, bucket, since) if bucket else _of_shards(session, shard, since)
-        forgotten = _read_all(followed)
-    found = [(one, way) for one in followed for way in one.all() if not (is_open and way.is_over)]
-    shown = nlargest(limit, found, key=lambda pair: pair[1].total_ms)
+        numbers = count()
+        # What is left of one that was given up is no second deletion.
+        ways = ((one, way) for one, way in _ways(followed) if way.has_beginning or not one.ways.given_up)
+        found = (pair for pair in ways if not (is_open and pair[1].is_over) and next(numbers) >= 0)
+        shown = nlargest(limit, found, key=lambda pair: pair[1].total_ms)
+        total = next(numbers)
+    given_up = sum(one.ways.given_up for one in followed)
     if as_json:
-        print_json({"deletions": [_fields(*one) for one in shown], "found": len(found), "forgotten": forgotten})
+        print_json({"deletions": [_fields(*one) for one in shown], "found": total, "given_up": given_up})
         return
     print_table(
         ["BEGAN (UTC)", "KIND", "WHAT", "SHARD", "DIED", "BYTES", "TOOK", "LONGEST", "STATE"],
         (_cells(*one) for one in shown),
         numbers=["SHARD", "DIED", "BYTES", "TOOK"],
     )
-    if len(found) > len(shown):
-        say("", f"{counted(len(found), 'deletion')} in all; these took longest. More with --limit.")
-    _say_forgotten(forgotten)
+    if total > len(shown):
+        say("", f"{counted(total, 'deletion')} in all; these took longest. More with --limit.")
+    _say_given_up(given_up)
 
 
 @app.command()
@@ -89,8 +94,7 @@ def show(
             volume, bucket, path = key_path(target)
             (one,) = _of_bucket(session, f"{volume}/{bucket}", since)
             wanted = _with_path(session, volume, bucket, path)
-        forgotten = _read_all([one])
-        found = [way for way in one.all() if wanted(one.reader.requests, way)]
+        found = [way for _, way in _ways([one]) if wanted(one.reader.requests, way)]
     if as_json:
         print_json([_fields(one, way) for way in found])
         return
@@ -100,7 +104,7 @@ def show(
         _print(one, way)
     if len(found) > MOST_SHOWN:
         say(f"{counted(len(found) - MOST_SHOWN, 'more version')} died there: --json shows all.")
-    _say_forgotten(forgotten)
+    _say_given_up(one.ways.given_up)
 
 
 @app.command()
@@ -179,15 +183,18 @@ def _since_ms(milliseconds: int) -> int:
     return max(0, int(time.time() * 1000) - milliseconds)
 
 
-def _read_all(followed: Sequence[FollowedShard]) -> int:
-    """Read each shard to its present end; return the number of ways that had to be given up."""
-    return sum(1 for one in followed for _ in one.read())
+def _ways(followed: Sequence[FollowedShard]) -> Iterator[tuple[FollowedShard, Way]]:
+    """Yield all ways up to now."""
+    for one in followed:
+        for ways in (one.read(), one.rest()):
+            for way in ways:
+                yield one, way
 
 
-def _say_forgotten(forgotten: int) -> None:
-    if forgotten:
-        left_out = counted(forgotten, "earlier deletion")
-        say("", f"{left_out} had to be left out, in part or whole: ask for a shorter time with --since.")
+def _say_given_up(number: int) -> None:
+    if number:
+        parts = "are shown in parts, since too many were in progress at a time"
+        say("", f"{counted(number, 'deletion')} {parts}: ask for a shorter time with --since.")
 
 
 # What is wanted

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from services.cli.terminal import say
 from services.domain.errors import RetryableError
+from services.log.clock import SystemClock
 from services.tracing.followed import FollowedShard
 from services.tracing.spans import Collector, CollectorError, spans_of
 from services.tracing.ways import Way
@@ -22,7 +23,7 @@ def send_all(collector: Collector, followed: Sequence[FollowedShard]) -> None:
         RetryableError: the broker does not answer.
     """
     for one in followed:
-        for ways in (one.read(), one.all()):
+        for ways in (one.read(), one.rest()):
             for way in ways:
                 collector.send(spans_of(one.shard, way))
     collector.flush()
@@ -46,7 +47,7 @@ def _send_new(collector: Collector, one: FollowedShard) -> None:
             _send(collector, one.shard, way)
     except RetryableError as error:
         say(f"tried again: {error}", err=True)
-    for way in one.over():
+    for way in one.over(SystemClock().now_ms()):
         _send(collector, one.shard, way)
 
 
