@@ -47,9 +47,9 @@ ROOTS: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("org.apache.spark", "spark-avro_2.13", SPARK_VERSION),
     ),
     # Runtimes of the table formats. What they depend on is in them, or in PySpark. Paimon's own expiry judges the lens,
-    # and so does Iceberg's.
+    # and so does Iceberg's. Eclipse's compiler translates the example of a client in Java on machines without a JDK.
     "iceberg": (("org.apache.iceberg", "iceberg-spark-runtime-4.0_2.13", "1.10.1"),),
-    "tests": (("org.apache.paimon", "paimon-bundle", "1.3.1"),),
+    "tests": (("org.apache.paimon", "paimon-bundle", "1.3.1"), ("org.eclipse.jdt", "ecj", "3.39.0")),
 }
 ICEBERG, TESTS = "iceberg", "tests"
 AT_SETUP = frozenset({"kafka", "spark"})
