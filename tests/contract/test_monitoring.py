@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
 import subprocess
 from itertools import combinations
 from typing import Any
@@ -16,6 +14,7 @@ from deploy.grafana.board import Board
 from deploy.grafana.boards import BOARDS
 from deploy.grafana.generate import generated
 from services.metadata import metrics
+from tests import prometheus
 from tests.metric_catalogue import PROCESS_METRICS, ROOT, SCRAPE_LABELS, all_metrics
 
 RULES = ROOT / "deploy" / "prometheus" / "rules.yml"
@@ -129,11 +128,7 @@ def test_every_alert_says_what_to_do() -> None:
 
 @pytest.mark.timeout(PLAY_SECONDS + 60)
 def test_promtool_accepts_the_rules_and_plays_them() -> None:
-    promtool = shutil.which("promtool")
-    if promtool is None and os.environ.get("DEEPCLEAN_REQUIRE_PROMETHEUS") == "1":
-        pytest.fail("promtool is not installed: apt-get install prometheus")
-    if promtool is None:
-        pytest.skip("promtool is not installed: apt-get install prometheus")
+    promtool = prometheus.program("promtool")
     for arguments in (["check", "rules", str(RULES)], ["test", "rules", *map(str, RULE_TESTS)]):
         run = subprocess.run([promtool, *arguments], capture_output=True, text=True, timeout=PLAY_SECONDS, check=False)
         assert run.returncode == 0, run.stdout + run.stderr

@@ -34,16 +34,15 @@ from services.client.errors import PlaneError
 from services.client.kafka_plane import KafkaPlane
 from services.client.plane import NamespaceCommand, SnapshotRequest
 from services.plane.machine.errors import StackError
-from services.plane.machine.ports import free_ports
 from services.plane.stack.plane_file import read_plane_file
 from services.plane.stack.process_names import HTTP_PROCESSES, PAGE, SERVICES, STREAMING
 from services.plane.stack.stack import Stack, running_client
 from services.plane.stack.supervisor import DEFAULT_BASE_PORT
+from tests import prometheus
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
 PROMETHEUS_CONFIGURATION = Path(__file__).parents[2] / "deploy" / "prometheus" / "prometheus.yml"
-INSTALL_PROMETHEUS = "apt-get install prometheus"
 
 
 @pytest.fixture
@@ -127,33 +126,18 @@ def test_the_ports_in_the_configuration_of_prometheus_are_those_of_up() -> None:
     assert text.count("targets:") == len(HTTP_PROCESSES)
 
 
-def prometheus_program() -> str:
-    found = shutil.which("prometheus")
-    if found is None and os.environ.get("DEEPCLEAN_REQUIRE_PROMETHEUS") == "1":
-        pytest.fail(f"prometheus is not installed: {INSTALL_PROMETHEUS}")
-    return found or pytest.skip(f"prometheus is not installed: {INSTALL_PROMETHEUS}")
-
-
 def test_prometheus_scrapes_every_process(stack: Stack, tmp_path: Path) -> None:
-    program = prometheus_program()
     text = PROMETHEUS_CONFIGURATION.read_text().replace("scrape_interval: 5s", "scrape_interval: 1s")
     for number, name in enumerate(HTTP_PROCESSES, start=1):
         text = text.replace(f"127.0.0.1:{DEFAULT_BASE_PORT + number}", stack.url(name).removeprefix("http://"))
     shutil.copytree(PROMETHEUS_CONFIGURATION.parent, tmp_path / "prometheus")
     configuration = tmp_path / "prometheus" / "prometheus.yml"
     configuration.write_text(text)
-    address = f"127.0.0.1:{free_ports(1)[0]}"
-    command = [program, f"--config.file={configuration}", f"--storage.tsdb.path={tmp_path / 'data'}"]
-    with (tmp_path / "prometheus.log").open("wb") as log:
-        process = subprocess.Popen([*command, f"--web.listen-address={address}"], stdout=log, stderr=log)
-    try:
-        up = await_scrapes(f"http://{address}", process, len(HTTP_PROCESSES))
+    with prometheus.started(configuration, tmp_path) as (url, process):
+        up = await_scrapes(url, process, len(HTTP_PROCESSES))
         assert up == dict.fromkeys(HTTP_PROCESSES, "1"), (tmp_path / "prometheus.log").read_text()
-        applied = query(f"http://{address}", "sum by (process) (deepclean_messages_applied_total)")
+        applied = query(url, "sum by (process) (deepclean_messages_applied_total)")
         assert set(applied) == set(SERVICES)
-    finally:
-        process.terminate()
-        process.wait(30)
 
 
 def await_scrapes(address: str, process: subprocess.Popen[bytes], count: int) -> dict[str, str]:
@@ -172,8 +156,7 @@ def await_scrapes(address: str, process: subprocess.Popen[bytes], count: int) ->
 
 
 def query(address: str, expression: str) -> dict[str, str]:
-    answer = httpx.get(f"{address}/api/v1/query", params={"query": expression}, trust_env=False).raise_for_status()
-    return {row["metric"]["process"]: row["value"][1] for row in answer.json()["data"]["result"]}
+    return {row["metric"]["process"]: row["value"][1] for row in prometheus.series(address, expression)}
 
 
 def test_a_stop_ends_every_process_in_peace_and_a_start_goes_on(stack: Stack) -> None:
