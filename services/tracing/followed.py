@@ -50,8 +50,9 @@ class FollowedShard:
         for way in self.ways.pop_over(now_ms - GRACE_MS):
             yield self._whole(way)
 
-    def rest(self) -> Iterator[Way]:
-        """Yield the ways that are left, as they are now, in the order in which they began to be known."""
+    def all(self) -> Iterator[Way]:
+        """Read what is new, and yield all ways up to now; raise as ``read`` does."""
+        yield from self.read()
         for way in self.ways.known.values():
             yield self._whole(way)
 

@@ -9,7 +9,6 @@ from heapq import merge
 
 from schemas.codec import DecodeError, codec
 from schemas.topics import (
-    BY_NAME,
     DELETED_ENTRIES,
     LEDGER,
     METADATA_COMMANDS,
@@ -41,6 +40,7 @@ class StepReader:
         self.requests = Requests()
         self._log = log
         self._steps = StepsOfShard()
+        self._decoders = {topic.name: codec(topic.record).decode_message for topic in TRACED}
         self._next = {topic.name: log.offset_since(topic.name, shard, since_ms) for topic in TRACED}
 
     def read(self) -> Iterator[Step]:
@@ -55,7 +55,7 @@ class StepReader:
             topics = [opened.enter_context(closing(self._new(name, end))) for name, end in self._ends().items()]
             for record in merge(*topics, key=lambda one: (one.timestamp_ms, _ORDER[one.topic])):
                 with contextlib.suppress(DecodeError):
-                    message = codec(BY_NAME[record.topic].record).decode_message(record.value)
+                    message = self._decoders[record.topic](record.value)
                     self.requests.note(record, message)
                     yield from self._steps.of_message(record, message)
                 self._next[record.topic] = record.offset + 1

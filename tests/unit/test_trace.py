@@ -350,7 +350,7 @@ def test_a_read_that_fails_goes_on_where_it_was(line: CommandLine, monkeypatch: 
     with pytest.raises(RetryableError):
         list(one.read())
     assert list(one.read()) == []
-    assert [way.steps for way in one.rest()] == [way.steps for way in whole.rest()]
+    assert [way.steps for way in one.all()] == [way.steps for way in whole.all()]
 
 
 def test_requests_that_are_too_many_are_forgotten(monkeypatch: pytest.MonkeyPatch, line: CommandLine) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from functools import cache
 from heapq import nlargest
-from itertools import count
 from typing import Annotated, Any
 
 import typer
@@ -18,8 +16,8 @@ from services.cli.operate.plane_log import log_of
 from services.cli.output import bytes_text, counted, print_fields, print_json, print_result, print_table, time_text
 from services.cli.session import JsonOption, Session, bucket_path, key_path, session_of
 from services.cli.terminal import say
-from services.client.errors import PlaneError, UnreachableError
-from services.log.port import DatedLog
+from services.client.errors import PlaneError
+from services.log.clock import SystemClock
 from services.tracing.followed import FollowedShard
 from services.tracing.requests import Requests
 from services.tracing.trace_ids import trace_id_text
@@ -29,12 +27,10 @@ app = typer.Typer(
     no_args_is_help=True, help="Follow deletions through all processes: when each came where, and what it waits for."
 )
 READER = "deepclean.trace"
-DEFAULT_SINCE_MS = 3_600_000
+DEFAULT_SINCE = "1h"
 MOST_SHOWN = 20
 
-SinceOption = Annotated[
-    int, typer.Option(parser=duration_ms, metavar="DURATION", help="Read what happened since then: 15m, 2h, 7d.")
-]
+SinceOption = Annotated[str, typer.Option(metavar="DURATION", help="Read what happened since then: 15m, 2h, 7d.")]
 ShardsOption = Annotated[list[int] | None, typer.Option("--shard", help="Only this shard; may be repeated.")]
 
 
@@ -43,7 +39,7 @@ def list_ways(
     context: typer.Context,
     bucket: Annotated[str, typer.Argument(metavar="[VOLUME/BUCKET]", help="Only deletions of this bucket.")] = "",
     shard: ShardsOption = None,
-    since: SinceOption = "1h",  # type: ignore[assignment]
+    since: SinceOption = DEFAULT_SINCE,
     is_open: Annotated[bool, typer.Option("--open", help="Only those that are not over.")] = False,
     limit: Annotated[int, typer.Option(min=1, help="Maximum number of deletions.")] = 50,
     as_json: JsonOption = False,
@@ -53,12 +49,19 @@ def list_ways(
         raise typer.BadParameter("VOLUME/BUCKET has its own: leave --shard out", param_hint="--shard")
     with session_of(context) as session:
         followed = _of_bucket(session, bucket, since) if bucket else _of_shards(session, shard, since)
-        numbers = count()
-        # What is left of one that was given up is no second deletion.
-        ways = ((one, way) for one, way in _ways(followed) if way.has_beginning or not one.ways.given_up)
-        found = (pair for pair in ways if not (is_open and pair[1].is_over) and next(numbers) >= 0)
-        shown = nlargest(limit, found, key=lambda pair: pair[1].total_ms)
-        total = next(numbers)
+        total = 0
+
+        def found() -> Iterator[tuple[FollowedShard, Way]]:
+            nonlocal total
+            for one in followed:
+                for way in one.all():
+                    # The rest of one that was given up is no second deletion.
+                    is_rest = one.ways.given_up and not way.has_beginning
+                    if not is_rest and not (is_open and way.is_over):
+                        total += 1
+                        yield one, way
+
+        shown = nlargest(limit, found(), key=lambda pair: pair[1].total_ms)
     given_up = sum(one.ways.given_up for one in followed)
     if as_json:
         print_json({"deletions": [_fields(*one) for one in shown], "found": total, "given_up": given_up})
@@ -80,21 +83,21 @@ def show(
         str, typer.Argument(metavar="TARGET", help="VOLUME/BUCKET/PATH, or the txn of a deletion (with --shard).")
     ],
     shard: Annotated[int | None, typer.Option(min=0, help="Shard of the txn [0].")] = None,
-    since: SinceOption = "1h",  # type: ignore[assignment]
+    since: SinceOption = DEFAULT_SINCE,
     as_json: JsonOption = False,
 ) -> None:
     """Show each step of a deletion: when it came where, in which message, and how long that took."""
     with session_of(context) as session:
         if target.isdecimal():
             (one,) = _of_shards(session, [shard or 0], since, death=int(target))
-            wanted = _any
+            found = list(one.all())
         else:
             if shard is not None:
                 raise typer.BadParameter("a path has its own: leave --shard out", param_hint="--shard")
             volume, bucket, path = key_path(target)
             (one,) = _of_bucket(session, f"{volume}/{bucket}", since)
             wanted = _with_path(session, volume, bucket, path)
-        found = [way for _, way in _ways([one]) if wanted(one.reader.requests, way)]
+            found = [way for way in one.all() if wanted(one.reader.requests, way)]
     if as_json:
         print_json([_fields(one, way) for way in found])
         return
@@ -122,13 +125,12 @@ def export(
     ] = 1.0,
     shard: ShardsOption = None,
     since: Annotated[
-        int | None,
+        str,
         typer.Option(
-            parser=duration_ms,
             metavar="DURATION",
             help="Read what happened since then: 15m, 2h, 7d. By default 1h; with --follow only what comes.",
         ),
-    ] = None,
+    ] = "",
     follows: Annotated[
         bool, typer.Option("--follow", "-f", help="Send deletions when they are over, until Ctrl-C.")
     ] = False,
@@ -140,55 +142,34 @@ def export(
     """
     if not endpoint.startswith(("http://", "https://")):
         raise typer.BadParameter(f"{endpoint!r} is not a URL: write http://127.0.0.1:4318", param_hint="--endpoint")
-    # They need an extra that nothing else does.
-    from services.cli.operate.trace_sending import follow, send_all  # noqa: PLC0415
-    from services.tracing.spans import Collector, CollectorError  # noqa: PLC0415
+    from services.cli.operate.trace_sending import send  # noqa: PLC0415  it needs an extra that nothing else does
 
-    collector, default_ms = Collector(endpoint), 0 if follows else DEFAULT_SINCE_MS
-    try:
-        with session_of(context) as session:
-            followed = _of_shards(session, shard, default_ms if since is None else since, share)
-            if follows:
-                follow(collector, followed)
-            else:
-                send_all(collector, followed)
-    except CollectorError as error:
-        raise UnreachableError(str(error)) from error
-    finally:
-        collector.close()
-    print_result(
-        {"deletions": collector.sent}, f"{counted(collector.sent, 'deletion')} sent to {endpoint}", as_json=as_json
-    )
+    with session_of(context) as session:
+        followed = _of_shards(session, shard, since or ("0" if follows else DEFAULT_SINCE), share)
+        sent = send(endpoint, followed, follows=follows)
+    print_result({"deletions": sent}, f"{counted(sent, 'deletion')} sent to {endpoint}", as_json=as_json)
 
 
 # Reading
 
 
 def _of_shards(
-    session: Session, shards: Sequence[int] | None, since: int, share: float = 1.0, death: int = 0
+    session: Session, shards: Sequence[int] | None, since: str, share: float = 1.0, death: int = 0
 ) -> list[FollowedShard]:
     chosen = session.shards(shards)
     log = log_of(session, READER, is_whole=True)
-    return [FollowedShard(log, one, _since_ms(since), death=death, share=share) for one in chosen]
+    return [FollowedShard(log, one, _begin_ms(since), death=death, share=share) for one in chosen]
 
 
-def _of_bucket(session: Session, bucket: str, since: int) -> list[FollowedShard]:
+def _of_bucket(session: Session, bucket: str, since: str) -> list[FollowedShard]:
     volume, name = session.bucket_of(*bucket_path(bucket))
     found = session.metadata(volume).bucket(volume, name).object_id
-    log: DatedLog = log_of(session, READER, is_whole=True)
-    return [FollowedShard(log, session.volumes().shard_of(volume), _since_ms(since), bucket_id=found)]
+    log = log_of(session, READER, is_whole=True)
+    return [FollowedShard(log, session.volumes().shard_of(volume), _begin_ms(since), bucket_id=found)]
 
 
-def _since_ms(milliseconds: int) -> int:
-    return max(0, int(time.time() * 1000) - milliseconds)
-
-
-def _ways(followed: Sequence[FollowedShard]) -> Iterator[tuple[FollowedShard, Way]]:
-    """Yield all ways up to now."""
-    for one in followed:
-        for ways in (one.read(), one.rest()):
-            for way in ways:
-                yield one, way
+def _begin_ms(since: str) -> int:
+    return max(0, SystemClock().now_ms() - duration_ms(since))
 
 
 def _say_given_up(number: int) -> None:
@@ -200,9 +181,6 @@ def _say_given_up(number: int) -> None:
 # What is wanted
 
 Wanted = Callable[[Requests, Way], bool]
-
-
-_any: Wanted = lambda _, __: True  # noqa: E731
 
 
 def _with_path(session: Session, volume: str, bucket: str, path: str) -> Wanted:

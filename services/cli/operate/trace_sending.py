@@ -6,6 +6,7 @@ import threading
 from collections.abc import Sequence
 
 from services.cli.terminal import say
+from services.client.errors import UnreachableError
 from services.domain.errors import RetryableError
 from services.log.clock import SystemClock
 from services.tracing.followed import FollowedShard
@@ -15,22 +16,31 @@ from services.tracing.ways import Way
 ROUND_SECONDS = 1.0
 
 
-def send_all(collector: Collector, followed: Sequence[FollowedShard]) -> None:
-    """Send all ways up to now.
+def send(endpoint: str, followed: Sequence[FollowedShard], *, follows: bool) -> int:
+    """Send all ways up to now, or with ``follows`` each one once it is over, until Ctrl-C. Return their number.
 
     Raises:
-        CollectorError: the collector has not taken them.
+        UnreachableError: the collector has not taken them.
         RetryableError: the broker does not answer.
     """
-    for one in followed:
-        for ways in (one.read(), one.rest()):
-            for way in ways:
-                collector.send(spans_of(one.shard, way))
-    collector.flush()
+    collector = Collector(endpoint)
+    try:
+        if follows:
+            _follow(collector, followed)
+        else:
+            for one in followed:
+                for way in one.all():
+                    collector.send(spans_of(one.shard, way))
+            collector.flush()
+    except CollectorError as error:
+        raise UnreachableError(str(error)) from error
+    finally:
+        collector.close()
+    return collector.sent
 
 
-def follow(collector: Collector, followed: Sequence[FollowedShard]) -> None:
-    """Send each way once it is over, until Ctrl-C. What is away, the broker or the collector, is waited for."""
+def _follow(collector: Collector, followed: Sequence[FollowedShard]) -> None:
+    """What is away, the broker or the collector, is waited for."""
     try:
         while True:
             for one in followed:
