@@ -31,7 +31,7 @@ upgrade-test: setup ## Open the homes of earlier releases, and upgrade their pla
 	$(TESTS) tests/upgrade
 
 faults: setup ## Insert known defects, one in three, drawn by SEED=…, and check that its test fails; ALL=1 inserts each
-	$(TESTS) --faults $(if $(SEED),--seed=$(SEED)) $(DRAWN)
+	$(TESTS) --faults $(if $(SEED),--seed=$(SEED) --hypothesis-seed=$(SEED)) $(DRAWN)
 
 chaos: setup ## Crash a real plane for SECONDS=… (60) and check the result; SEED=… replays one schedule
 	.venv/bin/python -m tests.chaos $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED)) \

@@ -18,6 +18,7 @@ from schemas import published
 from services.plane.broker.embedded import EmbeddedBroker
 from tests.beside import SHARED_PLANE, FilesOfPlanesTogether, scope_of
 from tests.drawn import draw
+from tests.unfinished import Unfinished
 
 if TYPE_CHECKING:
     from services.plane.stack.stack import Stack
@@ -40,6 +41,8 @@ def pytest_configure(config: pytest.Config) -> None:
         from tests.faults import runner
 
         config.pluginmanager.register(runner, "deepclean-faults")
+    if not hasattr(config, "workerinput"):  # the one process, or the one that leads the others
+        config.pluginmanager.register(Unfinished(), "deepclean-unfinished")
     # Made anew for each call it would take longer than most commands.
     setattr(typer.testing, "_get_command", cache(typer.main.get_command))  # noqa: B010 it is not exported
     # A traceback with all its local values takes seconds, and simulated services fail often.
