@@ -34,6 +34,8 @@ from tests.chaos.schedule import Schedule, draw_schedule
 from tests.model_lines import lines_of
 
 SHARDS = 2
+ENDLESS_STEPS = 2_000
+"""Ten times what a workload takes: services that ask each other for ever for what is lost are told from slow ones."""
 
 
 class _Died(BaseException):
@@ -47,6 +49,7 @@ class FollowedPlane(InMemoryPlane):
     random: Random = field(default_factory=Random)
     standbys: dict[int, Standby] = field(default_factory=dict)
     takeovers: int = 0
+    steps: int = 0
     repeats: int = 0
     """Most messages that a new owner has sent again."""
 
@@ -57,6 +60,8 @@ class FollowedPlane(InMemoryPlane):
         self.standbys[shard] = Standby(*place, self.max_batch_messages, after_write=after_write)
 
     def step(self) -> int:
+        self.steps += 1
+        assert self.steps < ENDLESS_STEPS, "the plane does not come to rest"
         read = InMemoryPlane.step(self)
         for standby in self.standbys.values():
             if self.random.random() < 0.5:
