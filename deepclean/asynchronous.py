@@ -359,7 +359,7 @@ class AsyncBucket(AsyncNamespace):
     def writer(
         self, *, max_in_flight: int = MAX_IN_FLIGHT, on_failure: Callable[[KeyFailure], None] | None = None
     ) -> AsyncBulkWriter:
-        """Return a writer for many puts and deletes, which keeps ``max_in_flight`` commands unanswered, at most."""
+        """Return a writer for many puts and deletes, which keeps ``max_in_flight`` keys unanswered, at most."""
         return AsyncBulkWriter(self._threads, self._sync.writer(max_in_flight=max_in_flight, on_failure=on_failure))
 
     def snapshot(self, name: str) -> AsyncSnapshot:

@@ -216,7 +216,7 @@ class Bucket(Namespace):
     def writer(
         self, *, max_in_flight: int = MAX_IN_FLIGHT, on_failure: Callable[[KeyFailure], None] | None = None
     ) -> BulkWriter:
-        """Return a writer for many puts and deletes, which keeps ``max_in_flight`` commands unanswered, at most."""
+        """Return a writer for many puts and deletes, which keeps ``max_in_flight`` keys unanswered, at most."""
         return BulkWriter(self._calls, self.volume, self.bucket, max_in_flight=max_in_flight, on_failure=on_failure)
 
     def snapshot(self, name: str) -> Snapshot:

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import ParamSpec, Self, TypeVar
 
 from deepclean.connection import Connection
-from deepclean.writer import BLOCK_SIZE_BYTES, BulkWriter, Write
+from deepclean.writer import BLOCK_SIZE_BYTES, BulkWriter, Put, Write
 from services.domain.errors import DeepcleanError
 
 THREADS = 16
@@ -141,7 +141,7 @@ class AsyncBulkWriter:
 
     async def put(self, key: str, *, size_bytes: int, tag: str = "", block_size_bytes: int = BLOCK_SIZE_BYTES) -> None:
         """Commit a key without bytes, as ``BulkWriter.put``."""
-        await self._add(self._sync._put_of(key, size_bytes=size_bytes, tag=tag, block_size_bytes=block_size_bytes))
+        await self._add(Put(key, size_bytes, tag, block_size_bytes))
 
     async def delete(self, key: str) -> None:
         """Delete a key with all of its versions."""

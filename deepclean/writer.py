@@ -1,36 +1,53 @@
-"""Many puts and deletes in one bucket: in order, with a bounded number of commands that are not answered yet.
+"""Many puts and deletes in one bucket: in order, with a bounded number of keys that are not answered yet.
 
-A put is one command; deletes that follow each other share commands of up to a thousand keys. When as many commands are
-unanswered as may be, a put or delete waits for the answer to the oldest: so a writer is never further ahead of the
-plane than that, whatever its source delivers.
+Puts that follow each other share commands, and so do deletes. When as many keys are unanswered as may be, a put or
+delete waits for the answer to the oldest command: so a writer is never further ahead of the plane than that, whatever
+its source delivers.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from types import TracebackType
-from typing import NoReturn, Self
+from typing import NamedTuple, NoReturn, Self
 
 from deepclean.bulk_errors import BulkWriteError, KeyFailure
 from deepclean.calls import Calls
-from schemas.records import DeleteKeys, MetadataReply, PutKey
+from schemas.feature_level import level_of
+from schemas.records import DeleteKeys, KeysDeleted, KeysPut, MetadataReply, PutKey, PutKeys
 from services.client.errors import NotDeliveredError, PlaneError, UnreachableError
 from services.domain.errors import DeepcleanError
 from services.domain.table_keys import MAX_KEYS_PER_COMMAND
 
-MAX_IN_FLIGHT = 5_000
-"""Commands of a writer that are unanswered by default, at most."""
-MOST_IN_FLIGHT = 20_000
-"""Bound of ``max_in_flight``: the low layer keeps the answers that nobody has fetched yet, up to a limit."""
+MAX_IN_FLIGHT = MOST_IN_FLIGHT = 20_000
+"""Keys of a writer that are unanswered, at most: by default, and at all. The low layer keeps answers that nobody has
+fetched yet up to a limit, and each key may be a command of its own."""
+PUTS_PER_COMMAND = 500
+"""Keys that a command puts, at most: of more no key is written faster, and each waits longer."""
+PUT_BYTES_PER_COMMAND = 256 * 1024
+"""Bytes of the keys and tags of a command from which on no further key joins them."""
+COMMANDS_IN_FLIGHT = 4
+"""Commands over which the keys that may be unanswered are spread, at least, so that the plane need not wait."""
 MAX_FAILURES = 1_000
 """Failures after which a writer without ``on_failure`` ends: most likely they have one cause."""
 BLOCK_SIZE_BYTES = 256 * 1024 * 1024
 """Size of a full block by default, in bytes."""
 
-Write = PutKey | str
+
+class Put(NamedTuple):
+    """A key to put."""
+
+    key: str
+    size_bytes: int
+    tag: str
+    block_size_bytes: int
+
+
+Write = Put | str
 """A put, or the path of a key to delete."""
+Command = PutKey | PutKeys | DeleteKeys
 
 
 class BulkWriter:
@@ -62,12 +79,17 @@ class BulkWriter:
         self._max_in_flight = max_in_flight
         self._on_failure = on_failure
         self._failures: list[KeyFailure] = []
-        self._sent: deque[tuple[int, PutKey | DeleteKeys]] = deque()
+        self._sent: deque[tuple[int, Command]] = deque()
         """Number and command of what is not answered, oldest first."""
-        self._unsent: deque[PutKey | DeleteKeys] = deque()
+        self._unanswered = 0
+        """Keys of these commands."""
+        self._unsent: deque[Command] = deque()
         """Commands that wait for room, first to be sent first."""
+        self._puts: list[Put] = []
+        """Keys of the command of puts behind them, which further ones may join; there are no deletes then."""
+        self._puts_bytes = 0
         self._deletes: list[str] = []
-        """Keys of the command of deletes behind them, which further ones may join."""
+        """Keys of the command of deletes behind them, which further ones may join; there are no puts then."""
         self.put_count = 0
         """Keys that were put, as far as the answers have arrived."""
         self.deleted_count = 0
@@ -80,13 +102,29 @@ class BulkWriter:
         """The shard of the volume, looked up by the first command."""
         return self._calls.volumes.shard_of(self._names[0])
 
+    @cached_property
+    def _puts_per_command(self) -> int:
+        """Keys that may share a command: one if metadata cannot say that it knows such commands."""
+        try:
+            level = self._plane.metadata(self._shard).state().feature_level
+        except DeepcleanError:
+            return 1
+        return self._keys_per_command(PUTS_PER_COMMAND) if level >= level_of(PutKeys) else 1
+
+    @cached_property
+    def _deletes_per_command(self) -> int:
+        return self._keys_per_command(MAX_KEYS_PER_COMMAND)
+
+    def _keys_per_command(self, most: int) -> int:
+        return max(1, min(most, self._max_in_flight // COMMANDS_IN_FLIGHT))
+
     def put(self, key: str, *, size_bytes: int, tag: str = "", block_size_bytes: int = BLOCK_SIZE_BYTES) -> None:
         """Commit a key without bytes, new or over an older version; ``Bucket.put`` writes one with bytes.
 
         Raises:
             BulkWriteError: too many keys have failed, there is no such volume, or the plane does not answer.
         """
-        self._write((self._put_of(key, size_bytes=size_bytes, tag=tag, block_size_bytes=block_size_bytes),))
+        self._write((Put(key, size_bytes, tag, block_size_bytes),))
 
     def delete(self, key: str) -> None:
         """Delete a key with all of its versions.
@@ -102,26 +140,42 @@ class BulkWriter:
         Raises:
             BulkWriteError: keys have failed, and there is no ``on_failure``.
         """
+        self._close_puts()
         self._close_deletes()
         self._send()
         while self._sent:
             self._collect()
         self._raise_failures()
 
-    def _put_of(self, key: str, *, size_bytes: int, tag: str, block_size_bytes: int) -> PutKey:
-        return PutKey(*self._names, key, size_bytes, tag, block_size_bytes)
-
     def _write(self, writes: Iterable[Write]) -> None:
         """Take all of these writes, then send them. So each is told of if the writer ends at one of them."""
         for write in writes:
-            if isinstance(write, PutKey):
-                self._close_deletes()
-                self._unsent.append(write)
+            if isinstance(write, Put):
+                self._add_put(write)
                 continue
+            self._close_puts()
             self._deletes.append(write)
-            if len(self._deletes) == MAX_KEYS_PER_COMMAND:
+            if len(self._deletes) == self._deletes_per_command:
                 self._close_deletes()
         self._send()
+
+    def _add_put(self, put: Put) -> None:
+        self._close_deletes()
+        if self._puts and self._puts[0].block_size_bytes != put.block_size_bytes:
+            self._close_puts()
+        self._puts.append(put)
+        self._puts_bytes += len(put.key) + len(put.tag)
+        if self._puts_bytes >= PUT_BYTES_PER_COMMAND or len(self._puts) >= self._puts_per_command:
+            self._close_puts()
+
+    def _close_puts(self) -> None:
+        """Make a command of the puts that were gathered: what follows is sent behind them."""
+        puts, self._puts, self._puts_bytes = self._puts, [], 0
+        if len(puts) == 1:
+            self._unsent.append(PutKey(*self._names, *puts[0]))
+        elif puts:
+            keys, sizes_bytes, tags, (block_size_bytes, *_) = zip(*puts, strict=True)
+            self._unsent.append(PutKeys(*self._names, keys, sizes_bytes, tags if any(tags) else (), block_size_bytes))
 
     def _close_deletes(self) -> None:
         """Make a command of the deletes that were gathered: what follows is sent behind them."""
@@ -132,7 +186,7 @@ class BulkWriter:
     def _send(self) -> None:
         """Send the commands that wait, each when there is room for it."""
         while self._unsent:
-            while len(self._sent) >= self._max_in_flight:
+            while self._sent and self._unanswered + len(_keys_of(self._unsent[0])) > self._max_in_flight:
                 self._collect()
             command = self._unsent.popleft()
             try:
@@ -141,10 +195,16 @@ class BulkWriter:
                 self._fail(command, error)
                 self._end(error)
             self._sent.append((number, command))
+            self._unanswered += len(_keys_of(command))
+
+    def _next_sent(self) -> tuple[int, Command]:
+        number, command = self._sent.popleft()
+        self._unanswered -= len(_keys_of(command))
+        return number, command
 
     def _collect(self) -> None:
         """Wait for the oldest answer, and count it."""
-        number, command = self._sent.popleft()
+        number, command = self._next_sent()
         try:
             reply = self._plane.answer(self._shard, number)
         except DeepcleanError as error:
@@ -161,15 +221,16 @@ class BulkWriter:
         missing, too.
         """
         while self._sent:
-            number, command = self._sent.popleft()
+            number, command = self._next_sent()
             try:
                 reply = self._plane.answer(self._shard, number)
             except DeepcleanError as failed:
                 self._fail(command, failed)
                 while self._sent:
-                    self._fail(self._sent.popleft()[1], failed)
+                    self._fail(self._next_sent()[1], failed)
             else:
                 self._answered(command, reply)
+        self._close_puts()
         self._close_deletes()
         while self._unsent:
             not_sent = NotDeliveredError("it was not sent, because the writer ended before", may_be_applied=False)
@@ -177,7 +238,7 @@ class BulkWriter:
         self._raise_failures()
         raise error
 
-    def _answered(self, command: PutKey | DeleteKeys, reply: MetadataReply) -> None:
+    def _answered(self, command: Command, reply: MetadataReply) -> None:
         if reply.error:
             self._fail(command, PlaneError(reply.error, reply.message))
             return
@@ -185,21 +246,33 @@ class BulkWriter:
         if isinstance(command, PutKey):
             self.put_count += 1
             return
-        done = reply.committed.keys if reply.committed else None
-        if done is None:
+        put = reply.committed.keys_put if reply.committed else None
+        deleted = reply.committed.keys if reply.committed else None
+        if isinstance(command, PutKeys) and put is not None:
+            self._all_put(command, put)
+        elif isinstance(command, DeleteKeys) and deleted is not None:
+            self._all_deleted(command, deleted)
+        else:
             self._fail(command, UnreachableError("metadata of another version has answered: it named no keys"))
-            return
+
+    def _all_put(self, command: PutKeys, done: KeysPut) -> None:
+        self.put_count += done.put
+        for position, code in zip(done.refused, done.errors, strict=True):
+            error = PlaneError(code, "metadata has refused it, and put the others of its command")
+            self._note(KeyFailure(command.keys[position], False, error))
+
+    def _all_deleted(self, command: DeleteKeys, done: KeysDeleted) -> None:
         self.deleted_count += done.deleted
         for position in done.not_found:
-            self._refused(command.keys[position], "KEY_NOT_FOUND", "there is no key")
+            self._left(command.keys[position], "KEY_NOT_FOUND", "there is no key")
         for position in done.not_empty:
-            self._refused(command.keys[position], "DIRECTORY_NOT_EMPTY", "entries are left in the directory")
+            self._left(command.keys[position], "DIRECTORY_NOT_EMPTY", "entries are left in the directory")
 
-    def _refused(self, key: str, code: str, reason: str) -> None:
+    def _left(self, key: str, code: str, reason: str) -> None:
         self._note(KeyFailure(key, True, PlaneError(code, f"{reason} {key}")))
 
-    def _fail(self, command: PutKey | DeleteKeys, error: DeepcleanError) -> None:
-        for key in (command.key,) if isinstance(command, PutKey) else command.keys:
+    def _fail(self, command: Command, error: DeepcleanError) -> None:
+        for key in _keys_of(command):
             self._note(KeyFailure(key, isinstance(command, DeleteKeys), error))
 
     def _note(self, failure: KeyFailure) -> None:
@@ -222,3 +295,7 @@ class BulkWriter:
         """Send the rest and wait for all answers; after an error of the block, send and wait for nothing more."""
         if kind is None:
             self.flush()
+
+
+def _keys_of(command: Command) -> Sequence[str]:
+    return (command.key,) if isinstance(command, PutKey) else command.keys

@@ -240,6 +240,24 @@ class KeysDeleted:
 
 
 @record
+class KeysPut:
+    """Result of PutKeys. Indexes count the keys of the command, from 0."""
+
+    put: int
+    """Number of committed versions."""
+    refused: tuple[int, ...]
+    """Indexes of the keys that PutKey would have refused."""
+    errors: tuple[str, ...]
+    """Error code of each of these keys."""
+    container_id: int
+    """Container of the blocks of all versions."""
+    first_local_id: int
+    """Id of the first block of the first key; that of each further key is 65,536 higher, whatever was refused. The
+    blocks of a version follow one another.
+    """
+
+
+@record
 class CompleteUpload:
     """Join parts of an upload to the present version of its key. Other parts are freed."""
 
@@ -555,6 +573,26 @@ class PutKeyIf:
     """The client's label for this version."""
     block_size_bytes: int = 268435456
     """Size of a full block."""
+
+
+@record
+class PutKeys:
+    """Commit a version of many keys of a bucket, each as PutKey does and at a txn of its own: the answer has the
+    last one. A key that cannot be put does not stop the others, and the answer names it.
+    """
+
+    volume: str
+    """Name of the volume."""
+    bucket: str
+    """Name of the bucket."""
+    keys: tuple[str, ...]
+    """Paths of the keys in the bucket, 1 to 1,000, put in this order."""
+    sizes_bytes: tuple[int, ...]
+    """Size of each version; a version of 0 bytes has no blocks."""
+    tags: tuple[str, ...] = ()
+    """The client's label for each version; none of them has one if the list is empty."""
+    block_size_bytes: int = 268435456
+    """Size of a full block of all versions."""
 
 
 @record
@@ -999,6 +1037,8 @@ class Committed:
     """Id of the upload that the command has initiated; empty for other commands."""
     token_id: str = ""
     """Id of the delegation token that the command has made; empty for other commands."""
+    keys_put: KeysPut | None = None
+    """Result of PutKeys; null for other commands."""
 
 
 @record
@@ -1077,6 +1117,7 @@ class MetadataCommand:
         | DeleteKeyVersion
         | SetBucketReplication
         | SetDefaultReplication
+        | PutKeys
     )
     """The command."""
     sender: str = ""

@@ -69,6 +69,7 @@ from schemas.records import (
     PartRow,
     PutKey,
     PutKeyIf,
+    PutKeys,
     RecoverLease,
     RemoveAcl,
     RenameDirectory,
@@ -130,6 +131,7 @@ NamespaceCommand = (
     | DeleteKey
     | DeleteKeys
     | PutKeyIf
+    | PutKeys
     | CreateBucketLink
     | SetBucketVersioning
     | SetBucketReplication

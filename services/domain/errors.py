@@ -26,6 +26,10 @@ class InvalidMessageError(DeepcleanError):
     """The same input will never succeed: it is dead-lettered, and its blocks are kept."""
 
 
+class HalfAppliedError(DeepcleanError):
+    """A message failed when a part of it was applied: only with its whole unit of work can that be undone."""
+
+
 class InvariantError(DeepcleanError):
     """The service's own state is wrong: the process stops, because continuing could free live blocks."""
 
@@ -50,3 +54,8 @@ class ChainBrokenError(InvariantError):
             f"shard {shard}: the snapshot chain cannot be followed ({reason}); nothing is judged until "
             f"gc.snapshot-chain is whole again: restore the topic from a copy, then start this service again"
         )
+
+
+TROUBLE_OF_THE_MACHINE = (InvariantError, RetryableError, OSError, MemoryError)
+"""Errors that the message does not cause: the same message may be applied later or on another machine, so it is never
+dead-lettered."""

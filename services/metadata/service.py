@@ -19,6 +19,8 @@ from services.domain.durations import HOUR_MS
 from services.domain.errors import InvalidMessageError
 from services.domain.names import MAX_CLIENT_ID_LENGTH, InvalidNameError
 from services.domain.refusals import CommandError, NotDone
+from services.metadata import bulk_puts
+from services.metadata.applied import applied, send_changed_states
 from services.metadata.checkpoints import capture_drop, lost_tail, rollback
 from services.metadata.collecting import breaker, claims, collection_commands, expansion, orphans, sweeps, undelete
 from services.metadata.namespace import (
@@ -81,6 +83,7 @@ _CLIENT_HANDLERS: Mapping[type[Any], Callable[[Transaction, Any], Committed | No
         records.DeleteDirectory: tree.delete_directory,
         records.RenameDirectory: tree.rename_directory,
         records.PutKeyIf: keys.put_key_if,
+        records.PutKeys: bulk_puts.put_keys,
         records.OpenKey: writing.open_a_key,
         records.AllocateBlocks: writing.allocate_blocks,
         records.SyncKey: writing.sync_key,
@@ -274,24 +277,8 @@ class MetadataService:
             transaction.work.undo_message()
             transaction.undo()
             return error
-        self._applied(transaction)
+        applied(transaction)
         return outcome
-
-    def _applied(self, transaction: Transaction) -> None:
-        """Finish the present command after its changes to the tables."""
-        transaction.counters.txn = transaction.txn
-        # Each of these is rarely needed, and a call that does nothing is a hundredth of what a command costs.
-        if transaction.space.lowered or transaction.space.disagreements:
-            breaker.trip_where_figures_disagree(transaction)
-        if transaction.collection_states.changed:
-            self._send_changed_states(transaction)
-        if transaction.orphans.row is not None or not transaction.orphans.is_known:
-            transaction.orphans.look_at_message(transaction.work)
-
-    def _send_changed_states(self, transaction: Transaction) -> None:
-        """Publish the present command's changes of collection states to the services that claim and purge."""
-        level = transaction.counters.feature_level
-        transaction.collection_states.send_changed(transaction.work, transaction.txn, level)
 
     def _apply_service_command(self, command: MetadataCommand, transaction: Transaction) -> None:
         if command.shard != transaction.shard:
@@ -315,7 +302,7 @@ class MetadataService:
         if command.sender != sender:
             raise InvalidMessageError(f"{type(body).__name__} comes from {sender}, not from {command.sender!r}")
         answer = handler(transaction, body)
-        self._applied(transaction)
+        applied(transaction)
         level = transaction.counters.feature_level
         transaction.work.send(METADATA_PROGRESS, MetadataProgress(transaction.txn, answer, level))
         if isinstance(body, records.DropSnapshot):
@@ -343,7 +330,7 @@ class MetadataService:
             transaction.counters.container_id = max(transaction.counters.container_id, body.container_id)
         elif isinstance(body, records.StopClaims):
             collection_commands.stop_claims(transaction, body)
-            self._send_changed_states(transaction)
+            send_changed_states(transaction)
         elif isinstance(body, records.AcceptLostTail):
             lost_tail.accept(transaction, body)
             self._send_collection_states(transaction.work)

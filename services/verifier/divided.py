@@ -26,7 +26,6 @@ from services.verifier.present import MAX_BYTES
 from services.verifier.replay import BY_ANSWER
 from services.verifier.report import MAX_EXAMPLES, FindingKind, VerifyReport
 from services.verifier.survey import (
-    At,
     CommandStretch,
     Keyed,
     LedgerStretch,
@@ -158,7 +157,7 @@ class _Numbering:
     @property
     def txn(self) -> int:
         """The last txn of the log."""
-        return self.messages - sum(len(one.unnumbered) for one in self._surveys)
+        return sum(one.txns for one in self._surveys)
 
     def round(self, directory: Path | None) -> list[PartReport]:
         """Replay and compare all parts."""
@@ -178,9 +177,9 @@ class _Numbering:
 
     def _division(self) -> Division:
         by_id = {
-            object_id(0, _txn_before(one, first, at) + 1, 1): self._named.of_name(*name)
+            object_id(0, first + before + 1, 1): self._named.of_name(*name)
             for first, one in zip(self._first_txns(), self._surveys, strict=True)
-            for at, name in one.buckets
+            for (_, name), before in zip(one.buckets, one.txns_before(at for at, _ in one.buckets), strict=True)
         }
         return replace(self._named, by_id=by_id)
 
@@ -190,15 +189,15 @@ class _Numbering:
         return {
             at.offset: known[txn]
             for first, one in zip(self._first_txns(), self._surveys, strict=True)
-            for at, _ in one.expiries
-            if (txn := _txn_before(one, first, at) + 1) in known
+            for (at, _), before in zip(one.expiries, one.txns_before(at for at, _ in one.expiries), strict=True)
+            if (txn := first + before + 1) in known
         }
 
     def _first_txns(self) -> list[int]:
         """Return the txn before each stretch."""
         txns = [0]
         for one in self._surveys:
-            txns.append(txns[-1] + one.messages - len(one.unnumbered))
+            txns.append(txns[-1] + one.txns)
         return txns[:-1]
 
     def _tasks(self) -> Iterator[CommandStretch]:
@@ -207,7 +206,7 @@ class _Numbering:
         for txn, one in zip(self._first_txns(), self._surveys, strict=True):
             known = {client: clients[client] for client in one.clients.keys() & clients.keys()}
             replies = self._replies_to(txn, one)
-            yield CommandStretch(one.stretch, one.messages, txn, latest_ms, known, frozenset(one.unnumbered), replies)
+            yield CommandStretch(one.stretch, one.most_txns, txn, latest_ms, known, frozenset(one.unnumbered), replies)
             latest_ms = max(latest_ms, one.latest_ms)
             for client, seen in one.clients.items():
                 clients[client] = clients[client].after(*seen) if client in clients else seen
@@ -216,7 +215,7 @@ class _Numbering:
         """Return where metadata's answers to a stretch are; nothing if no answer is needed."""
         if not self._needs_answers:
             return []
-        last_txn = first_txn + one.messages + 1
+        last_txn = first_txn + one.most_txns + 1
         return [some.stretch for some in self._answers if some.lowest_txn <= last_txn and some.highest_txn > first_txn]
 
     def correct(self, corrections: Sequence[Correction]) -> None:
@@ -244,14 +243,14 @@ class _Numbering:
             for at, named_id in one.asked:
                 place = bisect_left(one.unnumbered, at.offset)
                 was_refused = one.unnumbered[place : place + 1] == [at.offset]
-                its_txn = txn + at.place - place + 1
+                its_txn = txn + next(one.txns_before((at,))) + 1
                 answered_id = self._answered.get(its_txn)
                 is_its = answered_id is not None and (answered_id == named_id or object_txn(answered_id) == its_txn)
                 if is_its and was_refused:
                     del one.unnumbered[place]
                 elif not is_its and not was_refused:
                     one.unnumbered.insert(place, at.offset)
-            txn += one.messages - len(one.unnumbered)
+            txn += one.txns
 
     def check(self, reports: Sequence[PartReport]) -> None:
         """Check what the parts have taken for granted.
@@ -276,11 +275,6 @@ def _is_one_page(pages: Sequence[Page], most: int) -> bool:
     last_rows = max(((page.last_key, page.last_rows) for page in pages), default=(b"", 0))[1]
     is_full = rows >= most or not any(page.has_rest for page in pages)
     return is_full and (not rows or rows - last_rows < most) and not any(page.is_cut for page in pages)
-
-
-def _txn_before(one: Survey, first_txn: int, at: At) -> int:
-    """Return the txn before a message of a stretch."""
-    return first_txn + at.place - bisect_left(one.unnumbered, at.offset)
 
 
 def _whole(shard: int, numbering: _Numbering, reports: Sequence[PartReport]) -> VerifyReport:

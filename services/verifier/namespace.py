@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -11,13 +11,14 @@ from schemas.records import BlockRun, BucketLayout, BucketVersioning
 from services.domain.names import (
     MAX_KEY_TAG_LENGTH,
     MAX_OWNER_LENGTH,
+    InvalidNameError,
     check_bucket_name,
     check_key_path,
     check_length,
     check_volume_name,
 )
 from services.domain.table_keys import version_object_id
-from services.verifier.history import Entry, Version
+from services.verifier.history import Entry, Moment, Version
 from services.verifier.present import MAX_OBJECTS, NO_CONDITION, Bucket, Present, require_generation
 from services.verifier.refusals import RefusedError, require, required
 from services.verifier.taken_bytes import blocks_of, taken_bytes
@@ -134,6 +135,20 @@ class Namespace:
 
     def _put_key_if(self, body: records.PutKeyIf) -> None:
         self._put(body, body.expected_generation)
+
+    def put_keys(self, body: records.PutKeys, refused: Collection[int]) -> None:
+        """Put each key on its own, each at a txn. ``refused`` has those that a quota may have refused."""
+        present, count = self._present, len(body.keys)
+        present.bucket(body)
+        require(1 <= count <= MAX_KEYS and len(body.sizes_bytes) == count and len(body.tags) in (0, count))
+        for place, (key, size_bytes) in enumerate(zip(body.keys, body.sizes_bytes, strict=True)):
+            if place:
+                present.begin(Moment(present.now.offset, present.now.txn + 1))
+            if place in refused:
+                continue
+            tag = body.tags[place] if body.tags else ""
+            with suppress(RefusedError, InvalidNameError):
+                self._put_key(records.PutKey(body.volume, body.bucket, key, size_bytes, tag, body.block_size_bytes))
 
     def _put(self, body: records.PutKey | records.PutKeyIf, expected_generation: int) -> None:
         present = self._present

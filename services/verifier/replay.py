@@ -29,6 +29,7 @@ from services.verifier.refusals import DeadLetteredError, RefusedError, require,
 from services.verifier.report import Finding, FindingKind
 from services.verifier.rights import RIGHTS_COMMANDS, Rights
 from services.verifier.taken_bytes import Blocks, taken_bytes
+from services.verifier.txns import txns_of
 from services.verifier.unauthorized_commands import COLLECTION_COMMANDS, Secrets, Signed
 from services.verifier.uploads import Uploads
 from services.verifier.writing import UPLOAD_TABLE, Page, Writing
@@ -59,16 +60,16 @@ BY_ANSWER = frozenset({records.Undelete, *_BY_AUDIT, records.SetQuota, *COLLECTI
 """Commands whose outcome is read from metadata's answer."""
 BY_ANSWER_WITH_A_QUOTA = frozenset(
     {
-        *(records.PutKey, records.PutKeyIf, records.MakeDirectory, records.OpenKey, records.AllocateBlocks),
-        *(records.SyncKey, records.CommitKey, records.InitiateUpload, records.CompleteUpload),
+        *(records.PutKey, records.PutKeyIf, records.PutKeys, records.MakeDirectory, records.OpenKey),
+        *(records.AllocateBlocks, records.SyncKey, records.CommitKey, records.InitiateUpload, records.CompleteUpload),
     }
 )
 """Commands whose outcome is read from the answer, too, if their bucket has a quota: what is used of it depends on when
 deleted directories were expanded, which is not replayed."""
 _OF_LEVEL_2 = frozenset(
     {
-        *(records.PutKeyIf, records.OpenKey, records.AllocateBlocks, records.SyncKey, records.CommitKey),
-        *(records.RecoverLease, records.AbandonKey, records.InitiateUpload),
+        *(records.PutKeyIf, records.PutKeys, records.OpenKey, records.AllocateBlocks, records.SyncKey),
+        *(records.CommitKey, records.RecoverLease, records.AbandonKey, records.InitiateUpload),
         *(records.CompleteUpload, records.AbortUpload),
         *(records.SetQuota, records.RepairQuota, records.CreateBucketLink),
         *(records.SetBucketVersioning, records.DeleteKeyVersion, records.SetBucketReplication),
@@ -83,8 +84,8 @@ _OF_THE_NAME = (records.CreateBucketLink, records.CreateBucket, records.DeleteBu
 CLIENT_COMMANDS = frozenset(
     {
         *(records.CreateVolume, records.DeleteVolume, records.CreateBucket, records.CreateBucketLink),
-        *(records.DeleteBucket, records.PutKey, records.PutKeyIf, records.DeleteKey, records.DeleteKeys),
-        *(records.DeleteKeyVersion, records.SetBucketVersioning, records.SetBucketReplication),
+        *(records.DeleteBucket, records.PutKey, records.PutKeyIf, records.PutKeys, records.DeleteKey),
+        *(records.DeleteKeys, records.DeleteKeyVersion, records.SetBucketVersioning, records.SetBucketReplication),
         *(records.SetDefaultReplication, records.RenameKey, records.MakeDirectory, records.DeleteDirectory),
         *(records.RenameDirectory, records.OpenKey, records.AllocateBlocks, records.SyncKey, records.CommitKey),
         *(records.RecoverLease, records.AbandonKey, records.InitiateUpload, records.CompleteUpload),
@@ -237,10 +238,13 @@ class LogReplay:
             self._apply_by_answer(command)
             return
         try:
-            if self._needs_answer(command.body):
-                require(self._answer_to(command) is not None)
+            answer = required(self._answer_to(command)) if self._needs_answer(command.body) else None
             require(not self._is_of_a_tenant(command.body))
-            self._client_commands[type(command.body)](command.body)
+            if isinstance(command.body, records.PutKeys):
+                done = answer.committed.keys_put if answer and answer.committed else None
+                self._namespace.put_keys(command.body, frozenset(done.refused) if done else frozenset())
+            else:
+                self._client_commands[type(command.body)](command.body)
         except (RefusedError, InvalidNameError):
             return
         self.txn = self._present.now.txn
@@ -279,8 +283,8 @@ class LogReplay:
         return has_quota and not (isinstance(body, records.AllocateBlocks) and body.size_bytes == 0)
 
     def _answer_to(self, command: MetadataCommand) -> MetadataReply | None:
-        """Return metadata's answer to the command, if it got the present txn."""
-        answer = self._answers(self._present.now.txn)
+        """Return metadata's answer to the command, if it got the present txn. An answer has the last of several."""
+        answer = self._answers(self._present.now.txn + txns_of(command.body) - 1)
         is_its = answer is not None and (answer.client_id, answer.number) == (command.client_id, command.number)
         return answer if is_its else None
 

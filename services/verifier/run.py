@@ -12,6 +12,7 @@ some commands, such as undeletes, is only in metadata's answer.
 from __future__ import annotations
 
 import tempfile
+from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from pathlib import Path
 from schemas.records import MetadataReply, RollbackOutcome, RollbackPage, RollbackPageDone, WritesExpired
 from schemas.topics import LEDGER, METADATA_COMMANDS, METADATA_PROGRESS, METADATA_REPLIES
 from services.domain.errors import DeepcleanError
+from services.domain.table_keys import MAX_KEYS_PER_COMMAND
 from services.log.port import Log
 from services.verifier.divided import Bounds, Engine, verified_by_parts
 from services.verifier.division import IndivisibleError
@@ -49,14 +51,16 @@ class _Progress:
 
 
 class _Answers:
-    """Reads metadata's answers in txn order, without going back: callers must ask for rising txns."""
+    """Reads metadata's answers in txn order. Callers ask for rising txns, but may go back by those of one command."""
 
     def __init__(self, log: Log, shard: int) -> None:
         self._shard = shard
         self._first = log.first_offset(METADATA_REPLIES.name, shard)
         end = log.end_offset(METADATA_REPLIES.name, shard)
         self._messages = messages_between(log, METADATA_REPLIES, shard, self._first, end)
-        self._newest: MetadataReply | None = None
+        self._newest_txn = 0
+        self._read: OrderedDict[int, MetadataReply] = OrderedDict()
+        """The last answers, by their txns: a command of many txns is asked for by its last one, and may be refused."""
 
     def at(self, txn: int) -> MetadataReply | None:
         """Return metadata's answer to the command at a txn, or None when the topic has no answer with that txn.
@@ -64,20 +68,25 @@ class _Answers:
         Raises:
             VerifyError: the answers before the first remaining one were trimmed, and ``txn`` is among them.
         """
-        is_first = self._newest is None
-        while self._newest is None or self._newest.txn < txn:
+        while self._newest_txn < txn:
             record, reply = next(self._messages, (None, None))
             if record is None:
-                return None
+                break
             # Answers to refused commands have txn 0. Answers that metadata repeats after a crash have an older txn.
-            if reply is not None and reply.txn > 0:
-                self._newest = reply
-        if is_first and self._first > 0 and self._newest.txn > txn:
+            if reply is not None and reply.txn > self._newest_txn:
+                self._note(reply, txn)
+        return self._read.get(txn)
+
+    def _note(self, reply: MetadataReply, wanted_txn: int) -> None:
+        if not self._newest_txn and self._first > 0 and reply.txn > wanted_txn:
             raise VerifyError(
                 f"shard {self._shard}: {METADATA_REPLIES.name} was trimmed, and with it whether an undelete before txn "
-                f"{self._newest.txn} came in time: verify before it is trimmed, and keep the report"
+                f"{reply.txn} came in time: verify before it is trimmed, and keep the report"
             )
-        return self._newest if self._newest.txn == txn else None
+        self._newest_txn = reply.txn
+        self._read[reply.txn] = reply
+        if len(self._read) > MAX_KEYS_PER_COMMAND:
+            self._read.popitem(last=False)
 
     def close(self) -> None:
         """Stop reading the topic."""

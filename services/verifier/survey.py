@@ -6,8 +6,9 @@ A task reads one stretch. What the messages before it have left comes from the s
 from __future__ import annotations
 
 import marshal
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -28,6 +29,7 @@ from services.verifier.division import (
 from services.verifier.messages import messages_between
 from services.verifier.part import COMMANDS, LEDGER_ROWS, OBSTACLE
 from services.verifier.replay import BY_ANSWER, CLIENT_COMMANDS, HOUR_MS
+from services.verifier.txns import txns_of
 from services.verifier.writing import page_rows
 
 CHUNK_ROWS = 500
@@ -77,6 +79,8 @@ class Survey:
     messages: int = 0
     unnumbered: list[int] = field(default_factory=list)
     """Offsets of messages that are taken not to get a txn."""
+    wide: dict[int, int] = field(default_factory=dict)
+    """How many txns more than one the commands at these offsets have, unless they are refused."""
     latest_ms: int = 0
     clients: dict[str, Seen] = field(default_factory=dict)
     kinds: set[type[Any]] = field(default_factory=set)
@@ -90,6 +94,30 @@ class Survey:
     """Commands without a number whose outcome is only in metadata's answer, each with the objectID that it names."""
     expiries: list[tuple[At, int]] = field(default_factory=list)
     """Expiries, and after how many rows their pages end."""
+
+    @property
+    def most_txns(self) -> int:
+        """How many txns the stretch has if no message of it is refused."""
+        return self.messages + sum(self.wide.values())
+
+    @property
+    def txns(self) -> int:
+        """How many txns the stretch is taken to have."""
+        return self.messages - len(self.unnumbered) + sum(self._numbered_wide().values())
+
+    def txns_before(self, places: Iterable[At]) -> Iterator[int]:
+        """Yield how many txns the stretch is taken to have before each of some messages, which come in order."""
+        wide, more = deque(self._numbered_wide().items()), 0
+        for at in places:
+            while wide and wide[0][0] < at.offset:
+                more += wide.popleft()[1]
+            yield at.place - bisect_left(self.unnumbered, at.offset) + more
+
+    def _numbered_wide(self) -> Mapping[int, int]:
+        if not self.wide:
+            return self.wide
+        unnumbered = set(self.unnumbered)
+        return {offset: more for offset, more in self.wide.items() if offset not in unnumbered}
 
 
 @dataclass(slots=True)
@@ -131,6 +159,8 @@ def survey(reading: Reading, refused: set[tuple[str, int]], stretch: Stretch) ->
         found.kinds.add(kind)
         if kind in UNNUMBERED or (command.client_id, command.number) in refused:
             found.unnumbered.append(record.offset)
+        if (txns := txns_of(body)) > 1:
+            found.wide[record.offset] = txns - 1
         found.latest_ms = max(found.latest_ms, record.timestamp_ms)
         if counts_number(command):
             seen = found.clients.get(command.client_id, Seen(0, record.timestamp_ms))
@@ -167,7 +197,7 @@ class CommandStretch:
     """A stretch of commands, and what is before it."""
 
     stretch: Stretch
-    messages: int
+    most_txns: int
     txn: int
     log_time_ms: int
     clients: Mapping[str, Seen]
@@ -199,7 +229,7 @@ def divided(reading: Reading, division: Division, task: CommandStretch | LedgerS
 
 def _answers(reading: Reading, task: CommandStretch) -> dict[int, bytes]:
     """Return metadata's answers to the stretch by their txns."""
-    found, last_txn = dict[int, bytes](), task.txn + task.messages + 1
+    found, last_txn = dict[int, bytes](), task.txn + task.most_txns + 1
     for stretch in task.replies:
         for record, reply in messages_between(reading.open_log(), METADATA_REPLIES, reading.shard, *stretch):
             if reply is not None and task.txn < reply.txn <= last_txn:
@@ -247,14 +277,15 @@ def _divided_commands(reading: Reading, division: Division, task: CommandStretch
             if is_repeat and (division.is_secured or max(log_time_ms, time_ms) - seen.time_ms >= HOUR_MS):
                 raise IndivisibleError(f"whether the number of the command at offset {offset} was known then is open")
             clients[command.client_id] = seen.after(command.number, time_ms)
-        answer = answers.get(txn + 1, b"") if division.needs_answer(command.body) else None
+        txns = txns_of(command.body)
+        answer = answers.get(txn + txns, b"") if division.needs_answer(command.body) else None
         owner, parts = division.parts_of(command, offset)
         before = (offset, txn, log_time_ms, time_ms, is_repeat, is_numbered)
         for part in parts:
             full = chunks.add(part, (*before, part == owner, record.value, answer), len(record.value))
             if full is not None:
                 yield full
-        txn += is_numbered
+        txn += txns if is_numbered else 0
         log_time_ms = max(log_time_ms, time_ms)
     yield from chunks.rest()
 

@@ -23,6 +23,7 @@ _SIZES = (0, 1, 100, 1_000, 1_024, 5_000)
 BLOCK_BYTES = 1_024
 _WEIGHTS = {
     "put": 30,
+    "put_many": 4,
     "delete_key": 9,
     "delete_keys": 3,
     "rename": 9,
@@ -177,6 +178,16 @@ class Actor:
         tag = f"tag-{self.log.end_offset(METADATA_COMMANDS.name, self.shard)}"
         size_bytes = self.random.choice(_SIZES)
         self.submit(records.PutKey(self.volume, bucket, path, size_bytes, tag, BLOCK_BYTES))
+
+    def _put_many(self) -> None:
+        """Some at once: new and old, some twice, some that cannot be put; now and then lists that do not fit."""
+        bucket, count = self._bucket(), self.random.choice((0, 1, 2, 3, 5, 8))
+        keys = [self._existing(bucket) if self.random.random() < 0.4 else self._path() for _ in range(count)]
+        sizes_bytes = [self.random.choice(_SIZES) for _ in range(count + (self.random.random() < 0.03))]
+        end = self.log.end_offset(METADATA_COMMANDS.name, self.shard)
+        tags = [f"tag-{end}-{place}" for place in range(count)] if self.random.random() < 0.8 else []
+        put = records.PutKeys(self.volume, bucket, tuple(keys), tuple(sizes_bytes), tuple(tags), BLOCK_BYTES)
+        self.submit(put)
 
     def _delete_key(self) -> None:
         bucket = self._bucket()

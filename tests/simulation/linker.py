@@ -86,7 +86,9 @@ class Linker(SideActor):
     def _put(self, link: str) -> None:
         size_bytes, tag = self.random.choice((0, 10, 1_500)), f"linked-{self.random.randrange(1 << 20)}"
         key = self._key(link) if self.random.random() < 0.4 else self._new_key()
-        self.actor.submit(records.PutKey(self.volume, link, key, size_bytes, tag, BLOCK_BYTES))
+        one = records.PutKey(self.volume, link, key, size_bytes, tag, BLOCK_BYTES)
+        many = records.PutKeys(self.volume, link, (key,), (size_bytes,), (tag,), BLOCK_BYTES)
+        self.actor.submit(self.random.choice((one, many)))
 
     def _delete(self, link: str) -> None:
         key = self._key(link)

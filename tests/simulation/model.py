@@ -151,6 +151,14 @@ class _Client:
 
 
 @dataclass(slots=True)
+class BulkPut:
+    """A command that puts many keys, and the error of each that is refused, by its place."""
+
+    body: records.PutKeys
+    refused: dict[int, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
 class ShardModel:
     """What one shard must show."""
 
@@ -241,6 +249,10 @@ class ShardModel:
     objects: dict[tuple[Txn, int], Thing] = field(default_factory=dict)
     """By the txn that made an object, and the how manieth of that it was, what it is."""
 
+    present_place: int = 0
+    """Which key of the present command is put, if it puts many."""
+    _bulk_puts: dict[Txn, BulkPut] = field(default_factory=dict)
+    """By their last txns the commands that put many keys."""
     settled_txn: int = 0
     """The newest txn that a barrier has gone behind: a settle ends the pauses of all that died before."""
     _is_sent_again: bool = False
@@ -296,8 +308,7 @@ class ShardModel:
             )
             self._apply(record, command)
             self.quotas.after_command(is_turned_back=isinstance(command.body, records.RollbackPage))
-            if self.txn > txn:
-                self._times[self.txn] = self._log_time_ms
+            self._times |= dict.fromkeys(range(txn + 1, self.txn + 1), self._log_time_ms)
 
     def _apply(self, record: LogRecord, command: MetadataCommand) -> None:
         body = command.body
@@ -543,6 +554,8 @@ class ShardModel:
                 self._put(number, body)
             case records.PutKeyIf():
                 self._put_if(number, body)
+            case records.PutKeys():
+                self._put_many(number, body)
             case records.RenameKey() | records.RenameDirectory():
                 self._rename(number, body)
             case records.DeleteKeys():
@@ -618,6 +631,24 @@ class ShardModel:
             raise OperationRefusedError("KEY_ALREADY_EXISTS", live.key)
         if expected > 0 and (live is None or self.generations[live.number] != expected):
             raise OperationRefusedError("KEY_NOT_FOUND", f"generation {expected}")
+
+    def _put_many(self, number: int, body: records.PutKeys) -> None:
+        """Put one after the other, each for itself and at a txn of its own."""
+        self.names._bucket(body.volume, body.bucket)
+        count = len(body.keys)
+        if not 1 <= count <= 1_000 or len(body.sizes_bytes) != count or len(body.tags) not in (0, count):
+            raise OperationRefusedError("INVALID_REQUEST", f"{count} keys")
+        found = self._bulk_puts[self.txn + count] = BulkPut(body)
+        for self.present_place, key in enumerate(body.keys):
+            if self.present_place:
+                self.quotas.after_command(is_turned_back=False)
+                self.txn += 1
+            size_bytes, tag = body.sizes_bytes[self.present_place], (body.tags or ("",) * count)[self.present_place]
+            put = records.PutKey(body.volume, body.bucket, key, size_bytes, tag, body.block_size_bytes)
+            try:
+                self._put((self.present_place << 40) + number, put)
+            except OperationRefusedError as refusal:
+                found.refused[self.present_place] = refusal.code
 
     def _put(self, number: int, put: records.PutKey) -> None:
         bucket = self.names._bucket(put.volume, put.bucket)
@@ -1069,6 +1100,9 @@ class ShardModel:
             raise AnswerError(f"shard {self.shard}: expected txn and error {expected}, answered {reply}")
         if reply.committed is None:
             return
+        if reply.committed.keys_put is not None:
+            self._check_bulk_put(reply, reply.committed.keys_put)
+            return
         made = self.made_buckets.get(reply.txn)
         if made is not None:
             made.bucket_id = reply.committed.object_id
@@ -1079,6 +1113,21 @@ class ShardModel:
             if known != thing:
                 raise AnswerError(f"shard {self.shard}: {reply} is about {known}, not {thing}")
         self._check_blocks(reply, reply.committed)
+
+    def _check_bulk_put(self, reply: MetadataReply, done: records.KeysPut) -> None:
+        """Learn the blocks of many versions; each key that was refused must be told, and no other."""
+        bulk = self._bulk_puts[reply.txn]
+        keys, block_size_bytes = bulk.body.keys, bulk.body.block_size_bytes
+        told = dict(zip(done.refused, done.errors, strict=True))
+        if told != bulk.refused or done.put != len(keys) - len(told):
+            raise AnswerError(f"shard {self.shard}: expected {bulk.refused} to be refused, answered {reply}")
+        for place, size_bytes in enumerate(bulk.body.sizes_bytes):
+            if size_bytes and place not in told:
+                count, txn = -(-size_bytes // block_size_bytes), reply.txn - len(keys) + 1 + place
+                first_local_id = done.first_local_id + (place << 16)
+                run = BlockRun(done.container_id, first_local_id, count, block_size_bytes, size_bytes)
+                if wrong := self.pieces.learn(txn, run):
+                    raise SafetyError(f"shard {self.shard}: {wrong}")
 
     def _check_blocks(self, reply: MetadataReply, committed: records.Committed) -> None:
         """Learn blocks that were allocated; others must be those that are known."""

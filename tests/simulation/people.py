@@ -116,6 +116,7 @@ class People(SideActor):
         bodies: list[Any] = [
             *[records.PutKey(*place, self._new_key(), self.random.choice((0, 100, 1_500)), tag, BLOCK_BYTES)] * 2,
             records.PutKey(*place, key, 100, tag, BLOCK_BYTES),
+            records.PutKeys(*place, (key, self._new_key()), (100, 1_500), (tag, tag), BLOCK_BYTES),
             records.OpenKey(*place, key, 200, tag, 100),
             records.InitiateUpload(*place, key),
             records.RecoverLease(*place, key),

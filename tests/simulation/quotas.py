@@ -145,6 +145,10 @@ class Quotas:
         """Whether the plane has refused the present command so: what is told decides where both are right."""
         command = self.model.present
         answers = self.model.answers_to(command.client_id, command.number)
+        if isinstance(command.body, records.PutKeys):
+            done = next((one.committed.keys_put for one in answers if one.committed), None)
+            told = dict(zip(done.refused, done.errors, strict=True)) if done else {}
+            return told.get(self.model.present_place) == code
         return not any(one.txn == self.model.txn + 1 for one in answers) and any(one.error == code for one in answers)
 
     def set(self, body: records.SetQuota) -> None:

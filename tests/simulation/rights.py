@@ -29,6 +29,7 @@ _BY_PATH: Mapping[type[Any], tuple[tuple[str, AclRight | None, AclRight], ...]] 
     **dict.fromkeys((records.AllocateBlocks, records.SyncKey, records.CommitKey), (("key", None, _WRITE),)),
     **dict.fromkeys((records.AbandonKey, records.InitiateUpload), (("key", None, _WRITE),)),
     **dict.fromkeys((records.CompleteUpload, records.AbortUpload), (("key", None, _WRITE),)),
+    records.PutKeys: (("keys", None, _WRITE),),
     records.MakeDirectory: (("directory", None, _WRITE),),
     records.RecoverLease: (("key", _WRITE, _WRITE),),
     **dict.fromkeys((records.DeleteKey, records.DeleteKeyVersion), (("key", _DELETE, _READ),)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import typing
 from pathlib import Path
 
+from schemas import records
 from schemas.records import MetadataCommand
 from services.verifier import replay
 from services.verifier.history import History
@@ -61,7 +62,8 @@ def test_what_verifies_shares_no_rule_with_the_judges() -> None:
 def test_every_command_of_the_log_is_known(tmp_path: Path) -> None:
     history = History(tmp_path / "history")
     known = LogReplay(0, history, {})
-    taught = {*known._client_commands, *known._service_commands, *replay.STEERING, *replay.BY_ANSWER}
+    clients = {*known._client_commands, records.PutKeys}
+    taught = {*clients, *known._service_commands, *replay.STEERING, *replay.BY_ANSWER}
     history.close()
-    assert {*known._client_commands, *replay.BY_ANSWER} == replay.CLIENT_COMMANDS
+    assert {*clients, *replay.BY_ANSWER} == replay.CLIENT_COMMANDS
     assert taught == set(typing.get_args(typing.get_type_hints(MetadataCommand)["body"]))

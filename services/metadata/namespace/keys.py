@@ -20,6 +20,7 @@ from schemas.records import (
     KeysDeleted,
     PutKey,
     PutKeyIf,
+    PutKeys,
     RenameKey,
 )
 from services.domain.names import MAX_KEY_TAG_LENGTH, check_key_path, check_length
@@ -69,13 +70,14 @@ def read_versions_ahead(bodies: Sequence[object], work: Work) -> None:
     is_flat = dict[tuple[str, str], bool]()
     found_at = []
     for body in bodies:
-        if isinstance(body, (PutKey, DeleteKey)):
+        if isinstance(body, (PutKey, DeleteKey, PutKeys)):
             place = (body.volume, body.bucket)
             if place not in is_flat:
                 bucket = work.table(BUCKET_TABLE).get(bucket_key(*place))
                 is_flat[place] = bucket is not None and bucket.layout is not _TREE
             if is_flat[place]:
-                found_at.append(flat_key(*place, body.key))
+                found = body.keys if isinstance(body, PutKeys) else (body.key,)
+                found_at += [flat_key(*place, key) for key in found]
     if found_at:
         work.table(KEY_TABLE).read_ahead(found_at)
 

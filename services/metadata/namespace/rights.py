@@ -53,6 +53,7 @@ ASKED: Mapping[type[Any], tuple[_Asked, ...]] = {
     **dict.fromkeys((records.PutKey, records.PutKeyIf, records.OpenKey, records.AllocateBlocks), _CREATE),
     **dict.fromkeys((records.SyncKey, records.CommitKey, records.AbandonKey), _CREATE),
     **dict.fromkeys((records.InitiateUpload, records.CompleteUpload, records.AbortUpload), _CREATE),
+    records.PutKeys: (_Asked(AclObject.KEY, AclRight.CREATE, "keys"),),
     records.RecoverLease: (_Asked(AclObject.KEY, AclRight.WRITE, "key"),),
     records.MakeDirectory: (_Asked(AclObject.KEY, AclRight.CREATE, "directory"),),
     **dict.fromkeys((records.DeleteKey, records.DeleteKeyVersion), (_Asked(AclObject.KEY, AclRight.DELETE, "key"),)),

@@ -121,15 +121,23 @@ class Transaction:
     def begin(self, work: Work, log_time_ms: int) -> None:
         """Start the next command."""
         self.work = work
-        self.txn = self._present.txn = self.counters.txn + 1
         self.log_time_ms = log_time_ms
-        self._reported_before = self.counters.reported_local_id
-        self.objects = 0
         self.is_answered = False
         self.creator = ""
+        self._begin_txn()
+
+    def begin_next(self) -> None:
+        """Start the next part of a command that has a txn for each: what ``undo`` undoes begins here."""
+        self.work.begin_message()
+        self._begin_txn()
+
+    def _begin_txn(self) -> None:
+        self.txn = self._present.txn = self.counters.txn + 1
+        self._reported_before = self.counters.reported_local_id
+        self.objects = 0
 
     def undo(self) -> None:
-        """Roll back the notes of the command, which was not applied."""
+        """Roll back the notes of the command, or of its present part, which was not applied."""
         for notes in (self.figures, self.space, self.written, self.entries, self.directories):
             notes.undo_message()
         self.counters.reported_local_id = self._reported_before  # deletions would wait for a report that is never sent

@@ -33,7 +33,12 @@ from schemas.codec import DecodeError, codec
 from schemas.records import LastRead, PositionRow
 from schemas.stored_rows import row_codec
 from schemas.topics import BY_NAME, DEAD_LETTERS, OWNERS, SCM_REPLIES, SNAPSHOT_CHAIN
-from services.domain.errors import ChainBrokenError, InvariantError, PositionError, RetryableError
+from services.domain.errors import (
+    TROUBLE_OF_THE_MACHINE,
+    ChainBrokenError,
+    HalfAppliedError,
+    PositionError,
+)
 from services.log.clock import Clock
 from services.log.followed_topic import PARTITION
 from services.log.owner_topic import owner_key, owner_value
@@ -95,10 +100,6 @@ class LoopMetrics:
     def published(self, messages: int) -> None:
         """Record that the log acknowledged ``messages`` messages."""
 
-
-_TROUBLE_OF_THE_MACHINE = (InvariantError, RetryableError, OSError, MemoryError)
-"""Errors that the message does not cause: the same message may be applied later or on another machine, so it is never
-dead-lettered."""
 
 _Input = tuple[LogRecord, Message | DecodeError]
 
@@ -335,7 +336,7 @@ class Runner:
                 return 0
             self._settle()
             added = self._write(work, batch)
-        except _TROUBLE_OF_THE_MACHINE:
+        except TROUBLE_OF_THE_MACHINE:
             raise
         except Exception as error:
             if not inputs:
@@ -402,7 +403,7 @@ class Runner:
             if isinstance(decoded, DecodeError):
                 raise decoded
             self.service.apply(decoded, work)
-        except _TROUBLE_OF_THE_MACHINE:
+        except (*TROUBLE_OF_THE_MACHINE, HalfAppliedError):
             raise
         except Exception as error:  # cannot be decoded or applied: dead-lettered, its blocks are kept
             work.undo_message()
