@@ -170,6 +170,7 @@ class RightsHistory:
             *[records.InitiateUpload(*place, key)] * 2,
             records.MakeDirectory(*place, random.choice(("d", "d/e", "f"))),
             records.DeleteKey(*place, key),
+            records.PutKeys(*place, tuple(random.sample(KEYS, 2)), (size_bytes, 50), (), _BLOCK_BYTES),
             records.DeleteKeys(*place, tuple(random.sample(KEYS, 2))),
             records.DeleteDirectory(*place, random.choice(("d", "f"))),
             records.RenameKey(*place, key, random.choice(KEYS)),

@@ -38,6 +38,7 @@ from schemas.records import (
     OpenKey,
     PutKey,
     PutKeyIf,
+    PutKeys,
     RecoverLease,
     RenameDirectory,
     RenameKey,
@@ -76,6 +77,7 @@ _WEIGHTS = {
     "abort": 2,
     "expire": 2,
     "put": 8,
+    "put_many": 4,
     "put_if": 5,
     "delete": 8,
     "versioning": 3,
@@ -309,6 +311,11 @@ class Writers:
 
     def _put(self) -> None:
         self.do(PutKey(*self._place, self._path(), self._size(), f"t{self.number}", BLOCK))
+
+    def _put_many(self) -> None:
+        keys = tuple(self._path() for _ in range(self.random.randrange(4)))
+        sizes_bytes = tuple(self._size() for _ in keys)
+        self.do(PutKeys(*self._place, keys, sizes_bytes, tuple(f"t{self.number}" for _ in keys), BLOCK))
 
     def _put_if(self) -> None:
         table = self._tables.table(FILE_TABLE if self.is_tree else KEY_TABLE)

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
-from schemas.records import MetadataCommand, MetadataReply
+from schemas.records import Committed, MetadataCommand, MetadataReply
 from schemas.topics import METADATA_COMMANDS
 from services.log.port import LogRecord
 from services.tracing.steps import Station, Step, Version
@@ -72,10 +72,16 @@ class Requests:
             case MetadataReply(client_id=str(client), number=number, txn=txn) if client:
                 request = self._sent.pop((client, number))
                 if request is not None and txn:
-                    object_id = message.committed.object_id if message.committed else 0
-                    self._answered.add(txn, replace(request, object_id=object_id))
+                    self._note_answer(request, txn, message.committed)
             case _:
                 pass
+
+    def _note_answer(self, request: Request, txn: int, committed: Committed | None) -> None:
+        if committed is not None and committed.keys_put is not None:  # each path has a txn, and the answer the last one
+            for its_txn, path in enumerate(request.paths, start=txn - len(request.paths) + 1):
+                self._answered.add(its_txn, replace(request, paths=(path,)))
+        else:
+            self._answered.add(txn, replace(request, object_id=committed.object_id if committed else 0))
 
     def at(self, txn: int) -> Request | None:
         """Return the request that was applied at a txn; None if no client has sent it, or it is not remembered."""

@@ -51,10 +51,11 @@ _RUNS = "whole = ? AND whole_birth = ? AND whole IS NOT NULL AND died = ?"
 """Finds the further runs that died with a version, with the values of ``_runs``."""
 _DIRECTORIES_BELOW = """
     CREATE TEMP TABLE tree AS WITH RECURSIVE below (id) AS (
-        SELECT ? UNION ALL
+        SELECT ? UNION
         SELECT object FROM entries JOIN below ON parent = id WHERE until IS NULL AND is_directory = 1)
     SELECT id FROM below
 """
+"""Each directory once: with wrong txns, which parts begin with, a directory may get the id of one above it."""
 
 
 class Entry(NamedTuple):

@@ -23,6 +23,7 @@ from schemas.records import (
     LedgerRows,
     MetadataCommand,
     PutKey,
+    PutKeys,
     RepairQuota,
     RequeueOrphans,
     RowName,
@@ -115,9 +116,10 @@ def _some_command(random: Random, place: int) -> MetadataCommand:
             DeleteBucket("vol", bucket),
             PutKey("vol", bucket, key, random.choice((0, 5))),
             DeleteKey("vol", bucket, key),
+            PutKeys("vol", bucket, (key, f"{key}/d", "e")[: random.randrange(4)], (5, 5, 5)[: random.randrange(4)]),
             Undelete("vol", bucket, key, gone.kind, gone.object_id, gone.birth, gone.death),
         ],
-        [1, 4, 1, 2, 12, 8, 1],
+        [1, 4, 1, 2, 12, 8, 5, 1],
     )[0]
     # The numbers of a client rise, except when it repeats one. Whether an undelete was refused is always answered.
     number = random.choice((0, place // 2 + 1)) if not isinstance(body, Undelete) else place + 1
@@ -174,7 +176,7 @@ def test_a_log_that_does_not_divide_is_replayed_as_one_part() -> None:
 
 def test_a_page_of_an_expiry_ends_for_all_buckets_where_it_is_full() -> None:
     why = list[str]()
-    for seed in range(12):
+    for seed in range(8, 20):
         written = writers(seed, 120)
         log = written.plane.log
         log.trim(METADATA_PROGRESS.name, 0, log.end_offset(METADATA_PROGRESS.name, 0))  # nobody says where

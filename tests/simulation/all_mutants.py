@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tests.simulation.bulk_put_mutants import BULK_PUT_MUTANTS
 from tests.simulation.historical_mutants import HISTORICAL
 from tests.simulation.instances_mutants import INSTANCES_MUTANTS
 from tests.simulation.link_mutants import LINK_MUTANTS
@@ -21,6 +22,7 @@ from tests.simulation.versions_mutants import VERSIONS_MUTANTS
 from tests.simulation.writing_mutants import WRITING_MUTANTS
 
 ALL_MUTANTS: Mapping[str, Mutant] = {
+    **BULK_PUT_MUTANTS,
     **INSTANCES_MUTANTS,
     **LINK_MUTANTS,
     **MUTANTS,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from schemas.records import DeletedKind, DirectoriesRemoved, DirectoryRemoval, MetadataProgress, RemovalOutcome
+from schemas.records import DeletedKind, DirectoriesRemoved, DirectoryRemoval, MetadataProgress, PutKeys, RemovalOutcome
 from services.cli.exit_status import ExitStatus
 from services.cli.operate import trace_sending
 from services.domain.errors import RetryableError
@@ -28,6 +28,18 @@ WHOLE_WAY = [
     *("requested", "deleted", "judged reclaimable", "judged again", "claimed", "block deletion sent", "blocks deleted"),
     *("finish sent", "freed"),
 ]
+
+
+def test_of_many_keys_that_were_put_at_once_each_version_died_by_its_own_path(line: CommandLine) -> None:
+    keys = ("k2", "k9", "k3")
+    client = line.client
+    put = PutKeys("vol1", "flat", keys, (5, 5, 5), (), 100)
+    first, second = (client.answer(1, client.submit(1, put)) for _ in range(2))
+    assert second.txn == first.txn + len(keys)
+    line.settle()
+    for key, death in (("k2", second.txn - 2), ("k3", second.txn)):
+        (way,) = [way for way in shown(line, f"vol1/flat/{key}") if way["death"] == death]
+        assert (way["request"]["name"], way["request"]["paths"]) == ("PutKeys", [key])
 
 
 @pytest.fixture
