@@ -15,6 +15,8 @@ from services.domain.space_matrix import NOBODY, Holders, holders
 
 FOLDER = Path(__file__).parent / "pictures"
 NOW = 100
+WIDTH = 760
+"""Of a picture, in pixels: little more than the column of a page, so that words keep their size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,7 @@ def _bars(drawing: Drawing, x_of: Callable[[int], float], top: float, row: float
 def lifetimes() -> str:
     """Who holds what, and what a drop frees."""
     drawing = Drawing(
-        860,
+        WIDTH,
         470,
         "Who holds a version, and what a drop frees",
         "Six versions of keys are drawn as bars from birth to death, over four snapshots, which are upright lines. A "
@@ -103,33 +105,33 @@ def lifetimes() -> str:
     )
 
     def x_of(txn: int) -> float:
-        return 120 + txn * 4.6
+        return 112 + txn * 4
 
     _axis(drawing, x_of, 40, 262)
-    drawing.text(640, 30, "held by", "small strong")
+    drawing.text(540, 30, "held by", "small strong")
     _bars(drawing, x_of, 54, 34, VERSIONS)
     for number, one in enumerate(VERSIONS):
         y = 68 + 34 * number
         drawing.text(16, y, one.name)
         who = "live" if one.is_live else _names(held_by(one)) if held_by(one) != NOBODY else "nobody"
-        drawing.text(640, y, f"{who}, {size_of([one])}", style_of(one).replace("none", "soft"))
-    drawing.line(16, 280, 844, 280)
+        drawing.text(540, y, f"{who}, {size_of([one])}", style_of(one).replace("none", "soft"))
+    drawing.line(16, 280, WIDTH - 16, 280)
     drawing.text(16, 306, "drop", "small strong")
-    drawing.text(330, 306, "frees", "small strong")
+    drawing.text(250, 306, "frees", "small strong")
     sets = ([20], [40], [60], [40, 60], [20, 40, 60])
     for number, dropped in enumerate(sets):
         y = 330 + 27 * number
         drawing.text(16, y, ", ".join(SNAPSHOTS[txn] for txn in dropped))
-        drawing.text(330, y, size_of(freed(dropped)), "strong")
+        drawing.text(250, y, size_of(freed(dropped)), "strong")
         why = " + ".join(one.name for one in freed(dropped)) or "what it holds, others hold, too"
-        drawing.text(410, y, why, "soft")
+        drawing.text(330, y, why, "soft")
     return drawing.svg()
 
 
 def matrix() -> str:
     """How the space matrix comes from the chain."""
     drawing = Drawing(
-        860,
+        WIDTH,
         330,
         "From the chain of snapshots to the space matrix",
         "On the left the deleted versions as bars over four snapshots. On the right a table with a row for the first "
@@ -138,23 +140,23 @@ def matrix() -> str:
     )
 
     def x_of(txn: int) -> float:
-        return 96 + txn * 3.1
+        return 92 + txn * 2.7
 
     shown = [one for one in VERSIONS if not one.is_live]
-    drawing.text(20, 22, "each deleted version has a first and a last holder", "strong")
-    drawing.text(466, 22, "each is added to one cell", "strong")
+    drawing.text(20, 22, "first and last holder of each version", "strong")
+    drawing.text(404, 22, "each is added to one cell", "strong")
     _axis(drawing, x_of, 66, 262, letters=3)
     _bars(drawing, x_of, 84, 48, shown)
     for number, one in enumerate(shown):
         drawing.text(20, 94 + 48 * number, one.name, "small")
         drawing.text(20, 109 + 48 * number, f"{one.mebibytes} MiB", "small soft")
-    _cells(drawing, 560, 66, shown)
+    _cells(drawing, 496, 66, shown)
     return drawing.svg()
 
 
 def _cells(drawing: Drawing, left: float, top: float, shown: Sequence[Version]) -> None:
     """The matrix: rows are first holders, columns are last ones."""
-    wide, high = 70, 48
+    wide, high = 64, 48
     drawing.text(left + 2 * wide, top - 22, "last holder", "small soft", "middle")
     drawing.text(left - 94, top + 10, "first holder", "small soft")
     for number, name in enumerate(SNAPSHOTS.values()):
@@ -170,9 +172,9 @@ def _cells(drawing: Drawing, left: float, top: float, shown: Sequence[Version]) 
                 drawing.text(x + wide / 2, y + high / 2 + 5, words, style, "middle")
     drawing.box(left + wide - 1, top + 5 + high, 2 * wide + 2, 2 * high + 2, "frame")
     y = top + 4 * high + 40
-    drawing.text(left - 94, y, f"framed: dropping tuesday and wednesday frees {size_of(freed([40, 60]))}")
+    drawing.text(20, y, f"framed: dropping tuesday and wednesday frees {size_of(freed([40, 60]))}")
     nobody = size_of([one for one in shown if held_by(one) == NOBODY])
-    drawing.text(left - 94, y + 24, f"held by nobody: {nobody}, in a cell of its own, may be freed", "soft")
+    drawing.text(20, y + 24, f"held by nobody: {nobody}, in a cell of its own, may be freed", "soft")
 
 
 ACTORS = {
@@ -192,12 +194,12 @@ STEPS = (
     ("key_deletion", "", "", "second judge, after the undo window"),
     ("key_deletion", "metadata", "metadata.commands", "claim this row"),
     ("metadata", "", "", "third judge: the row moves to reclaimTable"),
-    ("metadata", "key_deletion", "metadata.progress", "claimed: its blocks"),
+    ("metadata", "key_deletion", "metadata.progress", "its blocks"),
     ("key_deletion", "scm", "scm.commands", "delete blocks"),
     ("scm", "key_deletion", "scm.replies", "deleted"),
     ("key_deletion", "metadata", "metadata.commands", "finish"),
     ("metadata", "", "", "the row is removed"),
-    ("metadata", "ledger", "gc.ledger", "why this was safe"),
+    ("metadata", "ledger", "gc.ledger", "why it was safe"),
 )
 """Who sends what to whom on which topic; or what one does by itself."""
 
@@ -205,17 +207,17 @@ STEPS = (
 def deletion() -> str:
     """The way of a deletion."""
     drawing = Drawing(
-        860,
+        WIDTH,
         664,
         "The way of a deletion",
         "From top to bottom: a client's delete reaches metadata; Spark judges first, key_deletion second, metadata "
         "third, with the claim; then the block store deletes the blocks, and metadata removes the row and writes the "
         "ledger. Each arrow is a message on a topic of Kafka.",
     )
-    x_of = {name: 60 + 148 * number for number, name in enumerate(ACTORS)}
+    x_of = {name: 56 + 130 * number for number, name in enumerate(ACTORS)}
     for name, words in ACTORS.items():
         drawing.line(x_of[name], 44, x_of[name], 652, "rule")
-        drawing.box(x_of[name] - 54, 12, 108, 32)
+        drawing.box(x_of[name] - 53, 12, 106, 32)
         drawing.text(x_of[name], 33, words, "strong", "middle")
     number, y = 0, 84.0
     for sender, receiver, topic, words in STEPS:
@@ -229,7 +231,7 @@ def deletion() -> str:
         number += 1
         to = x_of[receiver]
         drawing.arrow(x, to, y)
-        start = min(x, to) + 12
+        start = min(x, to) + 9
         drawing.text(start, y - 6, f"{number} {words}", "small")
         drawing.text(start, y + 15, topic, "code soft")
         y += 44

@@ -17,7 +17,7 @@ STYLE = """
   }
   text { font: 14px system-ui, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; fill: var(--ink); }
   text.small { font-size: 12px; } text.soft { fill: var(--soft); } text.strong { font-weight: 600; }
-  text.code { font-family: ui-monospace, "DejaVu Sans Mono", monospace; font-size: 12px; }
+  text.code { font-family: ui-monospace, "DejaVu Sans Mono", monospace; font-size: 11px; }
   text.live { fill: var(--live); } text.one { fill: var(--one); } text.more { fill: var(--more); }
   text.on { fill: var(--on); font-weight: 600; }
   line, path, rect, circle { stroke-width: 1.5; }

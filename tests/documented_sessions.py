@@ -3,7 +3,7 @@
 - A block of ``console`` has commands behind ``$``, and what they print. A block of ``bash`` has commands alone. A block
   with a title is a file that the reader saves.
 - A line that is only ``…`` stands for any lines, and ``…`` within a line for anything in it. A time, txn, objectID,
-  UUID or port stands for any other, and a gap between columns for any gap.
+  UUID, long id or port stands for any other, and a gap between columns for any gap.
 - Standard error, such as progress, is shown behind the output or left out. A command ends with status 0, or prints the
   error that the document shows.
 - A block behind ``<!-- not run: … -->`` is left out. The commands of one behind ``<!-- not compared: … -->`` are run,
@@ -26,6 +26,32 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+BY_THEMSELVES = (
+    *sorted((DOCS / "tutorials").glob("*.md")),
+    DOCS / "getting-started.md",
+    DOCS / "lens.md",
+    DOCS / "security.md",
+)
+"""Pages that are played from a new checkout on."""
+ON_A_PLANE = (ROOT / "README.md", DOCS / "concepts.md", DOCS / "audit.md")
+"""Pages whose commands need the plane of the first session of ``getting-started.md``."""
+NOT_PLAYED = {
+    "block-store.md": "its plane has three datanodes; tests/integration/test_datanodes.py plays the same",
+    "clients.md": "its programs are run by tests/integration/test_plain_producer.py and test_foreign_consumers.py",
+    "deploying.md": "it needs a Kafka cluster; tests/integration/test_topics_command.py has one",
+    "ledger.md": "ids of objects differ from plane to plane; the tutorial of an own store lists and verifies",
+    "lens-iceberg.md": "it names tables of the reader; the tutorial makes one",
+    "lens-ozone.md": "it names a database of the reader; tests/integration/test_ozone_import.py imports one",
+    "operations/recover.md": "each block follows a loss; tests/integration/test_recovery.py has the losses",
+    "operations/run.md": "each block is for another state of a plane",
+    "page.md": "its commands run until Ctrl-C; tests/browser opens the page",
+    "performance.md": "it measures for most of an hour; make figures runs each row",
+    "tables.md": "it needs catalogs of the reader; tests/integration/test_export_command.py exports",
+    "tracing.md": "some of its commands run until Ctrl-C; tests/integration/test_trace.py has a collector",
+    "upgrading.md": "it needs two releases; tests/upgrade upgrades",
+}
+"""Pages with commands that no test types in their order, and why; ``test_commands_exist`` reads them, too."""
 ANYTHING = "…"
 _FENCE = re.compile(r"^```(\w*)(?: title=\"([^\"]+)\")?$")
 _REMARK = re.compile(r"^<!-- not (run|compared): .+ -->$")
@@ -33,6 +59,7 @@ _VARYING = (
     r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d",
     r"\b(?:txn|objectID) \d+\b",
     r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b",
+    r"\b\d{12,19}\b",
     r"\b127\.0\.0\.1:\d+\b",
 )
 """What differs from run to run: one such value in a document stands for any of its kind."""

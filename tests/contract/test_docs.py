@@ -22,6 +22,7 @@ from schemas.topics import CLIENTS, TOPICS
 from services.cli.lazy import loaded_commands
 from services.cli.main import app
 from services.runtime.process.settings import PREFIX, ServiceSettings
+from tests.documented_sessions import BY_THEMSELVES, NOT_PLAYED, ON_A_PLANE, blocks
 from tests.metric_catalogue import ROOT, all_metrics
 
 DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
@@ -253,6 +254,15 @@ def _check_command(command: Any, words: list[str]) -> None:
     known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
     options = {word for word in words if word.startswith("--")}
     assert options <= known | {"--help"}, (command.name, options - known)
+
+
+def test_it_is_known_of_each_document_whether_its_commands_are_played() -> None:
+    with_commands = {one for one in DOCUMENTS if any(block.language in ("bash", "console") for block in blocks(one))}
+    without_a_test = {ROOT / "docs" / name for name in NOT_PLAYED}
+    assert {*BY_THEMSELVES, *ON_A_PLANE} | without_a_test == with_commands
+    assert without_a_test.isdisjoint({*BY_THEMSELVES, *ON_A_PLANE})
+    for why in NOT_PLAYED.values():
+        assert all((ROOT / path).exists() for path in re.findall(r"tests/[\w./]+\w", why)), why
 
 
 def test_clients_know_every_code() -> None:

@@ -79,6 +79,7 @@ def test_a_page_is_played_in_one_shell(page: Path, tmp_path: Path) -> None:
         (("at 2026-11-27 13:26:29 (txn 5)",), "at 1999-01-02 03:04:05 (txn 17)\n"),
         (("http://127.0.0.1:9780/",), "http://127.0.0.1:31000/\n"),
         (("ce9dccbb-82db-53e6-b6f6-881433483b29",), "20f38b71-c553-592a-a94b-1e15f9d163ba\n"),
+        (("snapshot 675517283236513583, 4 KiB",), "snapshot 6182649436621763619, 4 KiB\n"),
         ((), ""),
     ],
 )
