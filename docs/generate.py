@@ -1,7 +1,7 @@
 """Writes the generated parts of ``docs/operations``, ``docs/tables.md`` and ``docs/library.md``, and ``asyncapi.json``.
 
 Run ``make reference`` after a change to a setting, a metric, a command, an error code, a limit, an alert, a table, a
-topic, a schema or the library.
+topic, a schema or the library. It draws the pictures of ``docs/concepts.md``, too.
 
 A part lies between ``<!-- generated: NAME -->`` and ``<!-- end -->``. The text around it is written by hand.
 """
@@ -23,7 +23,7 @@ from typing import Any, get_args
 
 import typer
 
-from docs import asyncapi, library
+from docs import asyncapi, concept_pictures, library
 from schemas import error_codes
 from services.cli import exit_status
 from services.cli.exit_status import ExitStatus
@@ -72,6 +72,7 @@ def main() -> None:
         page = FOLDER / name
         page.write_text(regenerated(page.read_text("utf-8")), "utf-8")
     asyncapi.TARGET.write_text(asyncapi.text(), "utf-8")
+    concept_pictures.main()
 
 
 def regenerated(text: str) -> str:

@@ -15,13 +15,14 @@ import typer
 from fastavro.schema import to_parsing_canonical_form
 
 from bench import __main__ as bench
-from docs import asyncapi, generate
+from docs import asyncapi, concept_pictures, generate
 from schemas.error_codes import ErrorCode
 from schemas.schema_files import released_versions
 from schemas.topics import CLIENTS, TOPICS
 from services.cli.lazy import loaded_commands
 from services.cli.main import app
 from services.runtime.process.settings import PREFIX, ServiceSettings
+from tests.documented_sessions import BY_THEMSELVES, NOT_PLAYED, ON_A_PLANE, blocks
 from tests.metric_catalogue import ROOT, all_metrics
 
 DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
@@ -39,7 +40,7 @@ def _name(path: Path) -> str:
 
 
 def _blocks(text: str, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    return re.findall(rf"^```{language}(?: title=\"[^\"]+\")?\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 
 
 def _table(text: str, header: str) -> list[list[str]]:
@@ -102,6 +103,22 @@ def test_the_picture_has_only_topics_that_exist() -> None:
     named = set(re.findall(r"\b(?:metadata|gc|scm|snapshots)\.[a-z-]+", picture))
     assert named <= {topic.name for topic in TOPICS}
     assert {topic.name for topic in TOPICS if topic.name.startswith("gc.")} - named == {"gc.space", "gc.ledger"}
+
+
+@pytest.mark.parametrize("name", concept_pictures.PICTURES)
+def test_the_pictures_are_what_the_rules_say(name: str) -> None:
+    drawn = concept_pictures.PICTURES[name]()
+    assert (concept_pictures.FOLDER / name).read_text("utf-8") == drawn, "run make reference"
+
+
+def test_the_way_of_a_deletion_is_drawn_with_who_writes_and_reads_each_topic() -> None:
+    topics = {topic.name: topic for topic in TOPICS}
+    process = {"client": CLIENTS, "scm": "mock_scm", "ledger": CLIENTS}
+    drawn = [(sender, receiver, topic) for sender, receiver, topic, _ in concept_pictures.STEPS if topic]
+    assert len(drawn) == 9
+    for sender, receiver, topic in drawn:
+        assert process.get(sender, sender) in topics[topic].producers, topic
+        assert process.get(receiver, receiver) in topics[topic].consumers, topic
 
 
 @pytest.mark.parametrize("page", generate.PAGES)
@@ -237,6 +254,15 @@ def _check_command(command: Any, words: list[str]) -> None:
     known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
     options = {word for word in words if word.startswith("--")}
     assert options <= known | {"--help"}, (command.name, options - known)
+
+
+def test_it_is_known_of_each_document_whether_its_commands_are_played() -> None:
+    with_commands = {one for one in DOCUMENTS if any(block.language in ("bash", "console") for block in blocks(one))}
+    without_a_test = {ROOT / "docs" / name for name in NOT_PLAYED}
+    assert {*BY_THEMSELVES, *ON_A_PLANE} | without_a_test == with_commands
+    assert without_a_test.isdisjoint({*BY_THEMSELVES, *ON_A_PLANE})
+    for why in NOT_PLAYED.values():
+        assert all((ROOT / path).exists() for path in re.findall(r"tests/[\w./]+\w", why)), why
 
 
 def test_clients_know_every_code() -> None:
