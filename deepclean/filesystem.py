@@ -21,7 +21,6 @@ from fsspec import AbstractFileSystem
 from fsspec.spec import AbstractBufferedFile
 
 from deepclean.connection import Connection
-from deepclean.key_reader import KeyReader
 from deepclean.namespace import Namespace
 from schemas.answers import ListedEntry
 from schemas.records import DirectoryRow, KeyRow
@@ -34,6 +33,7 @@ from services.client.errors import (
     UnreachableError,
 )
 from services.client.kafka_plane import PlaneAddress
+from services.client.tasks.key_reader import KeyReader
 from services.domain.names import SNAPSHOT_INDICATOR
 
 Info = dict[str, Any]

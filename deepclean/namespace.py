@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
 from deepclean.calls import Calls
-from deepclean.key_reader import KeyReader
 from schemas.answers import ListedEntry, ListedVersion
 from schemas.records import DirectoryRow, KeyRow
 from services.client.errors import InvalidRequestError, PlaneError
 from services.client.tasks.key_bytes import runs_of_key
+from services.client.tasks.key_reader import KeyReader
 from services.client.wire.paging import PAGE_ROWS
 
 READ_AHEAD_BYTES = 1 << 20

@@ -150,11 +150,13 @@ class Snapshot(Namespace):
     def restore(self, path: str, *, to: str = "") -> Restored:
         """Copy a key, or a directory with all below it, out of the snapshot into the bucket; to ``to`` if given.
 
-        The copies are new versions with blocks of their own. Where the plane keeps bytes, they are not copied: read
-        them with ``open``, and put them.
+        The copies are new versions with blocks of their own. Where the plane keeps bytes, they are read and written
+        again.
 
         Raises:
             NotFoundError: the snapshot has nothing at the path.
+            MissingBytesError: no datanode has the bytes of a key: they are lost, or it was put without bytes. What was
+                copied before remains.
         """
         shard, bucket = self._calls.volumes.shard_of(self.volume), (self.volume, self.bucket)
         return restore(self._calls.plane, shard, bucket, path, self._snapshot_id(), to)

@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import BinaryIO
+from typing import Protocol
 
 from schemas.block_checksums import checksums_of
 from schemas.block_store import MAX_CHUNK_BYTES, BlockContents, ContainerPlace
@@ -42,6 +42,19 @@ BEGIN_AGAIN = frozenset(
 """Refusals after which other blocks may be accepted."""
 
 
+class Source(Protocol):
+    """Bytes to write, such as an open file."""
+
+    def read(self, size: int, /) -> bytes:
+        """Return the next bytes: ``size`` of them, fewer only at the end."""
+
+    def seekable(self) -> bool:
+        """Return whether a write that failed can begin again."""
+
+    def seek(self, offset: int, /) -> int:
+        """Go to an offset."""
+
+
 @dataclass(frozen=True, slots=True)
 class KeyPlace:
     """A key of a bucket, with the shard of its volume."""
@@ -63,8 +76,18 @@ class _Block:
     local_id: int
 
 
+def keeps_bytes(plane: Plane, shard: int) -> bool:
+    """Return whether a plane has datanodes, which keep the bytes of keys."""
+    try:
+        return plane.block_store(shard).status().replication > 0
+    except PlaneError as error:
+        if error.code == "NOT_SUPPORTED_OPERATION":  # a plane within this process
+            return False
+        raise
+
+
 def put_bytes(
-    plane: Plane, place: KeyPlace, source: BinaryIO, *, block_size_bytes: int, tag: str = ""
+    plane: Plane, place: KeyPlace, source: Source, *, block_size_bytes: int, tag: str = ""
 ) -> tuple[int, MetadataReply]:
     """Write all that a file has as a new version of a key. Return its size and the answer to the commit.
 
@@ -92,7 +115,7 @@ class _Writer:
     """One attempt to write a key."""
 
     def __init__(
-        self, plane: Plane, store: BlockStore, place: KeyPlace, source: BinaryIO, block_size_bytes: int, tag: str
+        self, plane: Plane, store: BlockStore, place: KeyPlace, source: Source, block_size_bytes: int, tag: str
     ) -> None:
         self._plane = plane
         self._store = store
