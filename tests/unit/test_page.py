@@ -727,7 +727,7 @@ def test_every_file_of_the_page_is_used_and_none_is_from_elsewhere() -> None:
 
 
 def test_inlined_scripts_import_and_export_nothing() -> None:
-    text = inlined("elements.js", "picture.js", "lens.js")
+    text = inlined("elements.js", "matrix.js", "picture.js", "lens.js")
     assert "export " not in text
     assert "\nimport " not in text
     assert "class Picture" in text

@@ -1,6 +1,6 @@
 // Further parts of a bucket: who holds a path, what differs between two states, retention, and collection.
 import {ask, Newest, post} from "./api.js";
-import {element, table} from "./elements.js";
+import {element, table, tableOnDemand} from "./elements.js";
 import {act, bytesInWords, mayAct, showError} from "./acts.js";
 
 const TYPING_MS = 200;
@@ -8,8 +8,8 @@ const ACTIVE = "active";
 const OPEN_LEVELS = 2;
 const MARKS = {deleted: "−", renamed: "→", created: "+", modified: "~"};
 
-export function section(main, title) {
-  const made = element("section", main);
+export function section(parts, title) {
+  const made = element("section", parts);
   element("h2", made, {textContent: title});
   return element("div", made);
 }
@@ -19,8 +19,8 @@ function field(form, label, properties) {
 }
 
 export class ExplainPart {
-  constructor(view) {
-    const parent = section(view.main, "Who holds a path");
+  constructor(view, parts) {
+    const parent = section(parts, "Who holds a path");
     this.names = view.names;
     const form = element("form", parent, {className: "tools"});
     this.input = field(form, "Path", {type: "text", size: 40, required: true, autocomplete: "off", spellcheck: false});
@@ -66,8 +66,8 @@ export class ExplainPart {
 }
 
 export class DiffPart {
-  constructor(view, {picture}) {
-    const parent = section(view.main, "Compare two states");
+  constructor(view, parts, {picture}) {
+    const parent = section(parts, "Compare two states");
     this.names = view.names;
     const names = picture.groups.flatMap((group) => group.names);
     if (!names.length) { element("p", parent, {textContent: "No snapshot to compare with."}); return; }
@@ -128,9 +128,9 @@ const FIELDS = [["num_retained_min", "Always keep the newest", "number"], ["num_
   ["consumer_expiration", "forget consumers after (0s: never)", "text"]];
 
 export class RetentionPart {
-  constructor(view) {
+  constructor(view, parts) {
     this.view = view;
-    const parent = section(view.main, "Retention");
+    const parent = section(parts, "Retention");
     this.about = element("p", parent);
     this.form = element("form", parent, {className: "fields"});
     this.inputs = Object.fromEntries(FIELDS.map(([name, label, type]) => [name, field(this.form, label, {type, min: 0, name})]));
@@ -162,10 +162,9 @@ export class RetentionPart {
     if (answer.leaving.length) element("p", output, {textContent: `Also removed: ${answer.leaving.join(", ")}.`});
     if (mayAct(this.view.plane) && answer.expired.length && !answer.is_changed) this.drawButton(answer);
     if (!answer.snapshots.length) return;
-    const details = element("details", output);
-    element("summary", details, {textContent: "Each snapshot, and why it stays"});
-    table(details, "Preview of retention", [["snapshot", "text"], ["created"], ["outcome", "text"], ["why", "sentence"]],
-      answer.snapshots.map((one) => [one.name, one.created, one.outcome, one.why]));
+    tableOnDemand(output, "Each snapshot, and why it stays", "Preview of retention",
+      [["snapshot", "text"], ["created"], ["outcome", "text"], ["why", "sentence"]],
+      () => answer.snapshots.map((one) => [one.name, one.created, one.outcome, one.why]));
   }
 
   drawButton({expired, freed_bytes: freed, sentence}) {
@@ -179,9 +178,9 @@ export class RetentionPart {
 }
 
 export class CollectionPart {
-  constructor(view, {amounts}) {
+  constructor(view, parts, {amounts}) {
     if (!mayAct(view.plane)) return;
-    const parent = section(view.main, "Collection");
+    const parent = section(parts, "Collection");
     const pending = amounts.find((one) => one.state === "pending").bytes;
     element("p", parent, {textContent: `Held by no snapshot, and not claimed: ${bytesInWords(pending)}.`});
     const tools = element("div", parent, {className: "tools"});

@@ -55,6 +55,16 @@ export function table(parent, caption, columns, rows) {
   return wide;
 }
 
+// A table that is drawn when somebody opens it: most tables are long, and most are never opened.
+export function tableOnDemand(parent, summary, caption, columns, rowsOf) {
+  const details = element("details", parent);
+  element("summary", details, {textContent: summary});
+  details.addEventListener("toggle", () => {
+    if (!details.querySelector("table")) table(details, caption, columns, rowsOf());
+  });
+  return details;
+}
+
 // One stop of the Tab key for many elements; the arrow keys move between them.
 export function moveFocus(from, to) {
   if (!to) return;
