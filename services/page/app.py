@@ -41,6 +41,7 @@ from services.page.guard import Guard, Rights
 from services.page.retention_views import retention_answer
 from services.page.watcher import Watcher
 from services.plane.machine.errors import StackError
+from services.runtime.http.metrics import HttpMetrics, Measured
 from services.runtime.http.reads import body_of, status_of
 
 INDEX = "index.html"
@@ -71,16 +72,20 @@ def page_app(door: Doorway, watcher: Watcher, rights: Rights) -> Starlette:
     report_build(registry)
     pack = Middleware(GZipMiddleware, minimum_size=SMALLEST_PACKED, compresslevel=PACKING_LEVEL)
     answers = Answers(door, watcher, may_act=bool(rights.acts_token))
+    routes = [
+        *(Route(f"/api/{name}", _get(answer)) for name, answer in answers.reads().items()),
+        *(Route(f"/api/{name}", _post(answer), methods=["POST"]) for name, answer in answers.posts().items()),
+    ]
+    metrics = HttpMetrics(registry, sorted(route.path for route in routes))
     return Starlette(
         routes=[
             Route("/", _file),
             Route("/static/{name}", _file),
             *(Route(path, _alive) for path in ("/healthz", "/readyz")),
             Route("/metrics", lambda _: Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)),
-            *(Route(f"/api/{name}", _get(answer)) for name, answer in answers.reads().items()),
-            *(Route(f"/api/{name}", _post(answer), methods=["POST"]) for name, answer in answers.posts().items()),
+            *routes,
         ],
-        middleware=[Middleware(Guard, rights=rights), pack],
+        middleware=[Middleware(Measured, metrics=metrics), Middleware(Guard, rights=rights), pack],
     )
 
 

@@ -18,16 +18,25 @@ from schemas.answers import RetentionReason, SnapshotTag
 from schemas.build_info import BUILD_INFO
 from schemas.credentials import CredentialsError, write_secret
 from schemas.http_token import bearer
-from schemas.records import BucketLayout, CollectionState, CreateBucket, CreateVolume, DeleteSnapshot, UnsetRetention
+from schemas.records import (
+    BucketLayout,
+    CollectionState,
+    CreateBucket,
+    CreateVolume,
+    DeleteKey,
+    DeleteSnapshot,
+    UnsetRetention,
+)
 from services.cli.main import app
 from services.cli.session import Session
 from services.client.errors import PlaneTimeoutError
 from services.client.plane import Plane
+from services.client.tasks.space_pages import all_cells, space_pages
 from services.domain.snapshot_diff import DiffEntry, DiffKind
 from services.page.app import page_app
 from services.page.assets import asset, asset_names, inlined
 from services.page.bucket_list import BucketList, largest_buckets
-from services.page.bucket_views import drawn_cells
+from services.page.bucket_views import bucket_answer, drawn_cells
 from services.page.diff_tree import counts_text, diff_tree, tree_rows
 from services.page.door import Door, HomeDoor
 from services.page.encoding import encoded
@@ -40,8 +49,9 @@ from services.page.troubles import troubles
 from services.plane.broker.security import BrokerSecurity
 from services.plane.stack.secrets import DIRECTORY_NAME
 from services.plane.upkeep.status import LastAudit, ProcessStatus, SuspendedCollection
+from services.runtime.http.metrics import NO_ROUTE, REQUESTS_METRIC
 from services.runtime.http.server import ServerError
-from tests.paged_plane import BUCKET, DAY_MS, NO_PLANE, VOLUME, PagedPlane, healthy
+from tests.paged_plane import BUCKET, DAY_MS, KIB, NO_PLANE, VOLUME, PagedPlane, healthy
 
 PLACE = {"volume": VOLUME, "bucket": BUCKET}
 HOST = "http://127.0.0.1:9780"
@@ -596,6 +606,59 @@ def test_a_home_that_is_secured_while_its_page_runs_needs_its_token_from_then_on
 def test_the_page_reports_its_program_as_each_process_does(page: TestClient) -> None:
     names = {family.name for family in text_string_to_metric_families(page.get("/metrics").text)}
     assert BUILD_INFO in names
+
+
+def test_the_page_counts_its_requests_by_route_and_status(plane: PagedPlane) -> None:
+    with caller(plane) as page:
+        page.get("/api/plane")
+        page.get("/api/bucket", params={"volume": VOLUME, "bucket": "none"})
+        page.get("/api/plane", headers={"Host": "elsewhere"})
+        page.get("/no/such/file")
+        families = text_string_to_metric_families(page.get("/metrics").text)
+        counts = {
+            (sample.labels["route"], sample.labels["status"]): sample.value
+            for family in families
+            for sample in family.samples
+            if sample.name == f"{REQUESTS_METRIC}_count" and sample.value
+        }
+    assert counts == {("/api/plane", "200"): 1, ("/api/bucket", "404"): 1, (NO_ROUTE, "421"): 1, (NO_ROUTE, "404"): 1}
+
+
+class Reads:
+    """Reads of a service, each of which is noted by its name."""
+
+    def __init__(self, reads: object, noted: Counter[str]) -> None:
+        self._reads = reads
+        self._noted = noted
+
+    def __getattr__(self, name: str) -> Any:
+        self._noted[name] += 1
+        return getattr(self._reads, name)
+
+
+def test_the_figures_of_a_bucket_take_one_read_each(plane: PagedPlane, monkeypatch: pytest.MonkeyPatch) -> None:
+    view, noted = Door(plane.client).view(VOLUME, BUCKET), Counter[str]()
+    for service in ("metadata", "snapshots"):
+        reads = Reads(getattr(plane.client, service)(0), noted)
+        monkeypatch.setattr(plane.client, service, lambda _, reads=reads: reads)
+    bucket_answer(view)
+    assert noted == dict.fromkeys(("bucket", "space", "collection", "snapshots", "retention_preview"), 1)
+
+
+@pytest.mark.parametrize("cells", [0, 1, 2, 3, 4, 5])
+def test_a_matrix_of_several_pages_is_read_whole(monkeypatch: pytest.MonkeyPatch, cells: int) -> None:
+    own = PagedPlane()
+    own.create()
+    for number in range(cells):  # each overwritten key is held by one snapshot, and by no other
+        own.put({f"{number}": KIB})
+        own.snapshot(f"number-{number}")
+        own.execute(DeleteKey(VOLUME, BUCKET, f"{number}"))
+    monkeypatch.setattr("services.client.tasks.space_pages.PAGE_ROWS", 2)
+    reads = own.client.metadata(0)
+    expected = reads.space(VOLUME, BUCKET, limit=100)
+    assert len(expected.cells) == cells
+    assert tuple(all_cells(reads, VOLUME, BUCKET)) == expected.cells
+    assert {page.held_bytes for page in space_pages(reads, VOLUME, BUCKET)} == {cells * KIB}
 
 
 def test_the_page_acts_only_with_the_token_that_was_printed(plane: PagedPlane) -> None:

@@ -1,6 +1,6 @@
 // Further parts of a bucket: who holds a path, what differs between two states, retention, and collection.
 import {ask, Newest, post} from "./api.js";
-import {element, table, tableOnDemand} from "./elements.js";
+import {element, onceNear, table, tableOnDemand} from "./elements.js";
 import {act, bytesInWords, mayAct, showError} from "./acts.js";
 
 const TYPING_MS = 200;
@@ -65,6 +65,18 @@ export class ExplainPart {
   }
 }
 
+// A list of which only the chosen name is made at first: of a thousand names, a browser makes ten thousand nodes.
+function choice(form, label, names, chosen) {
+  const list = element("select", element("label", form, {textContent: `${label} `}));
+  list.add(new Option(chosen, chosen));
+  const place = names.indexOf(chosen), option = (name) => new Option(name, name);
+  onceNear(form, () => {
+    list.prepend(...names.slice(0, place).map(option));
+    list.append(...names.slice(place + 1).map(option));
+  });
+  return list;
+}
+
 export class DiffPart {
   constructor(view, parts, {picture}) {
     const parent = section(parts, "Compare two states");
@@ -72,18 +84,12 @@ export class DiffPart {
     const names = picture.groups.flatMap((group) => group.names);
     if (!names.length) { element("p", parent, {textContent: "No snapshot to compare with."}); return; }
     const form = element("form", parent, {className: "tools"});
-    this.from = this.choice(form, "From", names, names[0]);
-    this.to = this.choice(form, "to", [...names, ACTIVE], ACTIVE);
+    this.from = choice(form, "From", names, names[0]);
+    this.to = choice(form, "to", [...names, ACTIVE], ACTIVE);
     element("button", form, {type: "submit", textContent: "Compare"});
     this.output = element("div", parent, {}, {"aria-live": "polite"});
     this.newest = new Newest();
     form.onsubmit = (event) => { event.preventDefault(); this.compare(); };
-  }
-
-  choice(form, label, names, chosen) {
-    const list = element("select", element("label", form, {textContent: `${label} `}));
-    for (const value of names) element("option", list, {value, textContent: value, selected: value === chosen});
-    return list;
   }
 
   async compare() {

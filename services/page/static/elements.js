@@ -65,6 +65,16 @@ export function tableOnDemand(parent, summary, caption, columns, rowsOf) {
   return details;
 }
 
+// Does something when a reader comes near an element: what nobody scrolls to need not be made.
+export function onceNear(part, act) {
+  const observer = new IntersectionObserver((changes) => {
+    if (!changes.some((one) => one.isIntersecting)) return;
+    observer.disconnect();
+    act();
+  }, {rootMargin: "100%"});
+  observer.observe(part);
+}
+
 // One stop of the Tab key for many elements; the arrow keys move between them.
 export function moveFocus(from, to) {
   if (!to) return;
