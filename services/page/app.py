@@ -36,7 +36,7 @@ from services.page.assets import MEDIA_TYPES, asset, asset_names, packed
 from services.page.bucket_views import bucket_answer, most_planned, snapshot_rows
 from services.page.diffing import await_diff, start_diff
 from services.page.encoding import encoded
-from services.page.explaining import path_answer, paths_with
+from services.page.explaining import block_answer, path_answer, paths_with
 from services.page.guard import Guard, Rights
 from services.page.retention_views import retention_answer
 from services.page.watcher import Watcher
@@ -125,6 +125,9 @@ class Answers:
             "plan": self._plan,
             "paths": lambda asked: paths_with(self._view(asked), text_of(asked, "beginning", "")),
             "explain": lambda asked: path_answer(self._view(asked), text_of(asked, "path")),
+            "explain/block": lambda asked: block_answer(
+                self._view(asked), number_of(asked, "local_id"), text_of(asked, "start", "")
+            ),
             "retention": lambda asked: retention_answer(self._view(asked), asked),
             "diff/job": lambda asked: await_diff(self._view(asked), text_of(asked, "job_id")),
         }

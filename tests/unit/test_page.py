@@ -33,6 +33,7 @@ from services.client.errors import PlaneTimeoutError
 from services.client.plane import Plane
 from services.client.tasks.space_pages import all_cells, space_pages
 from services.domain.snapshot_diff import DiffEntry, DiffKind
+from services.domain.table_keys import INDEX_BITS, TXN_BITS
 from services.page.app import page_app
 from services.page.assets import asset, asset_names, inlined
 from services.page.bucket_list import BucketList, largest_buckets
@@ -153,6 +154,37 @@ def test_a_path_is_explained_with_who_holds_it_until_when(plane: PagedPlane, pag
     }
     assert by_name["day-0000"]["until"].startswith("somebody deletes it")
     assert page.get("/api/paths", params={**PLACE, "beginning": "2026/n"}).json() == ["2026/new.csv"]
+
+
+def test_a_block_is_explained_as_the_command_does(plane: PagedPlane, page: TestClient, tmp_path: Path) -> None:
+    reads = plane.client.metadata(0)
+    tagged = next(one for one in plane.client.snapshots(0).snapshots(VOLUME, BUCKET) if one.name == "day-0003")
+    (held,) = reads.key_blocks(VOLUME, BUCKET, "2025/03/sales.csv", snapshot_id=tagged.snapshot_id)
+    for local_id in (held.first_local_id, held.first_local_id + 999):
+        got = page.get("/api/explain/block", params={**PLACE, "local_id": str(local_id)}).json()
+        command = ["explain", str(local_id), "--bucket", f"{VOLUME}/{BUCKET}"]
+        printed = CliRunner().invoke(app, command, obj=Session(tmp_path, plane.client)).stdout
+        assert [line.split(maxsplit=1)[0] for line in printed.splitlines()] == [
+            name.split()[0] for name, _ in got["fields"]
+        ]
+        assert all(text in " ".join(printed.split()) for _, text in got["fields"])
+        names = of_command(plane, tmp_path, *command)["held_by"]
+        assert [one["name"] for one in got["holders"]] == names
+        assert ("day-0003" in names) == (local_id == held.first_local_id)
+
+
+def test_a_block_is_searched_page_by_page(plane: PagedPlane, page: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.metadata.reads.block_search.MAX_ROWS_PER_PAGE", 5)
+    (run,) = plane.client.metadata(0).key_blocks(VOLUME, BUCKET, "2026/new.csv")
+    asked = {**PLACE, "local_id": str(run.first_local_id + 999), "start": ""}
+    pages = 1
+    while start := page.get("/api/explain/block", params=asked).json()["next_start"]:
+        asked["start"], pages = start, pages + 1
+    assert pages > 3
+    foreign = run.first_local_id + (1 << (TXN_BITS + INDEX_BITS))
+    for wrong in ({"local_id": str(foreign)}, {"start": "?"}, {"local_id": "a path"}, {"local_id": str(2**63)}):
+        answer = page.get("/api/explain/block", params=asked | wrong)
+        assert (answer.status_code, answer.json()["code"]) == (400, "INVALID_REQUEST")
 
 
 def test_a_reason_ends_when_it_is_known_to_end() -> None:

@@ -1,4 +1,4 @@
-// Further parts of a bucket: who holds a path, what differs between two states, retention, and collection.
+// Further parts of a bucket: who holds a path or a block, what differs between two states, retention, and collection.
 import {ask, Newest, post} from "./api.js";
 import {element, onceNear, table, tableOnDemand} from "./elements.js";
 import {act, bytesInWords, mayAct, showError} from "./acts.js";
@@ -20,18 +20,23 @@ function field(form, label, properties) {
 
 export class ExplainPart {
   constructor(view, parts) {
-    const parent = section(parts, "Who holds a path");
+    const parent = section(parts, "Who holds a path or a block");
     this.names = view.names;
     const form = element("form", parent, {className: "tools"});
     this.input = field(form, "Path", {type: "text", size: 40, required: true, autocomplete: "off", spellcheck: false});
     this.input.setAttribute("list", "paths");
     this.paths = element("datalist", form, {id: "paths"});
     element("button", form, {type: "submit", textContent: "Explain"});
+    const ofBlock = element("form", parent, {className: "tools"});
+    this.block = field(ofBlock, "or a block, by its local id", {type: "text", size: 20, required: true, autocomplete: "off",
+      inputMode: "numeric"});
+    element("button", ofBlock, {type: "submit", textContent: "Find"});
     this.output = element("div", parent, {}, {"aria-live": "polite"});
     this.typing = new Newest(TYPING_MS);
     this.asking = new Newest();
     this.input.oninput = () => this.complete();
     form.onsubmit = (event) => { event.preventDefault(); this.explain(); };
+    ofBlock.onsubmit = (event) => { event.preventDefault(); this.find(); };
   }
 
   async complete() {
@@ -49,15 +54,46 @@ export class ExplainPart {
     } catch (error) { showError(this.output, error); }
   }
 
+  // A bucket of many rows is searched page by page: a page takes the plane about a second.
+  async find() {
+    const asked = {...this.names, local_id: this.block.value.trim()};
+    try {
+      const answer = await this.asking.of(async (signal) => {
+        let found = await ask("explain/block", asked, signal);
+        while (found.next_start) {
+          this.output.replaceChildren();
+          element("p", this.output, {textContent: "Searching …"});
+          found = await ask("explain/block", {...asked, start: found.next_start}, signal);
+        }
+        return found;
+      });
+      if (answer) this.showBlock(answer);
+    } catch (error) { showError(this.output, error); }
+  }
+
+  showBlock({fields, holders}) {
+    this.output.replaceChildren();
+    const list = element("dl", this.output, {className: "facts"});
+    for (const [name, textContent] of fields) {
+      element("dt", list, {textContent: name});
+      element("dd", list, {textContent});
+    }
+    this.showHolders(holders);
+  }
+
+  showHolders(holders) {
+    if (!holders.length) return;
+    table(this.output, "Holders", [["snapshot", "text"], ["created"], ["it stays because", "sentence"], ["until", "text"]],
+      holders.map((one) => [one.name, one.created, one.why, one.until]));
+  }
+
   show({path, as_of: asOf, size, holders, versions, notes}) {
     this.output.replaceChildren();
     const held = holders.length ? `${holders.length.toLocaleString("en")} snapshot${holders.length === 1 ? " holds" : "s hold"} it`
       : "No snapshot holds it";
     element("p", this.output, {className: "answer", textContent: `${path}: ${size}. ${held} (${asOf}).`});
     for (const textContent of notes) element("p", this.output, {textContent});
-    if (holders.length)
-      table(this.output, "Holders", [["snapshot", "text"], ["created"], ["it stays because", "sentence"], ["until", "text"]],
-        holders.map((one) => [one.name, one.created, one.why, one.until]));
+    this.showHolders(holders);
     if (versions.length)
       table(this.output, "Versions",
         [["committed", "text"], ["bytes"], ["born"], ["died"], ["stage", "text"], ["held by", "text"], ["goes when", "sentence"]],
