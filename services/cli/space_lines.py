@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from schemas.answers import BucketSpace, ExpiringSnapshot, RetainedSnapshot, RetentionPreview, RetentionReason
-from schemas.space_answers import SnapshotSpace, VersionStage
+from schemas.space_answers import BlockExplanation, SnapshotSpace, VersionStage
 from services.cli.output import amount_in_words, counted, print_table, size_text, time_text
 from services.cli.terminal import say
+from services.domain.table_keys import local_id_shard
 
 if TYPE_CHECKING:  # the lens shows such lines without a client of a plane
     from services.client.tasks.space_view import KeepReasons
@@ -138,6 +139,35 @@ def goes_when(stage: VersionStage, holders: list[str], suspended: str) -> str:
     if stage is VersionStage.UNEXPANDED:
         return "the directory above it is expanded, then judged and claimed: by itself"
     return "it is judged and claimed: by itself"
+
+
+def block_fields(
+    found: BlockExplanation, local_id: int, searched: str, holders: list[str], suspended: str
+) -> list[tuple[str, str]]:
+    """Return what is known of a block, as names and texts, when the search for its owner is over.
+
+    ``searched`` is the bucket in which it was searched, empty for the whole shard; ``holders`` are the snapshots that
+    hold its version, and ``suspended`` is the reason why claims are suspended, empty if they are not.
+    """
+    version = found.version
+    shown = [
+        ("block", f"{local_id} of shard {local_id_shard(local_id)}"),
+        ("as of", f"txn {found.txn}, chain version {found.chain_version}"),
+        ("written", f"at txn {found.birth}"),
+    ]
+    if version is None:
+        where = f" of {searched}" if searched else ""
+        reasons = "it was freed, that txn wrote no such block, or an open key or a part of an upload has it"
+        return [*shown, ("owner", f"no version{where} that is left: {reasons}")]
+    return [
+        *shown,
+        ("bucket", f"{found.volume}/{found.bucket}"),
+        ("path", found.path or f"…/{version.name}"),
+        ("bytes of the version", size_text(version.size_bytes, version.replicated_bytes, is_exact=True)),
+        ("stage", version.stage.lower()),
+        ("held by", names_text(holders) or "no snapshot"),
+        ("goes when", goes_when(version.stage, holders, suspended)),
+    ]
 
 
 def names_text(names: list[str]) -> str:

@@ -32,20 +32,23 @@ from services.client.tasks.space_view import BucketView
 from services.domain.errors import DeepcleanError
 from services.page.acts import delete_snapshots, run_retention, set_collection
 from services.page.asked import INVALID_REQUEST, choice_of, number_of, text_of, texts_of
-from services.page.assets import MEDIA_TYPES, asset, asset_names
+from services.page.assets import MEDIA_TYPES, asset, asset_names, packed
 from services.page.bucket_views import bucket_answer, most_planned, snapshot_rows
 from services.page.diffing import await_diff, start_diff
 from services.page.encoding import encoded
-from services.page.explaining import path_answer, paths_with
+from services.page.explaining import block_answer, path_answer, paths_with
 from services.page.guard import Guard, Rights
 from services.page.retention_views import retention_answer
 from services.page.watcher import Watcher
 from services.plane.machine.errors import StackError
+from services.runtime.http.metrics import HttpMetrics, Measured
 from services.runtime.http.reads import body_of, status_of
 
 INDEX = "index.html"
 SMALLEST_PACKED = 500
 """Answers of fewer bytes are not compressed."""
+PACKING_LEVEL = 6
+"""The highest level makes the answer about a thousand snapshots 6 % smaller, and takes three times as long."""
 logger = logging.getLogger(__name__)
 _BODY: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
 
@@ -67,17 +70,22 @@ def page_app(door: Doorway, watcher: Watcher, rights: Rights) -> Starlette:
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
     report_build(registry)
+    pack = Middleware(GZipMiddleware, minimum_size=SMALLEST_PACKED, compresslevel=PACKING_LEVEL)
     answers = Answers(door, watcher, may_act=bool(rights.acts_token))
+    routes = [
+        *(Route(f"/api/{name}", _get(answer)) for name, answer in answers.reads().items()),
+        *(Route(f"/api/{name}", _post(answer), methods=["POST"]) for name, answer in answers.posts().items()),
+    ]
+    metrics = HttpMetrics(registry, sorted(route.path for route in routes))
     return Starlette(
         routes=[
-            Route("/", lambda _: _file(INDEX)),
-            Route("/static/{name}", lambda request: _file(request.path_params["name"])),
+            Route("/", _file),
+            Route("/static/{name}", _file),
             *(Route(path, _alive) for path in ("/healthz", "/readyz")),
             Route("/metrics", lambda _: Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)),
-            *(Route(f"/api/{name}", _get(answer)) for name, answer in answers.reads().items()),
-            *(Route(f"/api/{name}", _post(answer), methods=["POST"]) for name, answer in answers.posts().items()),
+            *routes,
         ],
-        middleware=[Middleware(Guard, rights=rights), Middleware(GZipMiddleware, minimum_size=SMALLEST_PACKED)],
+        middleware=[Middleware(Measured, metrics=metrics), Middleware(Guard, rights=rights), pack],
     )
 
 
@@ -85,10 +93,16 @@ def _alive(_: Request) -> Response:
     return Response('{"ok":true}', media_type="application/json")
 
 
-def _file(name: str) -> Response:
+async def _file(request: Request) -> Response:
+    # A coroutine, since it waits for nothing: a browser asks for all files at once, before it can ask anything else.
+    name = request.path_params.get("name", INDEX)
     if name not in asset_names():
         return _refused("FILE_NOT_FOUND", "the page has no such file", 404)
-    return Response(asset(name), media_type=MEDIA_TYPES[name.rpartition(".")[2]])
+    media_type = MEDIA_TYPES[name.rpartition(".")[2]]
+    if "gzip" not in request.headers.get("accept-encoding", ""):
+        return Response(asset(name), media_type=media_type)
+    headers = {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
+    return Response(packed(name), media_type=media_type, headers=headers)
 
 
 class Answers:
@@ -111,6 +125,9 @@ class Answers:
             "plan": self._plan,
             "paths": lambda asked: paths_with(self._view(asked), text_of(asked, "beginning", "")),
             "explain": lambda asked: path_answer(self._view(asked), text_of(asked, "path")),
+            "explain/block": lambda asked: block_answer(
+                self._view(asked), number_of(asked, "local_id"), text_of(asked, "start", "")
+            ),
             "retention": lambda asked: retention_answer(self._view(asked), asked),
             "diff/job": lambda asked: await_diff(self._view(asked), text_of(asked, "job_id")),
         }

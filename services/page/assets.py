@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 from functools import cache
 from importlib import resources
@@ -16,6 +17,12 @@ MEDIA_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", 
 def asset(name: str) -> str:
     """Return the text of a file of the page."""
     return resources.files("services.page").joinpath("static", name).read_text("utf-8")
+
+
+@cache
+def packed(name: str) -> bytes:
+    """Return a file of the page, compressed by gzip: once, and not for every browser that asks."""
+    return gzip.compress(asset(name).encode())
 
 
 @cache

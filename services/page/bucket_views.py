@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from schemas.records import SnapshotInfo, SpaceCellValue
 from services.cli.collection_lines import suspended_words
 from services.cli.output import counted, size_text, time_text
 from services.cli.space_lines import snapshot_texts, states_of, why_it_stays
-from services.client.tasks.space_pages import all_cells
+from services.client.tasks.space_pages import space_pages
 from services.client.tasks.space_view import BucketView, KeepReasons, NamedSnapshots
 from services.domain.retention import KeepReason
 from services.domain.run_space import Runs
-from services.domain.space_matrix import EMPTY, NOBODY, SpaceCell, cell_counts
+from services.domain.space_matrix import NOBODY, SpaceCell, cell_counts
 from services.page.bucket_list import bytes_by_state
 from services.page.picture import draw, script_data
 
@@ -41,14 +43,15 @@ def bucket_answer(view: BucketView) -> dict[str, Any]:
         PlaneError: BUCKET_NOT_FOUND.
     """
     reads = view.plane.metadata(view.shard)
-    snapshots = view.snapshots()
-    space = reads.space(view.volume, view.bucket, limit=1)
-    reasons = view.keep_reasons()
-    suspended = suspended_words(reads.collection(view.volume, view.bucket))
+    with ThreadPoolExecutor(1) as other:  # two processes answer, each for about as long
+        named = other.submit(lambda: (view.snapshots(), view.keep_reasons()))
+        pages = list(space_pages(reads, view.volume, view.bucket))
+        suspended = suspended_words(reads.collection(view.volume, view.bucket))
+        snapshots, reasons = named.result()
+    space, cells = pages[0], chain.from_iterable(page.cells for page in pages)
     is_exact = not space.unexpanded_directories
     shown = [ShownSnapshot(info.name, info.creation_time_ms, guards) for info, guards in _guards(snapshots, reasons)]
-    cells = drawn_cells(all_cells(reads, view.volume, view.bucket), snapshots.active)
-    picture = draw(shown, cells)
+    picture = draw(shown, drawn_cells(cells, snapshots.active))
     notes = [] if is_exact else ["What is below an unexpanded directory still counts as live; ~ may still change."]
     if suspended:
         notes.append(f"Nothing is claimed at present: {suspended}")
@@ -100,7 +103,8 @@ def drawn_cells(cells: Iterable[SpaceCellValue], active: Sequence[SnapshotInfo])
         first, last = bisect_left(txns, one.first_holder), bisect_right(txns, one.last_holder) - 1
         if first <= last:
             runs = ((first, last),)
-            found[runs] = found.get(runs, EMPTY) + SpaceCell(*cell_counts(one))
+            cell = SpaceCell(*cell_counts(one))
+            found[runs] = found[runs] + cell if runs in found else cell
     return found
 
 

@@ -1,4 +1,4 @@
-"""Who holds a path, and until when: the explanation of a path with the reasons for which its holders stay."""
+"""Who holds a path or a block, and until when: explanations with the reasons for which the holders stay."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from schemas.answers import RetentionReason, SnapshotTag
+from schemas.records import SnapshotInfo
 from schemas.space_answers import ExplainedVersion
 from services.cli.collection_lines import suspended_words
 from services.cli.output import amount_in_words, bytes_text, on_disks, size_text, time_text
-from services.cli.space_lines import goes_when, names_text, why_it_stays
+from services.cli.space_lines import block_fields, goes_when, names_text, why_it_stays
+from services.client.errors import PlaneError
 from services.client.tasks.space_view import BucketView, NamedSnapshots, held_by_path, is_held_by
 from services.domain.retention import KeepReason
+from services.domain.table_keys import local_id_shard
+from services.page.asked import INVALID_REQUEST
 
 MOST_PATHS = 20
 NOTHING_LEFT = (
@@ -52,6 +56,35 @@ def path_answer(view: BucketView, path: str) -> dict[str, Any]:
         "holders": _holders(view, held.holders),
         "versions": [_version(snapshots, one, suspended) for one in found.versions],
         "notes": notes,
+    }
+
+
+def block_answer(view: BucketView, local_id: int, start: str) -> dict[str, Any]:
+    """Search a block in the bucket, one page of rows from ``start`` on: empty for the first one.
+
+    The answer has the ``next_start`` of the next page; empty when the search is over, and then what is known.
+
+    Raises:
+        PlaneError: BUCKET_NOT_FOUND; INVALID_REQUEST for a block that another shard has written, or another start.
+    """
+    shard = local_id_shard(local_id)
+    if shard != view.shard:
+        raise PlaneError(
+            INVALID_REQUEST, f"{local_id} is a block of shard {shard}; this bucket is of shard {view.shard}"
+        )
+    place = (view.volume, view.bucket)
+    found = view.plane.space(shard).explain_block(local_id, volume=view.volume, bucket=view.bucket, start=start)
+    if found.next_start:
+        return {"next_start": found.next_start}
+    version, holders = found.version, list[SnapshotInfo]()
+    if version is not None and version.last_holder:
+        holders = [info for info in view.snapshots().active if is_held_by(info, version)]
+    suspended = suspended_words(view.plane.metadata(shard).collection(*place)) if version is not None else ""
+    names = [info.name for info in holders]
+    return {
+        "next_start": "",
+        "fields": block_fields(found, local_id, "/".join(place), names, suspended),
+        "holders": _holders(view, holders),
     }
 
 

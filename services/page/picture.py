@@ -118,10 +118,11 @@ def script_data(picture: Picture[H], chosen: Collection[str] = (), *, is_exact: 
 
 def _group_data(group: Sequence[H], chosen: Collection[str]) -> dict[str, Any]:
     first, last = group[0], group[-1]
+    time = time_text(last.time_ms)
     return {
         "names": [one.name for one in group],
-        "from": time_text(first.time_ms),
-        "time": time_text(last.time_ms),
+        "from": time_text(first.time_ms) if len(group) > 1 else time,
+        "time": time,
         "isDroppable": first.is_droppable,
         "protectedBy": sorted({name for one in group for name in one.protected_by}),
         "isChosen": first.is_droppable and first.name in chosen,

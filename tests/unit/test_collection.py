@@ -50,7 +50,7 @@ from services.key_deletion.sweeps import EVERY_BUCKET
 from services.key_deletion.tables import TASK_TABLE
 from services.metadata.collecting.shadow import KEPT_HOURS
 from services.metadata.reads.collection_queries import collection_status
-from services.metadata.reads.queries import shard_state
+from services.metadata.reads.queries import shard_backlog, shard_state
 from services.metadata.state.tables import TRANSACTION_INFO_KEY, TRANSACTION_INFO_TABLE
 from services.runtime.parts.collection_follower import COLLECTION_TABLE
 from services.storage.tables import TablesReader
@@ -298,6 +298,19 @@ class TestMetadata:
         assert (late.bucket, late.bucket_id < 0, flat.bucket) == ("late", True, "flat")
         assert [line.bucket for line in collection_status(tables, start_after=late.bucket_id)] == ["", "flat"]
         assert [line.bucket for line in collection_status(tables, "vol", "late")] == ["", "late"]
+
+    def test_what_waits_in_the_shard_is_what_all_cells_and_accounts_say(self, shard: Shard) -> None:
+        """The line is made from few rows; the backlog is summed over all."""
+        tables = TablesReader(shard.store)
+        shard.do(CreateBucket("vol", "other", BucketLayout.OBJECT_STORE))
+        for size_bytes in (700, 800, 900):
+            shard.do(PutKey("vol", "other", "k", size_bytes))
+        shard.claim(shard.row(), task=1, chain_version=0)
+        line, backlog = collection_status(tables)[0], shard_backlog(tables)
+        assert (line.pending_bytes, line.pending_versions) == (backlog.pending_bytes, backlog.pending_versions)
+        assert (line.claimed_bytes, line.claimed_versions) == (backlog.claimed_bytes, backlog.claimed_versions)
+        assert line.pending_bytes > 700, "of two buckets"
+        assert line.claimed_bytes
 
     def reported(self, shard: Shard) -> CollectionChanged:
         return [one.body for one in shard.sent(METADATA_PROGRESS) if isinstance(one.body, CollectionChanged)][-1]

@@ -18,16 +18,26 @@ from schemas.answers import RetentionReason, SnapshotTag
 from schemas.build_info import BUILD_INFO
 from schemas.credentials import CredentialsError, write_secret
 from schemas.http_token import bearer
-from schemas.records import BucketLayout, CollectionState, CreateBucket, CreateVolume, DeleteSnapshot, UnsetRetention
+from schemas.records import (
+    BucketLayout,
+    CollectionState,
+    CreateBucket,
+    CreateVolume,
+    DeleteKey,
+    DeleteSnapshot,
+    UnsetRetention,
+)
 from services.cli.main import app
 from services.cli.session import Session
 from services.client.errors import PlaneTimeoutError
 from services.client.plane import Plane
+from services.client.tasks.space_pages import all_cells, space_pages
 from services.domain.snapshot_diff import DiffEntry, DiffKind
+from services.domain.table_keys import INDEX_BITS, TXN_BITS
 from services.page.app import page_app
 from services.page.assets import asset, asset_names, inlined
 from services.page.bucket_list import BucketList, largest_buckets
-from services.page.bucket_views import drawn_cells
+from services.page.bucket_views import bucket_answer, drawn_cells
 from services.page.diff_tree import counts_text, diff_tree, tree_rows
 from services.page.door import Door, HomeDoor
 from services.page.encoding import encoded
@@ -40,8 +50,9 @@ from services.page.troubles import troubles
 from services.plane.broker.security import BrokerSecurity
 from services.plane.stack.secrets import DIRECTORY_NAME
 from services.plane.upkeep.status import LastAudit, ProcessStatus, SuspendedCollection
+from services.runtime.http.metrics import NO_ROUTE, REQUESTS_METRIC
 from services.runtime.http.server import ServerError
-from tests.paged_plane import BUCKET, DAY_MS, NO_PLANE, VOLUME, PagedPlane, healthy
+from tests.paged_plane import BUCKET, DAY_MS, KIB, NO_PLANE, VOLUME, PagedPlane, healthy
 
 PLACE = {"volume": VOLUME, "bucket": BUCKET}
 HOST = "http://127.0.0.1:9780"
@@ -143,6 +154,37 @@ def test_a_path_is_explained_with_who_holds_it_until_when(plane: PagedPlane, pag
     }
     assert by_name["day-0000"]["until"].startswith("somebody deletes it")
     assert page.get("/api/paths", params={**PLACE, "beginning": "2026/n"}).json() == ["2026/new.csv"]
+
+
+def test_a_block_is_explained_as_the_command_does(plane: PagedPlane, page: TestClient, tmp_path: Path) -> None:
+    reads = plane.client.metadata(0)
+    tagged = next(one for one in plane.client.snapshots(0).snapshots(VOLUME, BUCKET) if one.name == "day-0003")
+    (held,) = reads.key_blocks(VOLUME, BUCKET, "2025/03/sales.csv", snapshot_id=tagged.snapshot_id)
+    for local_id in (held.first_local_id, held.first_local_id + 999):
+        got = page.get("/api/explain/block", params={**PLACE, "local_id": str(local_id)}).json()
+        command = ["explain", str(local_id), "--bucket", f"{VOLUME}/{BUCKET}"]
+        printed = CliRunner().invoke(app, command, obj=Session(tmp_path, plane.client)).stdout
+        assert [line.split(maxsplit=1)[0] for line in printed.splitlines()] == [
+            name.split()[0] for name, _ in got["fields"]
+        ]
+        assert all(text in " ".join(printed.split()) for _, text in got["fields"])
+        names = of_command(plane, tmp_path, *command)["held_by"]
+        assert [one["name"] for one in got["holders"]] == names
+        assert ("day-0003" in names) == (local_id == held.first_local_id)
+
+
+def test_a_block_is_searched_page_by_page(plane: PagedPlane, page: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.metadata.reads.block_search.MAX_ROWS_PER_PAGE", 5)
+    (run,) = plane.client.metadata(0).key_blocks(VOLUME, BUCKET, "2026/new.csv")
+    asked = {**PLACE, "local_id": str(run.first_local_id + 999), "start": ""}
+    pages = 1
+    while start := page.get("/api/explain/block", params=asked).json()["next_start"]:
+        asked["start"], pages = start, pages + 1
+    assert pages > 3
+    foreign = run.first_local_id + (1 << (TXN_BITS + INDEX_BITS))
+    for wrong in ({"local_id": str(foreign)}, {"start": "?"}, {"local_id": "a path"}, {"local_id": str(2**63)}):
+        answer = page.get("/api/explain/block", params=asked | wrong)
+        assert (answer.status_code, answer.json()["code"]) == (400, "INVALID_REQUEST")
 
 
 def test_a_reason_ends_when_it_is_known_to_end() -> None:
@@ -598,6 +640,59 @@ def test_the_page_reports_its_program_as_each_process_does(page: TestClient) -> 
     assert BUILD_INFO in names
 
 
+def test_the_page_counts_its_requests_by_route_and_status(plane: PagedPlane) -> None:
+    with caller(plane) as page:
+        page.get("/api/plane")
+        page.get("/api/bucket", params={"volume": VOLUME, "bucket": "none"})
+        page.get("/api/plane", headers={"Host": "elsewhere"})
+        page.get("/no/such/file")
+        families = text_string_to_metric_families(page.get("/metrics").text)
+        counts = {
+            (sample.labels["route"], sample.labels["status"]): sample.value
+            for family in families
+            for sample in family.samples
+            if sample.name == f"{REQUESTS_METRIC}_count" and sample.value
+        }
+    assert counts == {("/api/plane", "200"): 1, ("/api/bucket", "404"): 1, (NO_ROUTE, "421"): 1, (NO_ROUTE, "404"): 1}
+
+
+class Reads:
+    """Reads of a service, each of which is noted by its name."""
+
+    def __init__(self, reads: object, noted: Counter[str]) -> None:
+        self._reads = reads
+        self._noted = noted
+
+    def __getattr__(self, name: str) -> Any:
+        self._noted[name] += 1
+        return getattr(self._reads, name)
+
+
+def test_the_figures_of_a_bucket_take_one_read_each(plane: PagedPlane, monkeypatch: pytest.MonkeyPatch) -> None:
+    view, noted = Door(plane.client).view(VOLUME, BUCKET), Counter[str]()
+    for service in ("metadata", "snapshots"):
+        reads = Reads(getattr(plane.client, service)(0), noted)
+        monkeypatch.setattr(plane.client, service, lambda _, reads=reads: reads)
+    bucket_answer(view)
+    assert noted == dict.fromkeys(("bucket", "space", "collection", "snapshots", "retention_preview"), 1)
+
+
+@pytest.mark.parametrize("cells", [0, 1, 2, 3, 4, 5])
+def test_a_matrix_of_several_pages_is_read_whole(monkeypatch: pytest.MonkeyPatch, cells: int) -> None:
+    own = PagedPlane()
+    own.create()
+    for number in range(cells):  # each overwritten key is held by one snapshot, and by no other
+        own.put({f"{number}": KIB})
+        own.snapshot(f"number-{number}")
+        own.execute(DeleteKey(VOLUME, BUCKET, f"{number}"))
+    monkeypatch.setattr("services.client.tasks.space_pages.PAGE_ROWS", 2)
+    reads = own.client.metadata(0)
+    expected = reads.space(VOLUME, BUCKET, limit=100)
+    assert len(expected.cells) == cells
+    assert tuple(all_cells(reads, VOLUME, BUCKET)) == expected.cells
+    assert {page.held_bytes for page in space_pages(reads, VOLUME, BUCKET)} == {cells * KIB}
+
+
 def test_the_page_acts_only_with_the_token_that_was_printed(plane: PagedPlane) -> None:
     body = {**PLACE, "names": ["day-0000"], "confirmed_bytes": "1"}
     for rights, headers in (
@@ -727,7 +822,7 @@ def test_every_file_of_the_page_is_used_and_none_is_from_elsewhere() -> None:
 
 
 def test_inlined_scripts_import_and_export_nothing() -> None:
-    text = inlined("elements.js", "picture.js", "lens.js")
+    text = inlined("elements.js", "matrix.js", "picture.js", "lens.js")
     assert "export " not in text
     assert "\nimport " not in text
     assert "class Picture" in text

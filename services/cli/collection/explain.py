@@ -23,7 +23,14 @@ from services.cli.output import (
     time_text,
 )
 from services.cli.session import JsonOption, Session, bucket_path, key_path, session_of
-from services.cli.space_lines import accounted_bytes, goes_when, names_text, snapshot_texts, why_it_stays
+from services.cli.space_lines import (
+    accounted_bytes,
+    block_fields,
+    goes_when,
+    names_text,
+    snapshot_texts,
+    why_it_stays,
+)
 from services.cli.terminal import say
 from services.client.errors import PlaneError
 from services.client.tasks.space_view import (
@@ -208,22 +215,4 @@ def _block(session: Session, local_id: int, bucket: str, *, as_json: bool) -> No
         shown_first = {"local_id": local_id, "shard": shard, "held_by": holders, "suspended_because": suspended}
         print_json({**shown_first, **asdict(found)})
         return
-    shown: list[tuple[str, object]] = [
-        ("block", f"{local_id} of shard {shard}"),
-        ("as of", f"txn {found.txn}, chain version {found.chain_version}"),
-        ("written", f"at txn {found.birth}"),
-    ]
-    if version is None:
-        where = f" of {bucket}" if bucket else ""
-        reasons = "it was freed, that txn wrote no such block, or an open key or a part of an upload has it"
-        shown.append(("owner", f"no version{where} that is left: {reasons}"))
-    else:
-        shown += [
-            ("bucket", f"{found.volume}/{found.bucket}"),
-            ("path", found.path or f"…/{version.name}"),
-            ("bytes of the version", size_text(version.size_bytes, version.replicated_bytes, is_exact=True)),
-            ("stage", version.stage.lower()),
-            ("held by", names_text(holders) or "no snapshot"),
-            ("goes when", goes_when(version.stage, holders, suspended)),
-        ]
-    print_fields(shown)
+    print_fields(block_fields(found, local_id, bucket, holders, suspended))

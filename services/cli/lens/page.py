@@ -67,7 +67,7 @@ def page_of(report: Report, bucket: str = "", chosen: Collection[str] = ()) -> s
         "buckets": "\n".join(_section(one, space, chosen) for one, space in asked if one.bucket.name in shown),
         "findings": _findings(report, bucket),
         "style": asset("base.css").rstrip(),
-        "script": inlined("elements.js", "picture.js", "lens.js"),
+        "script": inlined("elements.js", "matrix.js", "picture.js", "lens.js"),
     }
     before, *rest = _asset(_TEMPLATE).split("{{")
     pieces = [before]

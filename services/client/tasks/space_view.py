@@ -30,8 +30,10 @@ from services.domain.retention import KeepReason
 
 _BY_NAME = frozenset({KeepReason.TAG, KeepReason.CONSUMER})
 _BY_POLICY = _BY_NAME | {KeepReason.MINIMUM, KeepReason.AGE}
-_ANY_POLICY = RetentionPolicy(num_retained_min=1, num_retained_max=1, time_retained_ms=0)
-"""Policy for the preview of a bucket without one: tags and consumers protect snapshots under any policy."""
+_ANY_POLICY = RetentionPolicy(num_retained_min=2**31 - 1)
+"""Policy for the preview of a bucket without one: tags and consumers protect snapshots under any policy. By this one
+all snapshots stay, so that nobody computes what dropping them would free.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,13 @@ from schemas.answers import CollectionStatus, ShadowHour
 from schemas.records import BucketIdentity, CollectionRow, CollectionState
 from services.domain.collection import WHOLE_SHARD, stricter
 from services.domain.durations import HOUR_MS
-from services.domain.space_matrix import NOBODY
+from services.domain.space_matrix import NOBODY, total
 from services.domain.table_keys import bucket_id_key, bucket_id_prefix, bucket_key, cell_key, hour_of_shadow_key
-from services.metadata.reads.queries import account_of, get_bucket, shard_backlog, shard_state
+from services.metadata.reads.queries import account_of, get_bucket, shard_state
 from services.metadata.state.collection_states import NEVER_SET, own_state, read_collection_rows
 from services.metadata.state.space import MAX_UNEXPANDED_COUNT, cell_of, unexpanded_count
 from services.metadata.state.tables import (
+    ACCOUNT_TABLE,
     BUCKET_ID_TABLE,
     BUCKET_TABLE,
     CLAIM_HOUR_TABLE,
@@ -79,7 +80,11 @@ def _is_worth_a_line(row: CollectionRow) -> bool:
 
 
 def _of_shard(tables: TablesReader, row: CollectionRow, shard: int) -> CollectionStatus:
-    sums, counters = shard_backlog(tables), shard_state(tables)
+    # Of each bucket the one cell that no snapshot holds: a matrix of thousands of snapshots has too many to read all.
+    identities = (identity for _, identity in tables.table(BUCKET_ID_TABLE).scan())
+    pending = total(cell_of(tables.table(SPACE_TABLE).get(cell_key(one.bucket_id, *NOBODY))) for one in identities)
+    accounts = [account for _, account in tables.table(ACCOUNT_TABLE).scan()]
+    counters = shard_state(tables)
     stopped_because = counters.claims_stopped
     state = own_state(row, stopped_because)
     return CollectionStatus(
@@ -92,10 +97,10 @@ def _of_shard(tables: TablesReader, row: CollectionRow, shard: int) -> Collectio
         reason=stopped_because or row.reason,
         changed_by=row.changed_by,
         changed_ms=row.changed_ms,
-        pending_bytes=sums.pending_bytes,
-        pending_versions=sums.pending_versions,
-        claimed_bytes=sums.claimed_bytes,
-        claimed_versions=sums.claimed_versions,
+        pending_bytes=pending.bytes,
+        pending_versions=pending.versions,
+        claimed_bytes=sum(account.claimed_bytes for account in accounts),
+        claimed_versions=sum(account.claimed_versions for account in accounts),
         unexpanded_directories=-1,
         limits=row.limits,
         stopped_ms=counters.claims_stopped_ms,

@@ -50,9 +50,8 @@ async function viewOf(root) {
   place.textContent = isBucket ? ` / ${names.join("/")}` : "";
   const made = isBucket ? new BucketView(root, ...names) : new PlaneView(root);
   const asked = ask("plane");
-  if (isBucket) await made.load(asked); // both questions at once
+  await made.load(asked); // all questions at once
   plane = await asked;
-  if (!isBucket) await made.refresh(plane);
   return made;
 }
 

@@ -19,27 +19,21 @@ export class BucketView {
   }
 
   // Asks for all of the bucket and draws it; after an act once more. Of the plane it has to know whether acts are allowed.
+  // All is shown at once, so that nothing that a reader looks at moves.
   async load(plane = this.plane) {
     const [answer, known] = await Promise.all([ask("bucket", this.names), plane]);
     this.plane = known;
-    this.main.querySelectorAll("section, .contents").forEach((one) => one.remove());
-    this.drawContents();
-    this.drawBytes(answer);
-    this.drawPlan(this.drawSnapshots(answer));
-    for (const Part of [ExplainPart, DiffPart, RetentionPart, CollectionPart]) new Part(this, answer);
-    const titles = [...this.main.querySelectorAll("section > h2")];
-    for (const title of titles) this.addLink(title);
+    const parts = document.createElement("div");
+    const contents = drawContents(parts);
+    this.drawBytes(parts, answer);
+    const picture = this.drawSnapshots(parts, answer);
+    const plan = section(parts, "Free a size");
+    for (const Part of [ExplainPart, DiffPart, RetentionPart, CollectionPart]) new Part(this, parts, answer);
+    for (const title of parts.querySelectorAll("section > h2")) addLink(contents, title);
+    if (this.parts) this.parts.replaceWith(parts); else this.main.append(parts);
+    this.parts = parts;
+    this.drawPlan(plan, picture);
     await this.refresh(this.plane);
-  }
-
-  drawContents() {
-    const nav = element("nav", this.main, {className: "contents"}, {"aria-label": "Parts of this page"});
-    this.contents = element("ul", nav);
-  }
-
-  addLink(title) {
-    const button = element("button", element("li", this.contents), {type: "button", textContent: title.textContent});
-    button.onclick = () => { title.tabIndex = -1; title.focus(); title.scrollIntoView(); };
   }
 
   async refresh(plane) {
@@ -48,26 +42,29 @@ export class BucketView {
     this.round += 1;
     if (!this.history || !isDue) return;
     try {
-      const text = JSON.stringify(await ask("history", this.names));
-      if (text !== this.shown) drawHistory(this.history, JSON.parse(this.shown = text));
+      const points = await ask("history", this.names);
+      const text = JSON.stringify(points);
+      if (points.length && text !== this.shown) drawHistory(this.history, JSON.parse(this.shown = text));
     } catch (error) {
       this.shown = "";
       showError(this.history, error);
     }
   }
 
-  drawBytes({notes, states, as_of: asOf}) {
-    const parent = section(this.main, "Bytes");
+  // The history begins with what is known now: before the first observation of the watch there is no other figure.
+  drawBytes(parts, {notes, states, amounts, as_of: asOf}) {
+    const parent = section(parts, "Bytes");
     element("p", parent, {className: "quiet", textContent: `As of ${asOf}.`});
     for (const textContent of notes) element("p", parent, {className: "note", textContent});
     table(parent, "Bytes by state", [["where", "text"], ["bytes"], ["on disks"], ["versions"], ["goes when", "text"]],
       states.map((one) => [one.state, one.size, one.on_disks, one.versions, one.goes]));
     element("h3", parent, {textContent: "Over time"});
     this.history = element("div", parent);
+    drawHistory(this.history, [{at_ms: Date.now(), ...Object.fromEntries(amounts.map(({state, bytes}) => [`${state}_bytes`, bytes]))}]);
   }
 
-  drawSnapshots({picture}) {
-    const parent = section(this.main, "Snapshots");
+  drawSnapshots(parts, {picture}) {
+    const parent = section(parts, "Snapshots");
     const asked = new Newest();
     const button = document.createElement("button");
     Object.assign(button, {type: "button", className: "act", hidden: true});
@@ -112,8 +109,7 @@ export class BucketView {
     });
   }
 
-  async drawPlan(picture) {
-    const parent = section(this.main, "Free a size");
+  async drawPlan(parent, picture) {
     let most;
     try { most = (await ask("plan/most", this.names)).most_bytes; } catch (error) { showError(parent, error); return; }
     if (BigInt(most) === 0n) {
@@ -143,6 +139,15 @@ export class BucketView {
     };
     form.onsubmit = (event) => { event.preventDefault(); plan(typed.value); };
   }
+}
+
+function drawContents(parts) {
+  return element("ul", element("nav", parts, {className: "contents"}, {"aria-label": "Parts of this page"}));
+}
+
+function addLink(contents, title) {
+  const button = element("button", element("li", contents), {type: "button", textContent: title.textContent});
+  button.onclick = () => { title.tabIndex = -1; title.focus(); title.scrollIntoView(); };
 }
 
 function showPlan(parent, {names, text, wanted_bytes: wanted, notes}) {

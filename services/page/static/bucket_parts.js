@@ -1,6 +1,6 @@
-// Further parts of a bucket: who holds a path, what differs between two states, retention, and collection.
+// Further parts of a bucket: who holds a path or a block, what differs between two states, retention, and collection.
 import {ask, Newest, post} from "./api.js";
-import {element, table} from "./elements.js";
+import {element, onceNear, table, tableOnDemand} from "./elements.js";
 import {act, bytesInWords, mayAct, showError} from "./acts.js";
 
 const TYPING_MS = 200;
@@ -8,8 +8,8 @@ const ACTIVE = "active";
 const OPEN_LEVELS = 2;
 const MARKS = {deleted: "−", renamed: "→", created: "+", modified: "~"};
 
-export function section(main, title) {
-  const made = element("section", main);
+export function section(parts, title) {
+  const made = element("section", parts);
   element("h2", made, {textContent: title});
   return element("div", made);
 }
@@ -19,19 +19,24 @@ function field(form, label, properties) {
 }
 
 export class ExplainPart {
-  constructor(view) {
-    const parent = section(view.main, "Who holds a path");
+  constructor(view, parts) {
+    const parent = section(parts, "Who holds a path or a block");
     this.names = view.names;
     const form = element("form", parent, {className: "tools"});
     this.input = field(form, "Path", {type: "text", size: 40, required: true, autocomplete: "off", spellcheck: false});
     this.input.setAttribute("list", "paths");
     this.paths = element("datalist", form, {id: "paths"});
     element("button", form, {type: "submit", textContent: "Explain"});
+    const ofBlock = element("form", parent, {className: "tools"});
+    this.block = field(ofBlock, "or a block, by its local id", {type: "text", size: 20, required: true, autocomplete: "off",
+      inputMode: "numeric"});
+    element("button", ofBlock, {type: "submit", textContent: "Find"});
     this.output = element("div", parent, {}, {"aria-live": "polite"});
     this.typing = new Newest(TYPING_MS);
     this.asking = new Newest();
     this.input.oninput = () => this.complete();
     form.onsubmit = (event) => { event.preventDefault(); this.explain(); };
+    ofBlock.onsubmit = (event) => { event.preventDefault(); this.find(); };
   }
 
   async complete() {
@@ -49,15 +54,46 @@ export class ExplainPart {
     } catch (error) { showError(this.output, error); }
   }
 
+  // A bucket of many rows is searched page by page: a page takes the plane about a second.
+  async find() {
+    const asked = {...this.names, local_id: this.block.value.trim()};
+    try {
+      const answer = await this.asking.of(async (signal) => {
+        let found = await ask("explain/block", asked, signal);
+        while (found.next_start) {
+          this.output.replaceChildren();
+          element("p", this.output, {textContent: "Searching …"});
+          found = await ask("explain/block", {...asked, start: found.next_start}, signal);
+        }
+        return found;
+      });
+      if (answer) this.showBlock(answer);
+    } catch (error) { showError(this.output, error); }
+  }
+
+  showBlock({fields, holders}) {
+    this.output.replaceChildren();
+    const list = element("dl", this.output, {className: "facts"});
+    for (const [name, textContent] of fields) {
+      element("dt", list, {textContent: name});
+      element("dd", list, {textContent});
+    }
+    this.showHolders(holders);
+  }
+
+  showHolders(holders) {
+    if (!holders.length) return;
+    table(this.output, "Holders", [["snapshot", "text"], ["created"], ["it stays because", "sentence"], ["until", "text"]],
+      holders.map((one) => [one.name, one.created, one.why, one.until]));
+  }
+
   show({path, as_of: asOf, size, holders, versions, notes}) {
     this.output.replaceChildren();
     const held = holders.length ? `${holders.length.toLocaleString("en")} snapshot${holders.length === 1 ? " holds" : "s hold"} it`
       : "No snapshot holds it";
     element("p", this.output, {className: "answer", textContent: `${path}: ${size}. ${held} (${asOf}).`});
     for (const textContent of notes) element("p", this.output, {textContent});
-    if (holders.length)
-      table(this.output, "Holders", [["snapshot", "text"], ["created"], ["it stays because", "sentence"], ["until", "text"]],
-        holders.map((one) => [one.name, one.created, one.why, one.until]));
+    this.showHolders(holders);
     if (versions.length)
       table(this.output, "Versions",
         [["committed", "text"], ["bytes"], ["born"], ["died"], ["stage", "text"], ["held by", "text"], ["goes when", "sentence"]],
@@ -65,25 +101,31 @@ export class ExplainPart {
   }
 }
 
+// A list of which only the chosen name is made at first: of a thousand names, a browser makes ten thousand nodes.
+function choice(form, label, names, chosen) {
+  const list = element("select", element("label", form, {textContent: `${label} `}));
+  list.add(new Option(chosen, chosen));
+  const place = names.indexOf(chosen), option = (name) => new Option(name, name);
+  onceNear(form, () => {
+    list.prepend(...names.slice(0, place).map(option));
+    list.append(...names.slice(place + 1).map(option));
+  });
+  return list;
+}
+
 export class DiffPart {
-  constructor(view, {picture}) {
-    const parent = section(view.main, "Compare two states");
+  constructor(view, parts, {picture}) {
+    const parent = section(parts, "Compare two states");
     this.names = view.names;
     const names = picture.groups.flatMap((group) => group.names);
     if (!names.length) { element("p", parent, {textContent: "No snapshot to compare with."}); return; }
     const form = element("form", parent, {className: "tools"});
-    this.from = this.choice(form, "From", names, names[0]);
-    this.to = this.choice(form, "to", [...names, ACTIVE], ACTIVE);
+    this.from = choice(form, "From", names, names[0]);
+    this.to = choice(form, "to", [...names, ACTIVE], ACTIVE);
     element("button", form, {type: "submit", textContent: "Compare"});
     this.output = element("div", parent, {}, {"aria-live": "polite"});
     this.newest = new Newest();
     form.onsubmit = (event) => { event.preventDefault(); this.compare(); };
-  }
-
-  choice(form, label, names, chosen) {
-    const list = element("select", element("label", form, {textContent: `${label} `}));
-    for (const value of names) element("option", list, {value, textContent: value, selected: value === chosen});
-    return list;
   }
 
   async compare() {
@@ -128,9 +170,9 @@ const FIELDS = [["num_retained_min", "Always keep the newest", "number"], ["num_
   ["consumer_expiration", "forget consumers after (0s: never)", "text"]];
 
 export class RetentionPart {
-  constructor(view) {
+  constructor(view, parts) {
     this.view = view;
-    const parent = section(view.main, "Retention");
+    const parent = section(parts, "Retention");
     this.about = element("p", parent);
     this.form = element("form", parent, {className: "fields"});
     this.inputs = Object.fromEntries(FIELDS.map(([name, label, type]) => [name, field(this.form, label, {type, min: 0, name})]));
@@ -162,10 +204,9 @@ export class RetentionPart {
     if (answer.leaving.length) element("p", output, {textContent: `Also removed: ${answer.leaving.join(", ")}.`});
     if (mayAct(this.view.plane) && answer.expired.length && !answer.is_changed) this.drawButton(answer);
     if (!answer.snapshots.length) return;
-    const details = element("details", output);
-    element("summary", details, {textContent: "Each snapshot, and why it stays"});
-    table(details, "Preview of retention", [["snapshot", "text"], ["created"], ["outcome", "text"], ["why", "sentence"]],
-      answer.snapshots.map((one) => [one.name, one.created, one.outcome, one.why]));
+    tableOnDemand(output, "Each snapshot, and why it stays", "Preview of retention",
+      [["snapshot", "text"], ["created"], ["outcome", "text"], ["why", "sentence"]],
+      () => answer.snapshots.map((one) => [one.name, one.created, one.outcome, one.why]));
   }
 
   drawButton({expired, freed_bytes: freed, sentence}) {
@@ -179,9 +220,9 @@ export class RetentionPart {
 }
 
 export class CollectionPart {
-  constructor(view, {amounts}) {
+  constructor(view, parts, {amounts}) {
     if (!mayAct(view.plane)) return;
-    const parent = section(view.main, "Collection");
+    const parent = section(parts, "Collection");
     const pending = amounts.find((one) => one.state === "pending").bytes;
     element("p", parent, {textContent: `Held by no snapshot, and not claimed: ${bytesInWords(pending)}.`});
     const tools = element("div", parent, {className: "tools"});

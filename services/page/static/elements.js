@@ -55,6 +55,26 @@ export function table(parent, caption, columns, rows) {
   return wide;
 }
 
+// A table that is drawn when somebody opens it: most tables are long, and most are never opened.
+export function tableOnDemand(parent, summary, caption, columns, rowsOf) {
+  const details = element("details", parent);
+  element("summary", details, {textContent: summary});
+  details.addEventListener("toggle", () => {
+    if (!details.querySelector("table")) table(details, caption, columns, rowsOf());
+  });
+  return details;
+}
+
+// Does something when a reader comes near an element: what nobody scrolls to need not be made.
+export function onceNear(part, act) {
+  const observer = new IntersectionObserver((changes) => {
+    if (!changes.some((one) => one.isIntersecting)) return;
+    observer.disconnect();
+    act();
+  }, {rootMargin: "100%"});
+  observer.observe(part);
+}
+
 // One stop of the Tab key for many elements; the arrow keys move between them.
 export function moveFocus(from, to) {
   if (!to) return;

@@ -10,6 +10,8 @@ export function bucketAddress(volume, bucket) {
   return `#/bucket/${encodeURIComponent(volume)}/${encodeURIComponent(bucket)}`;
 }
 
+const PATIENCE_MS = 300; // with the buckets, before the rest is shown without them
+
 function part(parent, title) {
   const section = element("section", parent);
   element("h2", section, {textContent: title});
@@ -19,13 +21,24 @@ function part(parent, title) {
 export class PlaneView {
   constructor(main) {
     element("h1", main, {textContent: "The plane"});
-    this.troubles = part(main, "What is wrong now");
-    this.buckets = part(main, "Buckets");
-    this.history = part(main, "Bytes over time");
-    this.way = part(main, "The way of a deletion");
-    this.processes = part(main, "Processes");
+    this.main = main;
+    this.parts = document.createElement("div");
+    this.troubles = part(this.parts, "What is wrong now");
+    this.buckets = part(this.parts, "Buckets");
+    this.history = part(this.parts, "Bytes over time");
+    this.way = part(this.parts, "The way of a deletion");
+    this.processes = part(this.parts, "Processes");
     this.shown = {};
     this.round = 0;
+  }
+
+  // Shows all parts at once, so that nothing that a reader looks at moves. Buckets that take long come later.
+  async load(asked) {
+    const bytes = this.refreshBytes();
+    this.refreshPlane(await asked);
+    await Promise.race([bytes, new Promise((done) => { setTimeout(done, PATIENCE_MS); })]);
+    this.main.append(this.parts);
+    await bytes;
   }
 
   // Draws a part only when it is another one than before: what a reader has focused or selected stays.
@@ -37,6 +50,12 @@ export class PlaneView {
   }
 
   async refresh(plane) {
+    this.refreshPlane(plane);
+    this.round += 1;
+    if (this.round % 2 === 0) await this.refreshBytes();
+  }
+
+  refreshPlane(plane) {
     if (plane.error) {
       this.draw("troubles", plane.error, (parent, message) => showError(parent, new Error(message)));
       for (const name of ["way", "processes"]) this.draw(name, null, drawUnknown);
@@ -45,9 +64,9 @@ export class PlaneView {
       this.draw("way", plane.stations, drawWay);
       this.draw("processes", plane.processes, drawProcesses);
     } else this.draw("troubles", null, (parent) => element("p", parent, {textContent: "Looking …"}));
-    const isDue = this.round % 2 === 0;
-    this.round += 1;
-    if (!isDue) return;
+  }
+
+  async refreshBytes() {
     try {
       const [buckets, points] = await Promise.all([ask("buckets"), ask("history")]);
       this.draw("buckets", buckets, drawBuckets);
