@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import ParamSpec, Self, TypeVar
 
 from deepclean.connection import Connection
-from deepclean.writer import BLOCK_SIZE_BYTES, BulkWriter, Put, Write
+from deepclean.writer import BLOCK_SIZE_BYTES, BulkWriter, Write, checked_text, put_of
 from services.domain.errors import DeepcleanError
 
 THREADS = 16
@@ -141,11 +141,11 @@ class AsyncBulkWriter:
 
     async def put(self, key: str, *, size_bytes: int, tag: str = "", block_size_bytes: int = BLOCK_SIZE_BYTES) -> None:
         """Commit a key without bytes, as ``BulkWriter.put``."""
-        await self._add(Put(key, size_bytes, tag, block_size_bytes))
+        await self._add(put_of(key, size_bytes, tag, block_size_bytes))
 
     async def delete(self, key: str) -> None:
         """Delete a key with all of its versions."""
-        await self._add(key)
+        await self._add(checked_text(key))
 
     async def flush(self) -> None:
         """Send what is not sent yet, and wait for all answers, as ``BulkWriter.flush``."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
+from operator import index
 from types import TracebackType
 from typing import NamedTuple, NoReturn, Self
 
@@ -48,6 +49,20 @@ class Put(NamedTuple):
 Write = Put | str
 """A put, or the path of a key to delete."""
 Command = PutKey | PutKeys | DeleteKeys
+_LARGEST = 2**63 - 1
+
+
+def put_of(key: str, size_bytes: int, tag: str, block_size_bytes: int) -> Put:
+    """Return a key to put. Raise ValueError or TypeError if no message can have it: it would fail a whole command."""
+    if max(index(size_bytes), index(block_size_bytes)) > _LARGEST or min(size_bytes, block_size_bytes) < -_LARGEST:
+        raise ValueError(f"{key}: sizes have at most 63 bits")
+    return Put(checked_text(key), size_bytes, checked_text(tag), block_size_bytes)
+
+
+def checked_text(text: str) -> str:
+    """Return a text that UTF-8 has; raise UnicodeEncodeError for another one, TypeError for what is no text."""
+    str.encode(text)
+    return text
 
 
 class BulkWriter:
@@ -88,6 +103,7 @@ class BulkWriter:
         self._puts: list[Put] = []
         """Keys of the command of puts behind them, which further ones may join; there are no deletes then."""
         self._puts_bytes = 0
+        self._known_puts_per_command: int | None = None
         self._deletes: list[str] = []
         """Keys of the command of deletes behind them, which further ones may join; there are no puts then."""
         self.put_count = 0
@@ -102,14 +118,17 @@ class BulkWriter:
         """The shard of the volume, looked up by the first command."""
         return self._calls.volumes.shard_of(self._names[0])
 
-    @cached_property
+    @property
     def _puts_per_command(self) -> int:
-        """Keys that may share a command: one if metadata cannot say that it knows such commands."""
-        try:
-            level = self._plane.metadata(self._shard).state().feature_level
-        except DeepcleanError:
-            return 1
-        return self._keys_per_command(PUTS_PER_COMMAND) if level >= level_of(PutKeys) else 1
+        """Keys that may share a command: one as long as metadata does not say that it takes such commands."""
+        if self._known_puts_per_command is None:
+            try:
+                level = self._plane.metadata(self._shard).state().feature_level
+            except DeepcleanError:
+                return 1
+            is_known = level >= level_of(PutKeys)
+            self._known_puts_per_command = self._keys_per_command(PUTS_PER_COMMAND) if is_known else 1
+        return self._known_puts_per_command
 
     @cached_property
     def _deletes_per_command(self) -> int:
@@ -124,7 +143,7 @@ class BulkWriter:
         Raises:
             BulkWriteError: too many keys have failed, there is no such volume, or the plane does not answer.
         """
-        self._write((Put(key, size_bytes, tag, block_size_bytes),))
+        self._write((put_of(key, size_bytes, tag, block_size_bytes),))
 
     def delete(self, key: str) -> None:
         """Delete a key with all of its versions.
@@ -132,7 +151,7 @@ class BulkWriter:
         Raises:
             BulkWriteError: as ``put``.
         """
-        self._write((key,))
+        self._write((checked_text(key),))
 
     def flush(self) -> None:
         """Send what is not sent yet, and wait for all answers.
@@ -258,7 +277,7 @@ class BulkWriter:
     def _all_put(self, command: PutKeys, done: KeysPut) -> None:
         self.put_count += done.put
         for position, code in zip(done.refused, done.errors, strict=True):
-            error = PlaneError(code, "metadata has refused it, and put the others of its command")
+            error = PlaneError(code, "metadata has refused this key; others of its command may have been put")
             self._note(KeyFailure(command.keys[position], False, error))
 
     def _all_deleted(self, command: DeleteKeys, done: KeysDeleted) -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 MAX_OBJECTS_PER_COMMAND = 255
 """Maximum new directories and keys of one command: Ozone's object ids have 8 bits for them."""
+MAX_OBJECTS_PER_BULK = 10_000
+"""New directories and keys after which a PutKeys command refuses further keys: it holds up its shard meanwhile."""
 MAX_BLOCKS_PER_COMMAND = 65_535
 MAX_RUNS_PER_VERSION = 10_000
 """Maximum runs of blocks of an open key, or of all parts of an upload: the rows that one command changes."""
@@ -16,7 +18,7 @@ MAX_VERSION_ROWS = 10_000
 MAX_PART_NUMBER = 10_000
 """Highest number of a part, as in S3."""
 MAX_KEYS_PER_COMMAND = 1_000
-"""Maximum keys of one DeleteKeys command, as in S3's DeleteObjects, which keeps the answer small."""
+"""Maximum keys of one PutKeys or DeleteKeys command, as in S3's DeleteObjects, which keeps the answer small."""
 _LOW_62_BITS = (1 << 62) - 1
 _64_BITS = (1 << 64) - 1
 MOST_SHARDS = 1 << 10

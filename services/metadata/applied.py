@@ -1,4 +1,4 @@
-"""What ends each txn: the counters go on, and what a command's changes mean for collection follows."""
+"""Ends a txn: stores its number, and publishes what its changes mean for collection."""
 
 from __future__ import annotations
 

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 
 from schemas.error_codes import ErrorCode
 from schemas.records import Committed, KeysPut, PutKey, PutKeys
-from services.domain.errors import TROUBLE_OF_THE_MACHINE, HalfAppliedError
 from services.domain.names import InvalidNameError
 from services.domain.refusals import CommandError
-from services.domain.table_keys import MAX_KEYS_PER_COMMAND, local_id
+from services.domain.table_keys import MAX_KEYS_PER_COMMAND, MAX_OBJECTS_PER_BULK, local_id
 from services.metadata.applied import applied
 from services.metadata.namespace.buckets import find_bucket
 from services.metadata.namespace.keys import put_key
@@ -25,22 +24,20 @@ def put_keys(transaction: Transaction, command: PutKeys) -> Committed:
     _check_lists(command)
     first_local_id = local_id(transaction.shard, transaction.txn, 0)
     refused: dict[int, str] = {}
+    objects = 0
     for place, put in enumerate(_puts(command)):
         if place:
             applied(transaction)
             transaction.begin_next()
         try:
+            if objects >= MAX_OBJECTS_PER_BULK:
+                raise CommandError(ErrorCode.LIMIT_EXCEEDED, "the command has created as many objects as one may")
             put_key(transaction, put)
+            objects += transaction.objects
         except (CommandError, InvalidNameError) as error:
             transaction.work.undo_message()
             transaction.undo()
             refused[place] = str(error.code)
-        except TROUBLE_OF_THE_MACHINE:
-            raise
-        except Exception as error:
-            if place:
-                raise HalfAppliedError(f"key {place} of {len(command.keys)} of a PutKeys failed: {error}") from error
-            raise
     put_count, container_id = len(command.keys) - len(refused), transaction.container_for(bucket)
     done = KeysPut(put_count, tuple(refused), tuple(refused.values()), container_id, first_local_id)
     return Committed(0, keys_put=done)

@@ -16,7 +16,7 @@ from schemas.records import Barrier, Committed, MetadataCommand, MetadataProgres
 from schemas.topics import METADATA_COMMANDS, METADATA_PROGRESS, METADATA_REPLIES
 from services.domain.dead_letters import shortened
 from services.domain.durations import HOUR_MS
-from services.domain.errors import InvalidMessageError
+from services.domain.errors import TROUBLE_OF_THE_MACHINE, HalfAppliedError, InvalidMessageError
 from services.domain.names import MAX_CLIENT_ID_LENGTH, InvalidNameError
 from services.domain.refusals import CommandError, NotDone
 from services.metadata import bulk_puts
@@ -124,7 +124,7 @@ _OF_RIGHTS = (
 _ALWAYS_ANSWERED = frozenset(
     {
         *(records.Undelete, records.SetCollection, records.SetBreaker, records.ResetBreaker, records.RequeueOrphans),
-        *(records.SetQuota, records.RepairQuota),
+        *(records.SetQuota, records.RepairQuota, records.PutKeys),
         *_OF_RIGHTS,
     }
 )
@@ -201,8 +201,13 @@ class MetadataService:
                 if transaction.signers.is_on:
                     access.check_internal(transaction, message, command)
                 self._apply_service_command(command, transaction)
-        except BaseException:
+        except TROUBLE_OF_THE_MACHINE:
             transaction.undo()
+            raise
+        except Exception as error:
+            transaction.undo()
+            if transaction.has_parts:
+                raise HalfAppliedError(f"{kind.__name__} failed when a part of it was applied: {error}") from error
             raise
         if log_time_ms != transaction.counters.log_time_ms:
             self._time_has_passed(transaction, log_time_ms)

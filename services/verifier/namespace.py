@@ -17,7 +17,7 @@ from services.domain.names import (
     check_length,
     check_volume_name,
 )
-from services.domain.table_keys import version_object_id
+from services.domain.table_keys import MAX_OBJECTS_PER_BULK, version_object_id
 from services.verifier.history import Entry, Moment, Version
 from services.verifier.present import MAX_OBJECTS, NO_CONDITION, Bucket, Present, require_generation
 from services.verifier.refusals import RefusedError, require, required
@@ -141,14 +141,16 @@ class Namespace:
         present, count = self._present, len(body.keys)
         present.bucket(body)
         require(1 <= count <= MAX_KEYS and len(body.sizes_bytes) == count and len(body.tags) in (0, count))
+        made = 0
         for place, (key, size_bytes) in enumerate(zip(body.keys, body.sizes_bytes, strict=True)):
             if place:
                 present.begin(Moment(present.now.offset, present.now.txn + 1))
-            if place in refused:
+            if place in refused or made >= MAX_OBJECTS_PER_BULK:
                 continue
             tag = body.tags[place] if body.tags else ""
             with suppress(RefusedError, InvalidNameError):
                 self._put_key(records.PutKey(body.volume, body.bucket, key, size_bytes, tag, body.block_size_bytes))
+                made += present.objects
 
     def _put(self, body: records.PutKey | records.PutKeyIf, expected_generation: int) -> None:
         present = self._present

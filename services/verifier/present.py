@@ -62,20 +62,21 @@ class Present:
         self.buckets: dict[tuple[str, str], Bucket] = {}
         self.links: dict[tuple[str, str], tuple[str, str]] = {}
         self.by_id: dict[int, Bucket] = {}
-        self._epoch = self._objects = 0
+        self._epoch = self.objects = 0
+        """``objects`` are those that the present command has created."""
 
     def begin(self, now: Moment) -> None:
         """Go on to the next command."""
         self.now = now
-        self._objects = 0
+        self.objects = 0
 
     # Ids
 
     def new_object_id(self) -> int:
         """Return the next objectID of the command. Refuse a command that needs too many."""
-        require(self._objects < MAX_OBJECTS)
-        self._objects += 1
-        return object_id(self._epoch, self.now.txn, self._objects)
+        require(self.objects < MAX_OBJECTS)
+        self.objects += 1
+        return object_id(self._epoch, self.now.txn, self.objects)
 
     def new_blocks(self, bucket: Bucket, size_bytes: int, block_size_bytes: int) -> BlockRun | None:
         """Return the blocks that the command gets in a bucket for some bytes; None for no bytes."""

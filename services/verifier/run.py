@@ -58,7 +58,8 @@ class _Answers:
         self._first = log.first_offset(METADATA_REPLIES.name, shard)
         end = log.end_offset(METADATA_REPLIES.name, shard)
         self._messages = messages_between(log, METADATA_REPLIES, shard, self._first, end)
-        self._newest_txn = 0
+        self._first_txn = self._newest_txn = 0
+        """Of the answers that were read."""
         self._read: OrderedDict[int, MetadataReply] = OrderedDict()
         """The last answers, by their txns: a command of many txns is asked for by its last one, and may be refused."""
 
@@ -74,15 +75,16 @@ class _Answers:
                 break
             # Answers to refused commands have txn 0. Answers that metadata repeats after a crash have an older txn.
             if reply is not None and reply.txn > self._newest_txn:
-                self._note(reply, txn)
-        return self._read.get(txn)
-
-    def _note(self, reply: MetadataReply, wanted_txn: int) -> None:
-        if not self._newest_txn and self._first > 0 and reply.txn > wanted_txn:
+                self._note(reply)
+        if self._first > 0 and txn < self._first_txn:
             raise VerifyError(
                 f"shard {self._shard}: {METADATA_REPLIES.name} was trimmed, and with it whether an undelete before txn "
-                f"{reply.txn} came in time: verify before it is trimmed, and keep the report"
+                f"{self._first_txn} came in time: verify before it is trimmed, and keep the report"
             )
+        return self._read.get(txn)
+
+    def _note(self, reply: MetadataReply) -> None:
+        self._first_txn = self._first_txn or reply.txn
         self._newest_txn = reply.txn
         self._read[reply.txn] = reply
         if len(self._read) > MAX_KEYS_PER_COMMAND:

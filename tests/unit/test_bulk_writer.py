@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any, NoReturn
 
 import pytest
 
@@ -10,7 +11,7 @@ import deepclean
 from deepclean.connection import Connection
 from deepclean.writer import MAX_FAILURES, PUT_BYTES_PER_COMMAND, PUTS_PER_COMMAND
 from schemas.records import DeleteKeys, MetadataReply, PutKey, PutKeys, SnapshotReply
-from services.client.errors import BusyError, NotDeliveredError, PlaneTimeoutError
+from services.client.errors import BusyError, NotDeliveredError, PlaneTimeoutError, UnreachableError
 from services.client.plane import NamespaceCommand, SnapshotRequest
 from services.plane.in_memory.client import InMemoryClient
 from services.plane.in_memory.plane import InMemoryPlane
@@ -127,6 +128,47 @@ def test_a_shard_whose_upgrade_is_not_finished_gets_a_command_for_each_key(monke
             writer.put(key, size_bytes=1)
     assert [type(command) for command in client.sent] == [PutKey] * 3
     assert keys_of(bucket) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("put", "error"),
+    [
+        ({"key": "bad\udcff"}, UnicodeEncodeError),
+        ({"key": "a", "tag": None}, TypeError),
+        ({"key": "a", "size_bytes": 2**63}, ValueError),
+        ({"key": "a", "size_bytes": 1.5}, TypeError),
+    ],
+)
+def test_what_no_message_can_have_fails_by_itself(
+    bucket: deepclean.Bucket, put: dict[str, Any], error: type[Exception]
+) -> None:
+    with bucket.writer() as writer:
+        writer.put("before", size_bytes=1)
+        with pytest.raises(error):
+            writer.put(**{"size_bytes": 1} | put)
+        with pytest.raises(UnicodeEncodeError):
+            writer.delete("bad\udcff")
+        writer.put("behind", size_bytes=1)
+    assert keys_of(bucket) == ["before", "behind"]
+
+
+def test_the_level_is_asked_for_again_while_metadata_is_away(
+    bucket: deepclean.Bucket, client: WatchedClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    metadata = client.metadata
+    with bucket.writer() as writer:
+        with monkeypatch.context() as patch:
+            patch.setattr(client, "metadata", _away)
+            writer.put("a", size_bytes=1)
+            writer.put("b", size_bytes=1)
+        writer.put("c", size_bytes=1)
+        writer.put("d", size_bytes=1)
+    assert [type(command) for command in client.sent] == [PutKey, PutKey, PutKeys]
+    assert metadata(0).state().feature_level == 2
+
+
+def _away(_shard: int) -> NoReturn:
+    raise UnreachableError("metadata does not answer")
 
 
 @pytest.mark.parametrize("bound", [1, 3, 20, 4_000])

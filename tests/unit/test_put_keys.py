@@ -25,7 +25,7 @@ from schemas.records import (
 from schemas.topics import DEAD_LETTERS, METADATA_COMMANDS, METADATA_REPLIES
 from services.domain.refusals import CommandError
 from services.log.first_commands import first_commands
-from services.metadata import bulk_puts
+from services.metadata import bulk_puts, service
 from services.metadata.namespace import keys
 from tests.unit.test_metadata import Shard, _deleted
 from tests.unit.test_verify_replay import txn_of, verified
@@ -205,3 +205,53 @@ def test_a_refusal_behind_its_changes_leaves_nothing_of_its_key(monkeypatch: pyt
     assert refused(reply) == {1: "QUOTA_EXCEEDED"}
     assert set(shard.names("flat")) == {"a", "c"}
     assert shard.space("flat").live_bytes == 20
+
+
+def test_a_command_without_a_reply_is_answered_all_the_same(shard: Shard) -> None:
+    """Whoever replays the log reads from the answer what a quota has refused."""
+    shard.do(SetQuota("vol", "flat", -1, 1))
+    answers = len(shard.sent(METADATA_REPLIES))
+    shard.send(MetadataCommand(0, "silent", 1, many("flat", ".snapshot", ".snapshot/a"), wants_reply=False))
+    shard.runner.step()
+    assert len(shard.sent(METADATA_REPLIES)) == answers + 1
+    shard.do(PutKey("vol", "tree", "a", 1))
+
+
+def test_a_command_that_is_too_long_hides_no_later_answers(shard: Shard) -> None:
+    shard.do(SetQuota("vol", "flat", -1, 2_000))
+    assert shard.refusal(many("flat", *map(str, range(1_500)))) == "INVALID_REQUEST"
+    for number in range(1_200):
+        shard.do(PutKey("vol", "flat", f"{number}", 1))
+    shard.do(DeleteKeys("vol", "flat", ("7",)))
+
+
+def test_a_command_creates_a_bounded_number_of_objects(shard: Shard, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("services.metadata.bulk_puts", "services.verifier.namespace"):
+        monkeypatch.setattr(f"{module}.MAX_OBJECTS_PER_BULK", 5)
+    reply = shard.do(many("tree", "a/b/c", "a/b/d", "a/e", "f", "a/b/c"))
+    assert refused(reply) == {3: "LIMIT_EXCEEDED", 4: "LIMIT_EXCEEDED"}
+    assert set(shard.names("tree")) == {"a/b/c", "a/b/d", "a/e"}
+
+
+@pytest.mark.parametrize("between", [True, False])
+def test_a_failure_behind_a_key_leaves_nothing_of_the_command(
+    monkeypatch: pytest.MonkeyPatch, *, between: bool
+) -> None:
+    shard = new_shard()
+    before = txn_of(shard.store)
+    module = bulk_puts if between else service
+    finish, calls = module.applied, 0
+
+    def fails(transaction: Any) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 2 or not between:
+            raise ValueError("a defect")
+        finish(transaction)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "applied", fails)
+        shard.send(MetadataCommand(0, "two", 1, many("flat", "a", "b", "c")))
+        shard.runner.step()
+    assert [letter.error for letter in shard.sent(DEAD_LETTERS)] == ["HalfAppliedError"]
+    assert (txn_of(shard.store), shard.names("flat")) == (before, {})

@@ -72,7 +72,7 @@ class Transaction:
 
     __slots__ = (
         *("acls", "clients", "collection_states", "counters", "creator", "directories", "entries", "figures"),
-        *("freed", "is_answered", "log_time_ms", "objects", "orphans", "signers", "snapshots", "space"),
+        *("freed", "has_parts", "is_answered", "log_time_ms", "objects", "orphans", "signers", "snapshots", "space"),
         *("txn", "user", "work", "written", "_present", "_reported_before", "_saved_counters"),
     )
 
@@ -103,6 +103,8 @@ class Transaction:
         self.is_answered = False
         """Whether the command is answered even if its client wants no reply: its outcome depends on what is used of a
         quota, or on more than the owners of volumes, and a replay of the log reads it from the answer."""
+        self.has_parts = False
+        """Whether parts of the present command are applied, which ``undo`` does not undo."""
         self.creator = ""
         """This user, if only access lists allow the command: then it gets all rights to what it creates."""
 
@@ -122,12 +124,13 @@ class Transaction:
         """Start the next command."""
         self.work = work
         self.log_time_ms = log_time_ms
-        self.is_answered = False
+        self.is_answered = self.has_parts = False
         self.creator = ""
         self._begin_txn()
 
     def begin_next(self) -> None:
         """Start the next part of a command that has a txn for each: what ``undo`` undoes begins here."""
+        self.has_parts = True
         self.work.begin_message()
         self._begin_txn()
 

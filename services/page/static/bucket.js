@@ -60,6 +60,7 @@ export class BucketView {
       states.map((one) => [one.state, one.size, one.on_disks, one.versions, one.goes]));
     element("h3", parent, {textContent: "Over time"});
     this.history = element("div", parent);
+    [this.shown, this.round] = ["", 0];
     drawHistory(this.history, [{at_ms: Date.now(), ...Object.fromEntries(amounts.map(({state, bytes}) => [`${state}_bytes`, bytes]))}]);
   }
 

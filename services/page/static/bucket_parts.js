@@ -60,9 +60,11 @@ export class ExplainPart {
     try {
       const answer = await this.asking.of(async (signal) => {
         let found = await ask("explain/block", asked, signal);
-        while (found.next_start) {
+        if (found.next_start) {
           this.output.replaceChildren();
           element("p", this.output, {textContent: "Searching …"});
+        }
+        while (found.next_start) {
           found = await ask("explain/block", {...asked, start: found.next_start}, signal);
         }
         return found;

@@ -121,8 +121,8 @@ class Service(Protocol):
 
         Raises:
             InvalidMessageError: the message can never be applied; the loop dead-letters it.
-            HalfAppliedError: it cannot either, and ``undo_message`` would not undo all of it; the loop applies the
-                messages of the unit of work one by one.
+            HalfAppliedError: the message can never be applied, and ``undo_message`` would undo only a part of it; the
+                loop applies the messages of the unit of work one by one.
         """
 
     def tick(self, now_ms: int, work: Work) -> None:
