@@ -200,6 +200,13 @@ def print_preview(plan: RetentionPreview) -> None:
     )
 
 
+def expiry_sentence(plan: RetentionPreview) -> str:
+    """Return which snapshots a run of retention expires, and what that frees, as the end of a sentence."""
+    mark = "" if plan.is_exact else "~"
+    freed = amount_in_words(plan.freed_bytes, plan.freed_versions, plan.freed_replicated_bytes)
+    return f"expires {', '.join(one.snapshot for one in plan.expired)}: that frees {mark}{freed}"
+
+
 def _verb(number: int, verb: str) -> str:
     return f"{number:,} {verb}{'s' if number == 1 else ''}"
 

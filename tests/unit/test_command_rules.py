@@ -23,6 +23,7 @@ WITHOUT_JSON = {"key get": "writes the bytes of a key", "replay": "prints one JS
 FINAL = {
     "accept-lost-tail",
     "dead-letters drop",
+    "retention set",
     "shards add",
     "snapshot delete",
     "snapshot rollback",
@@ -30,8 +31,9 @@ FINAL = {
     "upgrade finish",
 }
 """What cannot be undone, by deepclean or by a repeat. Keys and directories have their undo windows."""
-SHOWN_FIRST = FINAL - {"accept-lost-tail", "dead-letters drop", "shards add"}
-"""Of these, what can be looked at before; ``accept-lost-tail`` only shows unless it is told --yes."""
+SHOWN_FIRST = FINAL - {"accept-lost-tail", "dead-letters drop", "retention set", "shards add"}
+"""Of these, what can be looked at before. ``accept-lost-tail`` only shows unless it is told --yes, and
+``retention preview`` shows what a policy does."""
 SYNONYMS = {
     "remove": "delete", "ls": "list", "del": "delete", "rm": "delete", "show-all": "list", "add-shard": "add",
 }  # fmt: skip

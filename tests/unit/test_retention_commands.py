@@ -8,6 +8,7 @@ import pytest
 import typer
 
 from services.cli.amounts import duration_ms, duration_text
+from services.cli.exit_status import ExitStatus
 from tests.unit.test_command_line import CommandLine
 
 
@@ -45,7 +46,7 @@ def test_a_preview_says_what_goes_why_the_rest_stays_and_what_it_frees(tree: Com
 
 def test_a_policy_is_set_shown_run_and_unset(tree: CommandLine) -> None:
     tree.run("retention", "set", "vol1/tree", "--num-retained-min", "1", "--time-retained", "0", "--mode", "async",
-             "--snapshot-every", "1d", "--tag-every", "7d", "--tag-num-retained-max", "4")  # fmt: skip
+             "--snapshot-every", "1d", "--tag-every", "7d", "--tag-num-retained-max", "4", "--yes")  # fmt: skip
     shown = tree.json("retention", "show", "vol1/tree")
     assert shown["policy"]["execution_mode"] == "ASYNC"
     assert shown["policy"]["snapshot_every_ms"] == 86_400_000
@@ -57,15 +58,28 @@ def test_a_policy_is_set_shown_run_and_unset(tree: CommandLine) -> None:
     assert tree.json("retention", "show", "vol1/tree")["policy"]["snapshot_every_ms"] == 0
     assert "nothing expires now" in tree.run("retention", "run", "vol1/tree")
     assert "stay" in tree.run("retention", "set", "vol1/tree", "--num-retained-min", "3", "--time-retained", "1000d",
-                              "--num-retained-max", "3")  # fmt: skip
+                              "--num-retained-max", "3", "--yes")  # fmt: skip
     assert tree.json("retention", "unset", "vol1/tree")["policy"] is None
     assert tree.run("retention", "run", "vol1/tree", status=1).startswith("RETENTION_NOT_FOUND: ")
     assert tree.run("retention", "show", "vol1/tree", status=1).startswith("RETENTION_NOT_FOUND: ")
     assert tree.run("retention", "preview", "vol1/tree", status=1).startswith("RETENTION_NOT_FOUND: ")
 
 
+def test_a_policy_that_expires_something_is_set_when_that_is_confirmed(tree: CommandLine) -> None:
+    policy = ("--num-retained-min", "3", "--num-retained-max", "3")
+    asked = tree.run("retention", "set", "vol1/tree", *policy, status=ExitStatus.NOT_CONFIRMED)
+    assert asked.startswith("The first run, a minute from now, expires snap1: that frees 1000 B in 1 version.")
+    assert tree.run("retention", "show", "vol1/tree", status=1).startswith("RETENTION_NOT_FOUND: ")
+    assert "the newest 3 snapshots stay; all others go with the next run" in tree.run(
+        "retention", "set", "vol1/tree", *policy, "--yes"
+    )
+    assert "and with the next run beyond the newest 9" in tree.run(
+        "retention", "set", "vol1/tree", "--num-retained-min", "3", "--num-retained-max", "9", "--time-retained", "1d"
+    )
+
+
 def test_a_run_says_what_expired(tree: CommandLine) -> None:
-    tree.run("retention", "set", "vol1/tree", "--num-retained-min", "2", "--num-retained-max", "3")
+    tree.run("retention", "set", "vol1/tree", "--num-retained-min", "2", "--num-retained-max", "3", "--yes")
     plan = tree.json("retention", "preview", "vol1/tree")
     ran = tree.json("retention", "run", "vol1/tree")
     assert [one["snapshot"] for one in plan["expired"]] == ran["snapshots"] == ["snap1"]
@@ -158,7 +172,16 @@ def test_what_is_no_duration_is_a_mistake_of_usage(text: str) -> None:
 def test_a_policy_creates_and_expires_snapshots_by_itself(tree: CommandLine) -> None:
     """A whole plane over five hours: what expires on the way gives its bytes back."""
     tree.run(
-        "retention", "set", "vol1/tree", "--num-retained-min", "2", "--time-retained", "0", "--snapshot-every", "1h"
+        "retention",
+        "set",
+        "vol1/tree",
+        "--num-retained-min",
+        "2",
+        "--time-retained",
+        "0",
+        "--snapshot-every",
+        "1h",
+        "--yes",
     )
     plane = tree.client.plane
 

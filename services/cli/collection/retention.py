@@ -18,9 +18,10 @@ from schemas.records import (
 )
 from services.cli.amounts import duration_ms, duration_text
 from services.cli.arguments import BucketArgument
+from services.cli.confirmation import YesOption, confirm
 from services.cli.output import counted, print_fields, print_json, print_result, time_text
 from services.cli.session import JsonOption, Session, bucket_path, request, session_of
-from services.cli.space_lines import print_preview
+from services.cli.space_lines import expiry_sentence, print_preview
 from services.cli.terminal import say
 from services.client.errors import PlaneError
 
@@ -76,9 +77,13 @@ def set_policy(
     tag_every: Annotated[str, typer.Option(help="Tag the first snapshot of each such period; 0: none.")] = "0",
     tag_num_retained_max: Annotated[int, typer.Option(help="Keep at most N automatic tags; 0: all.")] = 0,
     tag_time_retained: Annotated[str, typer.Option(help="Lifetime of an automatic tag; 0: unlimited.")] = "0",
+    is_confirmed: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Set the bucket's policy, replacing the present one. Options that are left out get their defaults."""
+    """Set the bucket's policy, replacing the present one. Options that are left out get their defaults.
+
+    If snapshots expire with its first run, which is a minute later, the command says which, and asks.
+    """
     figures = _figures(_DEFAULT, num_retained_min, num_retained_max, time_retained, expire_limit, consumer_expiration)
     policy = replace(
         figures,
@@ -90,7 +95,11 @@ def set_policy(
     )
     volume_name, bucket_name = bucket_path(bucket)
     with session_of(context) as session:
-        session.metadata(volume_name).bucket(volume_name, bucket_name)  # raises for a missing bucket
+        found = session.metadata(volume_name).bucket(volume_name, bucket_name)  # raises for a missing bucket
+        if not is_confirmed:
+            plan = session.snapshots(volume_name).retention_preview(found.volume, found.bucket, policy=policy)
+            if plan.expired:
+                confirm(f"the first run, a minute from now, {expiry_sentence(plan)}.", is_confirmed=False)
         shard = session.volumes().shard_of(volume_name)
         session.request(shard, SetRetention(volume_name, bucket_name, policy))
     made = {"volume": volume_name, "bucket": bucket_name, "policy": policy}
@@ -180,10 +189,12 @@ def _figures(base: RetentionPolicy, *given: int | str | None) -> RetentionPolicy
 
 
 def _sentence(policy: RetentionPolicy) -> str:
-    maximum = f", at most {policy.num_retained_max}" if policy.num_retained_max else ""
-    minimum = policy.num_retained_min
+    minimum, maximum = policy.num_retained_min, policy.num_retained_max
     newest = "the newest snapshot stays" if minimum == 1 else f"the newest {counted(minimum, 'snapshot')} stay"
-    return f"{newest}{maximum}; others go when the next one is older than {duration_text(policy.time_retained_ms)}"
+    if maximum == minimum:
+        return f"{newest}; all others go with the next run"
+    beyond = f", and with the next run beyond the newest {maximum}" if maximum else ""
+    return f"{newest}; others go when the next one is older than {duration_text(policy.time_retained_ms)}{beyond}"
 
 
 def _fields(row: RetentionRow) -> list[tuple[str, object]]:
