@@ -9,7 +9,7 @@ import pytest
 
 from tests.documented_sessions import BY_THEMSELVES, DOCS, ON_A_PLANE, Command, Shell, blocks, checkout, do, play, steps
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(900), pytest.mark.long]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(900)]
 GETTING_STARTED = DOCS / "getting-started.md"
 STATE_OF_CONCEPTS = (
     "deepclean key put sales/reports/photo --size 6MiB",
@@ -19,6 +19,7 @@ STATE_OF_CONCEPTS = (
 """What the commands of the concepts need beside the first session."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("page", BY_THEMSELVES, ids=lambda page: page.stem)
 def test_a_document_prints_what_it_shows(page: Path, tmp_path: Path) -> None:
     is_tutorial = page.parent.name == "tutorials"
@@ -27,6 +28,7 @@ def test_a_document_prints_what_it_shows(page: Path, tmp_path: Path) -> None:
         assert play(page, shell) > 3
 
 
+@pytest.mark.long
 def test_the_documents_of_a_running_plane_print_what_they_show(tmp_path: Path) -> None:
     with checkout(tmp_path) as shell:
         begin_first_session(shell)
