@@ -84,6 +84,7 @@ def test_one_version_is_described_in_words(line: CommandLine) -> None:
     assert line.run("ledger", "show", str(row["first_local_id"]), "--block", "--shard", "1") == output
     assert "Nothing of it was freed in shard 0" in line.run("ledger", "show", "4711")
     assert line.json("ledger", "show", "4711") == []
+    assert "deepclean trace show" in line.run("ledger", "show", "vol1/flat/k", status=2)
 
 
 def test_a_ledger_that_is_as_the_log_says(line: CommandLine) -> None:

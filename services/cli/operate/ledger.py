@@ -74,12 +74,13 @@ def list_rows(
 @app.command()
 def show(
     context: typer.Context,
-    number: Annotated[int, typer.Argument(metavar="ID", help="An object's id; with --block a block's.")],
+    object_id: Annotated[str, typer.Argument(metavar="ID", help="An object's id; with --block a block's.")],
     is_block: Annotated[bool, typer.Option("--block", help="The id is the local id of a block.")] = False,
     shard: Annotated[int, typer.Option(min=0, help="Shard of the object or block.")] = 0,
     as_json: JsonOption = False,
 ) -> None:
     """Show why and when the versions of an object, or the version with a block, were freed."""
+    number = _number_of(object_id)
     wanted = LedgerFilter(block_id=number) if is_block else LedgerFilter(object_id=number)
     with session_of(context) as session:
         log, (chosen,) = log_of(session, CLIENT_ID), session.shards([shard])
@@ -92,6 +93,14 @@ def show(
     for place, row in rows:
         print_fields(_story(place, row))
         say("")
+
+
+def _number_of(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        why = f"{text} is no id. Of a path, deepclean trace show VOLUME/BUCKET/PATH gives it."
+        raise typer.BadParameter(why) from None
 
 
 @app.command()
