@@ -107,6 +107,7 @@ NEEDED: dict[type[Any], tuple[Grant, ...]] = {
     records.SetBucketReplication: _TO_WRITE,
     PutKey: _TO_WRITE,
     records.PutKeyIf: _TO_WRITE,
+    records.PutKeys: _TO_WRITE,
     records.OpenKey: _TO_WRITE,
     records.AllocateBlocks: _TO_WRITE,
     records.SyncKey: _TO_WRITE,

@@ -20,7 +20,7 @@ PRINTED = {
         *("['2026']", "['2026', '2026/beach']", "2000000 bytes are held by snapshots", "- 2026/beach"),
         *("10000 put, 5000 deleted", "2027/none KEY_NOT_FOUND"),
         *("['2026/beach']", "5000001", "('october',)", "HELD 2000000", "['september', 'october']"),
-        *("b'1,40'", "['photos/tables/.snapshot/closed/sales/2026.csv']", "[40, 44]"),
+        *("b'1,40'", "20 bytes are back", "['photos/tables/.snapshot/closed/sales/2026.csv']", "[40, 44]"),
         *("1000", "10000"),
     ],
     "deepclean/__init__.py": ["['2026', '2026/beach']"],

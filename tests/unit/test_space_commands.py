@@ -127,7 +127,7 @@ def test_a_plan_keeps_to_the_policy_and_explain_says_why_a_snapshot_stays(line: 
     assert line.json("space", "plan", "vol1/tree", "--free", "1")["snapshots"] == []
     line.run("tag", "delete", "vol1/tree", "audit")
     assert line.json("space", "plan", "vol1/tree", "--free", "1")["snapshots"] == ["s-two"]
-    line.run("retention", "set", "vol1/tree", "--num-retained-min", "2", "--time-retained", "0s")
+    line.run("retention", "set", "vol1/tree", "--num-retained-min", "2", "--time-retained", "0s", "--yes")
     kept = line.json("explain", "vol1/tree/.snapshot/s-two")
     assert (kept["has_policy"], [reason["reason"] for reason in kept["reasons"]]) == (True, ["MINIMUM"])
     assert line.json("space", "plan", "vol1/tree", "--free", "1")["snapshots"] == []

@@ -90,6 +90,7 @@ METADATA_TABLE: dict[type[Any], frozenset[str]] = {
     records.DeleteBucket: OWNERS,
     records.PutKey: OWNERS,
     records.PutKeyIf: OWNERS,
+    records.PutKeys: OWNERS,
     records.OpenKey: OWNERS,
     records.AllocateBlocks: OWNERS,
     records.SyncKey: OWNERS,
