@@ -193,18 +193,17 @@ def print_preview(plan: RetentionPreview) -> None:
     for kind, names in (("consumers", plan.dropped_consumers), ("tags", plan.dropped_tags)):
         if names:
             say(f"{kind} that go: {', '.join(names)}")
-    mark = "" if plan.is_exact else "~"
-    say(
-        f"{_verb(len(plan.expired), 'expire')}, {_verb(len(plan.kept), 'stay')}; "
-        f"that frees {mark}{amount_in_words(plan.freed_bytes, plan.freed_versions, plan.freed_replicated_bytes)}"
-    )
+    say(f"{_verb(len(plan.expired), 'expire')}, {_verb(len(plan.kept), 'stay')}; {_what_it_frees(plan)}")
 
 
 def expiry_sentence(plan: RetentionPreview) -> str:
     """Return which snapshots a run of retention expires, and what that frees, as the end of a sentence."""
+    return f"expires {', '.join(one.snapshot for one in plan.expired)}: {_what_it_frees(plan)}"
+
+
+def _what_it_frees(plan: RetentionPreview) -> str:
     mark = "" if plan.is_exact else "~"
-    freed = amount_in_words(plan.freed_bytes, plan.freed_versions, plan.freed_replicated_bytes)
-    return f"expires {', '.join(one.snapshot for one in plan.expired)}: that frees {mark}{freed}"
+    return f"that frees {mark}{amount_in_words(plan.freed_bytes, plan.freed_versions, plan.freed_replicated_bytes)}"
 
 
 def _verb(number: int, verb: str) -> str:

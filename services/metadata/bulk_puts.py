@@ -8,10 +8,10 @@ from schemas.error_codes import ErrorCode
 from schemas.records import Committed, KeysPut, PutKey, PutKeys
 from services.domain.names import InvalidNameError
 from services.domain.refusals import CommandError
-from services.domain.table_keys import MAX_KEYS_PER_COMMAND, MAX_OBJECTS_PER_BULK, local_id
+from services.domain.table_keys import MAX_OBJECTS_PER_BULK, local_id
 from services.metadata.applied import applied
 from services.metadata.namespace.buckets import find_bucket
-from services.metadata.namespace.keys import put_key
+from services.metadata.namespace.keys import check_key_count, put_key
 from services.metadata.state.transaction import Transaction
 
 
@@ -45,11 +45,8 @@ def put_keys(transaction: Transaction, command: PutKeys) -> Committed:
 
 def _check_lists(command: PutKeys) -> None:
     """Refuse the command as a whole if it has too many keys, or lists that do not fit each other."""
+    check_key_count(command.keys)
     count = len(command.keys)
-    if not 1 <= count <= MAX_KEYS_PER_COMMAND:
-        raise CommandError(
-            ErrorCode.INVALID_REQUEST, f"{count} keys in one command; 1 to {MAX_KEYS_PER_COMMAND} are allowed"
-        )
     if len(command.sizes_bytes) != count or len(command.tags) not in (0, count):
         raise CommandError(
             ErrorCode.INVALID_REQUEST,

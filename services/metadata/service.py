@@ -201,12 +201,10 @@ class MetadataService:
                 if transaction.signers.is_on:
                     access.check_internal(transaction, message, command)
                 self._apply_service_command(command, transaction)
-        except TROUBLE_OF_THE_MACHINE:
+        except BaseException as error:
             transaction.undo()
-            raise
-        except Exception as error:
-            transaction.undo()
-            if transaction.has_parts:
+            is_of_message = isinstance(error, Exception) and not isinstance(error, TROUBLE_OF_THE_MACHINE)
+            if transaction.has_parts and is_of_message:
                 raise HalfAppliedError(f"{kind.__name__} failed when a part of it was applied: {error}") from error
             raise
         if log_time_ms != transaction.counters.log_time_ms:

@@ -155,6 +155,14 @@ def _blocks(transaction: Transaction, bucket: BucketRow, command: PutKey | PutKe
     return BlockRun(transaction.container_for(bucket), first, count, command.block_size_bytes, command.size_bytes)
 
 
+def check_key_count(keys: Sequence[str]) -> None:
+    """Refuse a command as a whole that names no key, or more than one may. Raise CommandError (INVALID_REQUEST)."""
+    if not 1 <= len(keys) <= MAX_KEYS_PER_COMMAND:
+        raise CommandError(
+            ErrorCode.INVALID_REQUEST, f"{len(keys)} keys in one command; 1 to {MAX_KEYS_PER_COMMAND} are allowed"
+        )
+
+
 def delete_key(transaction: Transaction, command: DeleteKey) -> Committed:
     """Delete a key; in a tree also an empty directory."""
     bucket = find_bucket(transaction.work, command.volume, command.bucket)
@@ -171,11 +179,7 @@ def delete_keys(transaction: Transaction, command: DeleteKeys) -> Committed:
     A key that cannot be deleted does not stop the others, as in Ozone's deleteKeys, even if no key can be deleted.
     """
     bucket = find_bucket(transaction.work, command.volume, command.bucket)
-    if not 1 <= len(command.keys) <= MAX_KEYS_PER_COMMAND:
-        raise CommandError(
-            ErrorCode.INVALID_REQUEST,
-            f"{len(command.keys)} keys in one command; 1 to {MAX_KEYS_PER_COMMAND} are allowed",
-        )
+    check_key_count(command.keys)
     death = death_now(transaction, bucket.object_id)
     left: dict[ErrorCode, list[int]] = {ErrorCode.KEY_NOT_FOUND: [], ErrorCode.DIRECTORY_NOT_EMPTY: []}
     rows, children = list[bytes](), Counter[int]()
