@@ -60,7 +60,7 @@ def measure_library(conditions: Conditions) -> Sequence[Figure]:
 
 
 def _timed(metadata: ServiceAlone, bucket: Bucket, count: int, *, is_delete: bool) -> _Round:
-    before = metadata.metrics()["process_cpu_seconds_total"]
+    before = metadata.cpu_seconds()
     started, cpu_started = time.perf_counter(), time.process_time()
     with bucket.writer() as writer:
         for number in range(count):
@@ -69,7 +69,7 @@ def _timed(metadata: ServiceAlone, bucket: Bucket, count: int, *, is_delete: boo
             else:
                 writer.put(flat_name(number), size_bytes=KEY_BYTES)
     seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - cpu_started
-    metadata_seconds = metadata.metrics()["process_cpu_seconds_total"] - before
+    metadata_seconds = metadata.cpu_seconds() - before
     return _Round(count / seconds, count / max(cpu_seconds, 1e-9), count / max(metadata_seconds, 1e-9))
 
 

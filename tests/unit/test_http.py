@@ -28,12 +28,16 @@ def hello(_: Request) -> PlainTextResponse:
 def test_metrics_health_readiness_and_added_routes_are_served() -> None:
     registry = CollectorRegistry()
     Counter("deepclean_tests_total", "Tests.", registry=registry).inc(3)
+    Counter("deepclean_others_total", "Others.", registry=registry).inc()
     reasons = ["shard 0: it is starting"]
     server = HttpServer(http_app(registry, list, lambda: reasons, [Route("/hello", hello)], token=""), "127.0.0.1", 0)
     server.start()
     with httpx.Client(base_url=server.url, trust_env=False) as client:
         assert client.get("/hello").text == "hello"
         assert "deepclean_tests_total 3.0" in client.get("/metrics").text
+        assert "deepclean_others_total 1.0" in client.get("/metrics").text
+        one = client.get("/metrics", params={"name[]": "deepclean_tests_total"}).text
+        assert [line for line in one.splitlines() if not line.startswith("#")] == ["deepclean_tests_total 3.0"]
         healthy, unready = client.get("/healthz"), client.get("/readyz")
         assert (healthy.status_code, healthy.json()) == (200, {"ok": True, "reasons": []})
         assert (unready.status_code, unready.json()) == (503, {"ok": False, "reasons": reasons})

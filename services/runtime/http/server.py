@@ -45,12 +45,15 @@ def http_app(
     """Return the application of one process. Requests must carry the token, but for health; "" requires none.
 
     ``/healthz`` fails when a loop is stuck: restart the process. ``/readyz`` fails while the process is behind or lacks
-    something: wait, or read the reasons, which a request without the token does not get. ``/openapi.json`` describes
-    the reads.
+    something: wait, or read the reasons, which a request without the token does not get. ``/metrics?name[]=…`` has the
+    named metrics alone. ``/openapi.json`` describes the reads.
     """
 
-    def metrics(_: Request) -> Response:
-        return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
+    def metrics(request: Request) -> Response:
+        # As in every exporter of prometheus_client: ?name[]=… collects these metrics alone.
+        names = request.query_params.getlist("name[]")
+        asked = registry.restricted_registry(names) if names else registry
+        return Response(generate_latest(asked), media_type=CONTENT_TYPE_LATEST)
 
     def openapi(_: Request) -> Response:
         return JSONResponse(document(routes))
