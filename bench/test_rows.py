@@ -1,6 +1,7 @@
 """Runs every benchmark with very small sizes: it must return figures and stop all processes. Values are not checked.
 
-``make figures`` runs these tests first: they test the bench, and start as many processes as it does.
+``make figures`` runs these tests first: they test the bench, and start as many processes as it does. A run draws one in
+five of them, since all take eight minutes.
 """
 
 from __future__ import annotations
@@ -91,6 +92,7 @@ def conditions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Conditions]
     assert children() <= before
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.spark] * (name not in NEEDS_NO_SPARK)) for name in BENCHMARKS]
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -17,7 +16,6 @@ import typer.testing
 from schemas import published
 from services.plane.broker.embedded import EmbeddedBroker
 from tests.beside import SHARED_PLANE, FilesOfPlanesTogether, scope_of
-from tests.drawn import draw
 from tests.unfinished import Unfinished
 
 if TYPE_CHECKING:
@@ -28,15 +26,11 @@ _STOP_SHARED = pytest.StashKey[Callable[[], None]]()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("deepclean")
-    group.addoption("--seed", type=int, default=None, help="replay a simulated or chaotic run from its seed")
-    group.addoption("--drawn", action="store_true", help="play one in three of the long tests, by the seed")
     group.addoption("--bootstrap-servers", default=None, help="use this broker instead of starting one")
     group.addoption("--faults", action="store_true", help="put known defects back and see each caught (tests/faults)")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if config.option.seed is None:
-        config.option.seed = secrets.randbelow(2**31)
     if config.option.faults:
         from tests.faults import runner
 
@@ -60,12 +54,6 @@ def _no_schemas_of_other_tests() -> Iterator[None]:
     published._readers.clear()
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is not drawn."""
-    if config.option.drawn:
-        config.hook.pytest_deselected(items=draw(items, config.option.seed))
-
-
 def pytest_xdist_auto_num_workers() -> int:
     """One process more than there are processors: planes mostly wait, for a start or for a condition."""
     return (os.cpu_count() or 1) + 1
@@ -74,10 +62,6 @@ def pytest_xdist_auto_num_workers() -> int:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FilesOfPlanesTogether:
     """Spread tests over processes, when there are several."""
     return FilesOfPlanesTogether(config, log)
-
-
-def pytest_report_header(config: pytest.Config) -> str:
-    return f"seed: {config.option.seed} (make test SEED={config.option.seed} replays this run)"
 
 
 @pytest.fixture(scope="session")

@@ -1,19 +1,44 @@
-"""Which of the long tests a run plays: one in three, by its seed. ``make test`` draws; with ``ALL=1`` it plays each.
+"""Which of the long tests a run plays: one in five, by its seed. ``make test`` draws; with ``ALL=1`` it plays each.
 
 What is marked ``long`` is one of many of its kind, or takes minutes beside tests that look at the same rule in seconds.
 A file with the mark is drawn as a whole, since its tests share what they start; else each test is drawn by itself. Of
-three runs with seeds in a row each long test is played by one.
+five runs with seeds in a row each long test is played by one.
+
+A plugin of pytest for ``tests`` and ``bench``, named in pyproject.toml.
 """
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
 
 import pytest
 
 LONG = "long"
-SHARE = 3
+SHARE = 5
 """A run plays one long test of so many."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("deepclean")
+    group.addoption("--seed", type=int, default=None, help="replay a run from its seed")
+    group.addoption("--drawn", action="store_true", help=f"play one in {SHARE} of the long tests, by the seed")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    if config.option.seed is None:
+        config.option.seed = secrets.randbelow(2**31)
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return f"seed: {config.option.seed} (make test SEED={config.option.seed} replays this run)"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is not drawn."""
+    if config.option.drawn:
+        config.hook.pytest_deselected(items=draw(items, config.option.seed))
 
 
 def left_out(names: Sequence[str], seed: int) -> set[str]:
