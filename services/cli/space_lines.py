@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from schemas.answers import BucketSpace, ExpiringSnapshot, RetainedSnapshot, RetentionPreview, RetentionReason
-from schemas.space_answers import BlockExplanation, SnapshotSpace, VersionStage
+from schemas.space_answers import BlockExplanation, ExplainedDirectory, SnapshotSpace, VersionStage
 from services.cli.output import amount_in_words, counted, print_table, size_text, time_text
 from services.cli.terminal import say
 from services.domain.table_keys import local_id_shard
@@ -139,6 +139,15 @@ def goes_when(stage: VersionStage, holders: list[str], suspended: str) -> str:
     if stage is VersionStage.UNEXPANDED:
         return "the directory above it is expanded, then judged and claimed: by itself"
     return "it is judged and claimed: by itself"
+
+
+def directory_text(directory: ExplainedDirectory, holders: list[str], suspended: str) -> str:
+    """Return what is known of a directory itself, and when its entry goes, as a clause; arguments as ``goes_when``."""
+    state = "live" if not directory.death else f"deleted at txn {directory.death}"
+    waits = ", not expanded yet" if directory.death and not directory.is_expanded else ""
+    stage = VersionStage.PENDING if directory.death else VersionStage.LIVE
+    goes = goes_when(stage, holders, suspended)
+    return f"a directory, {state}{waits}; held by {names_text(holders) or 'no snapshot'}; goes when {goes}"
 
 
 def block_fields(

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
-from schemas.answers import RetentionReason, SnapshotTag
 from schemas.records import SnapshotInfo
 from schemas.space_answers import ExplainedVersion
 from services.cli.collection_lines import suspended_words
+from services.cli.holders import Holder, holders_of
 from services.cli.output import amount_in_words, bytes_text, on_disks, size_text, time_text
-from services.cli.space_lines import block_fields, goes_when, names_text, why_it_stays
+from services.cli.space_lines import block_fields, directory_text, goes_when, names_text
 from services.client.errors import PlaneError
 from services.client.tasks.space_view import BucketView, NamedSnapshots, held_by_path, is_held_by
-from services.domain.retention import KeepReason
 from services.domain.table_keys import local_id_shard
 from services.page.asked import INVALID_REQUEST
 
@@ -22,7 +22,6 @@ NOTHING_LEFT = (
     "Nothing of it is left: it was freed, or never there. What is claimed has no name; ask for its block "
     "(deepclean explain)."
 )
-_FOR_EVER = -1
 
 
 def paths_with(view: BucketView, beginning: str) -> list[str]:
@@ -46,14 +45,13 @@ def path_answer(view: BucketView, path: str) -> dict[str, Any]:
         notes.append(f"Below it: {below}, live or held.")
     for directory in found.directories:
         names = [info.name for info in snapshots.active if is_held_by(info, directory)]
-        state = "live" if not directory.death else f"deleted at txn {directory.death:,}"
-        waits = "" if directory.is_expanded or not directory.death else ", not expanded yet"
-        notes.append(f"A directory, {state}{waits}; held by {names_text(names) or 'no snapshot'}.")
+        text = directory_text(directory, names, suspended)
+        notes.append(f"{text[:1].upper()}{text[1:]}.")
     return {
         "path": path,
         "as_of": f"txn {found.txn:,} of shard {view.shard}",
         "size": size_text(held.bytes, held.replicated_bytes, is_exact=found.is_exact),
-        "holders": _holders(view, held.holders),
+        "holders": _rows(holders_of(view, held.holders)),
         "versions": [_version(snapshots, one, suspended) for one in found.versions],
         "notes": notes,
     }
@@ -84,41 +82,12 @@ def block_answer(view: BucketView, local_id: int, start: str) -> dict[str, Any]:
     return {
         "next_start": "",
         "fields": block_fields(found, local_id, "/".join(place), names, suspended),
-        "holders": _holders(view, holders),
+        "holders": _rows(holders_of(view, holders)),
     }
 
 
-def _holders(view: BucketView, holders: Sequence[Any]) -> list[dict[str, str]]:
-    if not holders:
-        return []
-    of_all = view.keep_reasons()
-    kept = {one.snapshot_id: of_all.of(one) for one in of_all.preview.kept}
-    tags = {tag.tag: tag for tag in view.plane.snapshots(view.shard).tags(view.volume, view.bucket)}
-    rows = []
-    for info in holders:
-        reasons = kept.get(info.snapshot_id, ())
-        rows.append(
-            {
-                "name": info.name,
-                "created": time_text(info.creation_time_ms),
-                "why": why_it_stays(of_all, info.snapshot_id, reasons),
-                "until": until_text(reasons, tags),
-            }
-        )
-    return rows
-
-
-def until_text(reasons: Iterable[RetentionReason], tags: Mapping[str, SnapshotTag]) -> str:
-    """Return the time until which the reasons keep a snapshot, as text; what is not known is said."""
-    ends: list[int] = []
-    for reason in reasons:
-        if reason.reason == KeepReason.TAG:
-            ends += [tags[name].expiry_time_ms if name in tags else _FOR_EVER for name in reason.names]
-        else:
-            ends.append(reason.until_ms)
-    if not ends:
-        return "somebody deletes it, or a run of retention does"
-    return "not known" if _FOR_EVER in ends else time_text(max(ends))
+def _rows(holders: Sequence[Holder]) -> list[dict[str, str]]:
+    return [asdict(one) for one in holders]
 
 
 def _version(snapshots: NamedSnapshots, version: ExplainedVersion, suspended: str) -> dict[str, str]:

@@ -27,7 +27,7 @@ CLI = (
         f"services.cli.{name}"
         for name in (
             *("amounts", "arguments", "bucket_view", "collection_lines", "confirmation", "exit_status", "output"),
-            *("progress", "session", "space_lines", "terminal"),
+            *("holders", "progress", "session", "space_lines", "terminal"),
         )
     ),
 )

@@ -27,6 +27,7 @@ from schemas.records import (
     DeleteSnapshot,
     UnsetRetention,
 )
+from services.cli.holders import until_text
 from services.cli.main import app
 from services.cli.session import Session
 from services.client.errors import PlaneTimeoutError
@@ -41,7 +42,6 @@ from services.page.bucket_views import bucket_answer, drawn_cells
 from services.page.diff_tree import counts_text, diff_tree, tree_rows
 from services.page.door import Door, HomeDoor
 from services.page.encoding import encoded
-from services.page.explaining import until_text
 from services.page.guard import ACTS_HEADER, Rights
 from services.page.history import History
 from services.page.server import serving_page
@@ -164,9 +164,11 @@ def test_a_block_is_explained_as_the_command_does(plane: PagedPlane, page: TestC
         got = page.get("/api/explain/block", params={**PLACE, "local_id": str(local_id)}).json()
         command = ["explain", str(local_id), "--bucket", f"{VOLUME}/{BUCKET}"]
         printed = CliRunner().invoke(app, command, obj=Session(tmp_path, plane.client)).stdout
-        assert [line.split(maxsplit=1)[0] for line in printed.splitlines()] == [
+        fields, _, holders = printed.partition("\n\n")
+        assert [line.split(maxsplit=1)[0] for line in fields.splitlines()] == [
             name.split()[0] for name, _ in got["fields"]
         ]
+        assert [one["name"] for one in got["holders"]] == [line.split()[0] for line in holders.splitlines()[1:]]
         assert all(text in " ".join(printed.split()) for _, text in got["fields"])
         names = of_command(plane, tmp_path, *command)["held_by"]
         assert [one["name"] for one in got["holders"]] == names

@@ -11,6 +11,7 @@ from schemas.space_answers import ExplainedVersion, PathExplanation
 from services.cli.bucket_view import view_of
 from services.cli.collection.space import print_bucket, suspended_in
 from services.cli.collection_lines import suspended_words
+from services.cli.holders import Holder, holders_of, print_holders
 from services.cli.output import (
     amount_in_words,
     bytes_text,
@@ -26,6 +27,7 @@ from services.cli.session import JsonOption, Session, bucket_path, key_path, ses
 from services.cli.space_lines import (
     accounted_bytes,
     block_fields,
+    directory_text,
     goes_when,
     names_text,
     snapshot_texts,
@@ -91,7 +93,13 @@ def _path(view: BucketView, path: str, *, as_json: bool) -> None:
     names = [info.name for info in held.holders]
     suspended = suspended_in(view)
     if as_json:
-        shown = {"path": path, "held_by": names, "bytes": held.bytes, "suspended_because": suspended}
+        shown = {
+            "path": path,
+            "held_by": names,
+            "holders": [asdict(one) for one in holders_of(view, held.holders)],
+            "bytes": held.bytes,
+            "suspended_because": suspended,
+        }
         print_json({**shown, **asdict(found)})
         return
     print_fields(
@@ -99,10 +107,10 @@ def _path(view: BucketView, path: str, *, as_json: bool) -> None:
             ("path", f"{view.volume}/{view.bucket}/{path}"),
             ("as of", f"txn {found.txn}, chain version {found.chain_version} of shard {view.shard}"),
             ("held by", names_text(names) or "no snapshot"),
-            ("bytes", size_text(held.bytes, held.replicated_bytes, is_exact=found.is_exact)),
+            ("live or held", size_text(held.bytes, held.replicated_bytes, is_exact=found.is_exact)),
         ]
     )
-    _print_directories(snapshots, found)
+    _print_directories(snapshots, found, suspended)
     if found.below_versions:
         below = amount_in_words(found.below_bytes, found.below_versions, found.below_replicated_bytes)
         say(f"below it: {below}, live or held")
@@ -115,14 +123,13 @@ def _path(view: BucketView, path: str, *, as_json: bool) -> None:
             (_version_cells(snapshots, version, suspended) for version in found.versions),
             numbers=["BYTES", "BORN", "DIED"],
         )
+    print_holders(holders_of(view, held.holders))
 
 
-def _print_directories(snapshots: NamedSnapshots, found: PathExplanation) -> None:
+def _print_directories(snapshots: NamedSnapshots, found: PathExplanation, suspended: str) -> None:
     for directory in found.directories:
         names = [info.name for info in snapshots.active if is_held_by(info, directory)]
-        state = "live" if not directory.death else f"deleted at txn {directory.death}"
-        waits = "" if directory.is_expanded or not directory.death else ", not expanded yet"
-        say(f"a directory, {state}{waits}; held by {names_text(names) or 'no snapshot'}")
+        say(directory_text(directory, names, suspended))
 
 
 def _version_cells(snapshots: NamedSnapshots, version: ExplainedVersion, suspended: str) -> tuple[Any, ...]:
@@ -204,15 +211,23 @@ def _block(session: Session, local_id: int, bucket: str, *, as_json: bool) -> No
     names = bucket_path(bucket) if bucket else ("", "")
     found = find_block(plane, shard, local_id, *names)
     version = found.version
-    holders: list[str] = []
+    holders: list[Holder] = []
     suspended = ""
     if version is not None:
         view = BucketView(plane, shard, found.volume, found.bucket)
         suspended = suspended_words(plane.metadata(shard).collection(found.volume, found.bucket))
         if version.last_holder:
-            holders = [info.name for info in view.snapshots().active if is_held_by(info, version)]
+            holders = holders_of(view, [info for info in view.snapshots().active if is_held_by(info, version)])
+    names_of_holders = [one.name for one in holders]
     if as_json:
-        shown_first = {"local_id": local_id, "shard": shard, "held_by": holders, "suspended_because": suspended}
+        shown_first = {
+            "local_id": local_id,
+            "shard": shard,
+            "held_by": names_of_holders,
+            "holders": [asdict(one) for one in holders],
+            "suspended_because": suspended,
+        }
         print_json({**shown_first, **asdict(found)})
         return
-    print_fields(block_fields(found, local_id, bucket, holders, suspended))
+    print_fields(block_fields(found, local_id, bucket, names_of_holders, suspended))
+    print_holders(holders)
