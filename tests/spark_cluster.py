@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,7 +25,13 @@ class SparkCluster:
     """The address of a cluster, and its workers."""
 
     master: str
+    start_worker: Callable[[int], subprocess.Popen[bytes]]
     workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    def restart_worker(self, number: int) -> None:
+        """Kill a worker with its executors, and start it again."""
+        kill_group(self.workers[number])
+        self.workers[number] = self.start_worker(number)
 
 
 def environment_of(java: Mapping[str, str]) -> dict[str, str]:
@@ -36,34 +42,37 @@ def environment_of(java: Mapping[str, str]) -> dict[str, str]:
 @contextlib.contextmanager
 def spark_cluster(directory: Path, java: Mapping[str, str], workers: int) -> Iterator[SparkCluster]:
     """Start a master and workers of one core each, and end them at the end."""
-    port = free_port()
-    cluster = SparkCluster(f"spark://{LOOPBACK}:{port}")
     place = ["--host", LOOPBACK, "--webui-port", "0"]
-    with contextlib.ExitStack() as opened:
-        log = directory / "master.log"
-        opened.enter_context(_running("master.Master", [*place, "--port", str(port)], log, java))
-        eventually(lambda: "started at" in log.read_text() or "New state: ALIVE" in log.read_text())
+
+    def start_worker(number: int) -> subprocess.Popen[bytes]:
+        options = [*place, "--cores", "1", "--memory", "1g", "--work-dir", str(directory / f"worker-{number}")]
+        log = directory / f"worker-{number}.log"
+        return _started("worker.Worker", [*options, cluster.master], log, java, "registered with master")
+
+    port = free_port()
+    cluster = SparkCluster(f"spark://{LOOPBACK}:{port}", start_worker)
+    master = _started("master.Master", [*place, "--port", str(port)], directory / "master.log", java, "State: ALIVE")
+    try:
         for number in range(workers):
-            options = [*place, "--cores", "1", "--memory", "1g", "--work-dir", str(directory / f"worker-{number}")]
-            log = directory / f"worker-{number}.log"
-            process = _running("worker.Worker", [*options, cluster.master], log, java)
-            cluster.workers.append(opened.enter_context(process))
-            eventually(lambda: "registered with master" in log.read_text())  # noqa: B023  awaited here
+            cluster.workers.append(start_worker(number))
         yield cluster
+    finally:
+        for process in (*cluster.workers, master):
+            kill_group(process)
 
 
-@contextlib.contextmanager
-def _running(name: str, options: list[str], log: Path, java: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+def _started(name: str, options: list[str], log: Path, java: Mapping[str, str], said: str) -> subprocess.Popen[bytes]:
+    """Start a process of the cluster, and wait until its log says that it serves."""
     command = [str(SPARK_HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", *options]
     environment = {**environment_of(java), "SPARK_DAEMON_MEMORY": "256m"}
-    with (
-        log.open("wb") as file,
-        subprocess.Popen(command, env=environment, stdout=file, stderr=file, start_new_session=True) as process,
-    ):
-        try:
-            yield process
-        finally:
-            kill_group(process)
+    with log.open("wb") as file:
+        process = subprocess.Popen(command, env=environment, stdout=file, stderr=file, start_new_session=True)
+    try:
+        eventually(lambda: said in log.read_text())
+    except BaseException:
+        kill_group(process)
+        raise
+    return process
 
 
 def kill_group(process: subprocess.Popen[bytes]) -> None:

@@ -39,13 +39,18 @@ def holders_of(view: BucketView, snapshots: Sequence[SnapshotInfo]) -> list[Hold
     for info in snapshots:
         reasons = kept.get(info.snapshot_id, ())
         why = why_it_stays(of_all, info.snapshot_id, reasons)
-        holders.append(Holder(info.name, time_text(info.creation_time_ms), why, until_text(reasons, tags, has_policy=of_all.has_policy)))
+        holders.append(
+            Holder(
+                info.name,
+                time_text(info.creation_time_ms),
+                why,
+                until_text(reasons, tags, has_policy=of_all.has_policy),
+            )
+        )
     return holders
 
 
-def until_text(
-    reasons: Iterable[RetentionReason], tags: Mapping[str, SnapshotTag], *, has_policy: bool = True
-) -> str:
+def until_text(reasons: Iterable[RetentionReason], tags: Mapping[str, SnapshotTag], *, has_policy: bool = True) -> str:
     """Return the time until which the reasons keep a snapshot, as text; what is not known is said.
 
     ``has_policy``: whether the bucket has a retention policy, which deletes what nothing keeps.

@@ -9,42 +9,60 @@ import tempfile
 import time
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from itertools import count, islice
 from pathlib import Path
 
 from services.plane.machine.signals import stopping_on_signals
-from services.plane.stack.stack import Stack
 from tests.chaos.cluster_stack import ClusterStack
 from tests.chaos.counts import Counts
+from tests.chaos.hosts_stack import HostsStack
 from tests.chaos.keeper import Keeper
 from tests.chaos.linked_stack import LinkedStack
+from tests.chaos.plane import ChaosPlane
 from tests.chaos.run import audit, run_schedules
 from tests.chaos.schedule import draw_schedule
 
-SHARDS = 2
+SHARDS, SHARED_SHARDS, HOSTS_BROKERS = 2, 4, 3
 
 
-def chaos_stack(home: Path, brokers: int = 1) -> Stack:
-    """The plane that schedules are played on; in front of a cluster of brokers nothing can be cut."""
+def chaos_stack(home: Path, brokers: int = 1, *, is_shared: bool = False) -> AbstractContextManager[ChaosPlane]:
+    """The plane that schedules are played on; in front of a cluster of brokers nothing can be cut.
+
+    ``is_shared``: it runs on two hosts that share its shards, with Spark on a cluster.
+    """
+    if is_shared:
+        return HostsStack(home, SHARED_SHARDS, brokers)
     if brokers > 1:
         return ClusterStack(home, SHARDS, brokers, is_rename_allowed=True)
     return LinkedStack(home, SHARDS, is_rename_allowed=True)
 
 
-def play(seeds: Iterator[int], seconds: float, home: Path, counts: Counts, *, brokers: int = 1, beside: int = 1) -> int:
+def play(
+    seeds: Iterator[int],
+    seconds: float,
+    home: Path,
+    counts: Counts,
+    *,
+    brokers: int = 1,
+    beside: int = 1,
+    is_shared: bool = False,
+) -> int:
     """Play schedules, so many beside one another, until they are over or time is; the exit status."""
     with ExitStack() as closing:
-        stack = closing.enter_context(chaos_stack(home, brokers))
+        stack = closing.enter_context(chaos_stack(home, brokers, is_shared=is_shared))
         keeper = closing.enter_context(Keeper(stack, counts))
         deadline = time.monotonic() + seconds
         while group := list(islice(seeds, beside)):
             started = time.monotonic()
             try:
-                run_schedules(stack, keeper, [draw_schedule(seed) for seed in group])
+                run_schedules(stack, keeper, [draw_schedule(seed, is_shared=is_shared) for seed in group])
             except Exception:
                 traceback.print_exc()
-                print(f"failed: {_again(group, brokers)} replays it; its plane is in {home}", flush=True)
+                print(
+                    f"failed: {_again(group, brokers, is_shared=is_shared)} replays it; its plane is in {home}",
+                    flush=True,
+                )
                 return 1
             names = ", ".join(map(str, group))
             print(f"schedule {names}: as without faults, {time.monotonic() - started:.1f} s", flush=True)
@@ -55,9 +73,9 @@ def play(seeds: Iterator[int], seconds: float, home: Path, counts: Counts, *, br
     return 0
 
 
-def _again(group: Sequence[int], brokers: int) -> str:
+def _again(group: Sequence[int], brokers: int, *, is_shared: bool) -> str:
     """The command that plays a group again."""
-    on = f" BROKERS={brokers}" if brokers > 1 else ""
+    on = " HOSTS=1" if is_shared else f" BROKERS={brokers}" if brokers > 1 else ""
     beside = f" BESIDE={len(group)}" if len(group) > 1 else ""
     return f"make chaos SEED={group[0]}{beside}{on}"
 
@@ -77,6 +95,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--count", type=int, default=10_000, help="how many schedules at most")
     parser.add_argument("--home", type=Path, help="where the plane keeps everything; a new directory by default")
     parser.add_argument("--brokers", type=int, default=1, help="three make a cluster that loses one at a time")
+    parser.add_argument(
+        "--hosts", action="store_true", help="two hosts share the shards, over three brokers, with Spark on a cluster"
+    )
     parser.add_argument("--beside", type=int, default=1, help="how many schedules at a time, on volumes of their own")
     parser.add_argument("--counts", type=Path, help="keep what has happened in this file, as JSON")
     parser.add_argument("--every-point", action="store_true", help="fail when a named point was never struck")
@@ -88,7 +109,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     counts = Counts()
     try:
         with stopping_on_signals():
-            status = play(seeds, options.seconds, home, counts, brokers=options.brokers, beside=options.beside)
+            brokers = HOSTS_BROKERS if options.hosts else options.brokers
+            status = play(
+                seeds,
+                options.seconds,
+                home,
+                counts,
+                brokers=brokers,
+                beside=options.beside,
+                is_shared=options.hosts,
+            )
     finally:
         _print(counts, options.counts)
     if options.every_point and (missing := counts.never_struck()):

@@ -37,6 +37,10 @@ class Counts:
     full_disks: int = 0
     lost_databases: int = 0
     repeated_messages: int = 0
+    lost_workers: int = 0
+    """Workers of Spark that were killed."""
+    fenced: int = 0
+    """Owners that ended because another host had taken their shards over."""
     trips: int = 0
     """Breakers that have tripped, and were reset."""
 
@@ -53,6 +57,8 @@ class Counts:
             "clock jumps": self.clock_jumps,
             "full disks": self.full_disks,
             "databases lost": self.lost_databases,
+            "workers lost": self.lost_workers,
+            "owners fenced": self.fenced,
             "breakers tripped": self.trips,
         }
         return [

@@ -13,17 +13,19 @@ import shutil
 import signal
 import threading
 import time
+from dataclasses import replace
 
 from services.plane.machine.errors import StackError
 from services.plane.machine.processes import ChildProcess
-from services.plane.stack.process_names import BROKER, HTTP_PROCESSES, STREAMING
-from services.plane.stack.stack import Stack
+from services.plane.stack.process_names import BROKER, STREAMING
 from services.plane.upkeep.shard_databases import database_directory
 from services.runtime.process.settings import PREFIX
 from streaming.__main__ import TRY_AGAIN_STATUS
 from tests.broker_cluster import BrokerCluster
 from tests.chaos.counts import Counts
+from tests.chaos.hosts_stack import HostsStack
 from tests.chaos.linked_stack import LinkedStack
+from tests.chaos.plane import ChaosPlane, home_of, program_of
 from tests.chaos.repeats import repeat_messages
 from tests.chaos.schedule import Fault, FaultKind
 
@@ -32,12 +34,14 @@ DISK_SECONDS = 2.0
 READY_SECONDS = 180.0
 REFUSED_STATUS = 1
 """Of a service that had to stop, after it has said why."""
+FENCED = "another process publishes for"
+"""What a service says whose shards another host has taken over, before it ends."""
 
 
 class Keeper:
     """Watches one plane in a thread of its own."""
 
-    def __init__(self, stack: Stack, counts: Counts) -> None:
+    def __init__(self, stack: ChaosPlane, counts: Counts) -> None:
         self.counts = counts
         self.failure: BaseException | None = None
         self.stack = stack
@@ -79,8 +83,14 @@ class Keeper:
             FaultKind.LOSS: self._lose_databases,
             FaultKind.TWIN: self._run_twin,
             FaultKind.REPEAT: self._repeat,
+            FaultKind.WORKER: self._lose_worker,
         }
-        ways[fault.kind](fault)
+        ways[fault.kind](self._placed(fault))
+
+    def _placed(self, fault: Fault) -> Fault:
+        """Return the fault with the process that it strikes, where several hosts run one of the drawn name."""
+        names = [name for name in self.stack.children if program_of(name) == fault.target]
+        return replace(fault, target=names[fault.operation % len(names)]) if names else fault
 
     def heal(self) -> None:
         """Start anew what has still to die at a point, and wait until everything is ready."""
@@ -91,7 +101,7 @@ class Keeper:
 
     def await_ready(self) -> None:
         """Wait until every process says that it is ready."""
-        for name in HTTP_PROCESSES:
+        for name in self.stack.children:
             deadline = time.monotonic() + READY_SECONDS
             while True:
                 self.check()
@@ -115,16 +125,16 @@ class Keeper:
             self._next_settings[name] = {PREFIX + key: value for key, value in settings.items()}
             if is_running := child.is_running:
                 child.kill()
-                self.counts.kills[name] += 1
+                self.counts.kills[program_of(name)] += 1
             if "CRASH_AT" in settings:
                 self._armed[name] = settings["CRASH_AT"].partition(":")[0]
-                self.counts.armed[f"{name} {self._armed[name]}"] += 1
+                self.counts.armed[f"{program_of(name)} {self._armed[name]}"] += 1
             return is_running
 
     def _disarm(self, name: str) -> None:
         """What was to die at a point will not: it ends otherwise."""
         if point := self._armed.pop(name, None):
-            self.counts.missed[f"{name} {point}"] += 1
+            self.counts.missed[f"{program_of(name)} {point}"] += 1
 
     def _await_running(self, name: str) -> None:
         """Wait until a process that has just died is started again: one that does not run cannot be killed."""
@@ -158,7 +168,8 @@ class Keeper:
         with self._lock:
             self._kill(name, {})
             for shard in range(self.stack.shards):
-                shutil.rmtree(database_directory(self.stack.home, name, shard), ignore_errors=True)
+                directory = database_directory(home_of(self.stack.children[name]), program_of(name), shard)
+                shutil.rmtree(directory, ignore_errors=True)
             self.counts.lost_databases += 1
 
     def _restart_broker(self, fault: Fault) -> None:
@@ -193,6 +204,12 @@ class Keeper:
         with self.stack.links.cut(fault.target, fault.cut):
             self.counts.cuts[f"{fault.target} {fault.cut.value}"] += 1
             self._stop.wait(fault.seconds)
+
+    def _lose_worker(self, fault: Fault) -> None:
+        """Kill a worker of Spark with its executors; where the job has none, there is nothing to lose."""
+        if isinstance(self.stack, HostsStack):
+            self.stack.restart_worker(fault.passes)
+            self.counts.lost_workers += 1
 
     def _run_twin(self, fault: Fault) -> None:
         """Let a second process of a service run for a while; metadata's refuses to if it sees the other."""
@@ -235,7 +252,7 @@ class Keeper:
 
     def _watch(self) -> None:
         while not self._stop.wait(WATCH_SECONDS) and self.failure is None:
-            for name in HTTP_PROCESSES:
+            for name in self.stack.children:
                 with self._lock:
                     child = self.stack.children[name]
                     if not child.is_running:
@@ -245,9 +262,11 @@ class Keeper:
         status = child.exit_status
         if status == -signal.SIGKILL:
             if name in self._armed and name not in self._next_settings:  # else killed to be armed: it still has to die
-                self.counts.points[f"{name} {self._armed.pop(name)}"] += 1
+                self.counts.points[f"{program_of(name)} {self._armed.pop(name)}"] += 1
         elif name in self._without_disk or (name == STREAMING and status == TRY_AGAIN_STATUS):
             pass
+        elif status == REFUSED_STATUS and FENCED in child.last_lines():
+            self.counts.fenced += 1
         else:
             self.failure = child.why_it_ended()
             return

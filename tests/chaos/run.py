@@ -18,13 +18,13 @@ from services.client.errors import UnreachableError
 from services.client.kafka_plane import KafkaPlane
 from services.plane.in_memory.client import InMemoryClient
 from services.plane.in_memory.plane import InMemoryPlane
-from services.plane.stack.stack import Stack
 from services.plane.upkeep.audits import Auditor
 from services.workloads import workload
 from services.workloads.names import physical_names
 from services.workloads.replay import Replay
 from tests.chaos.injector import Injector
 from tests.chaos.keeper import Keeper
+from tests.chaos.plane import ChaosPlane
 from tests.chaos.schedule import Schedule
 from tests.model_lines import lines_of
 
@@ -73,7 +73,7 @@ def _order(replay: Replay, kind: type[Any], volume: str, bucket: str, *fields: A
     replay.plane.answer(shard, replay.plane.submit(shard, kind(*physical_names(volume, bucket), *fields)))
 
 
-def run_schedules(stack: Stack, keeper: Keeper, schedules: Sequence[Schedule]) -> None:
+def run_schedules(stack: ChaosPlane, keeper: Keeper, schedules: Sequence[Schedule]) -> None:
     """Run schedules beside one another, each on volumes of its own, and judge them when the last fault is over.
 
     Raises:
@@ -96,7 +96,7 @@ def run_schedules(stack: Stack, keeper: Keeper, schedules: Sequence[Schedule]) -
     keeper.counts.schedules += len(runs)
 
 
-def audit(stack: Stack) -> None:
+def audit(stack: ChaosPlane) -> None:
     """Recount from tables and checkpoints, by a road that shares no rule with the judges.
 
     Raises:
@@ -109,7 +109,7 @@ def audit(stack: Stack) -> None:
             raise ChaosError(f"the audit of shard {shard} is not clean: {report}")
 
 
-def client_of(stack: Stack, keeper: Keeper) -> KafkaPlane:
+def client_of(stack: ChaosPlane, keeper: Keeper) -> KafkaPlane:
     """A client as patient as a plane under faults needs. It connects before there are any."""
     client = KafkaPlane(stack.address, answer_seconds=ANSWER_SECONDS, settle_seconds=SETTLE_SECONDS, check=keeper.check)
     client.connect()
@@ -241,7 +241,7 @@ def _check_accounts(plane: KafkaPlane) -> None:
             )
 
 
-def _check_dead_letters(stack: Stack) -> None:
+def _check_dead_letters(stack: ChaosPlane) -> None:
     """None of our faults makes a message that nobody can use."""
     consumer = Consumer({"bootstrap.servers": stack.address.bootstrap_servers, "group.id": "chaos"})
     try:

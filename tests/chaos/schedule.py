@@ -10,6 +10,7 @@ from typing import Any
 
 from schemas.records import BreakerLimits, CollectionState
 from schemas.topics import DEAD_LETTERS, TOPICS
+from services.log.shard_group import SESSION_SECONDS
 from services.plane.stack.process_names import BROKER, METADATA, SERVICES, STREAMING
 from services.runtime.loop.probe import Point
 from services.workloads import workload
@@ -46,6 +47,8 @@ class FaultKind(Enum):
     """A second process of the service runs beside it for a while, on a directory of its own: it begins from nothing."""
     REPEAT = "repeat"
     """Messages that are in the log are appended to it again."""
+    WORKER = "worker"
+    """A worker of Spark is killed with its executors, and started again."""
 
 
 class CutKind(Enum):
@@ -70,7 +73,7 @@ class Fault:
     """A process, or the topic whose messages are repeated."""
     point: Point | None = None
     passes: int = 0
-    """At which pass of the point; of a cluster of brokers, which one."""
+    """At which pass of the point; of a cluster of brokers or of Spark's workers, which one."""
     seconds: float = 0.0
     """How long a pause or a cut is, a broker is away or a twin runs, or how far a clock jumps."""
     cut: CutKind | None = None
@@ -153,15 +156,19 @@ _FAULT_WEIGHTS = {
 _LONG_SHARE = 0.12
 """Of pauses and cuts: longer than a producer tries (15 s), a broker is silent (3 s), a service backs off (5 s)."""
 _LONG_SECONDS = (16.0, 40.0)
+_WORKER_SHARE = 0.5
 _LIMITS_SHARE = 0.3
 """Of all times between two settles: an operator who looks for a trip settles once more."""
 
 
-def draw_schedule(seed: int) -> Schedule:
-    """The run of a seed."""
+def draw_schedule(seed: int, *, is_shared: bool = False) -> Schedule:
+    """The run of a seed; ``is_shared``: on two hosts that share the shards, where more can go wrong."""
     random = Random(seed)
     drawn = draw_workload(random, seed)
-    faults = sorted(_faults(random, seed, len(drawn.operations)), key=lambda fault: fault.operation)
+    faults = list(_faults(random, seed, len(drawn.operations)))
+    if is_shared:
+        faults += _faults_of_hosts(Random(f"hosts {seed}"), len(drawn.operations))
+    faults.sort(key=lambda fault: fault.operation)
     holds = sorted(_holds(Random(f"holds {seed}"), drawn), key=lambda hold: hold.operation)
     limits = list(_limits(Random(f"limits {seed}"), drawn.operations))
     return Schedule(seed, drawn.operations, faults, holds, limits)
@@ -234,6 +241,19 @@ def _faults(random: Random, seed: int, operations: int) -> Iterator[Fault]:
         yield Fault(*moment(), FaultKind.KILL, name, passes=random.randrange(6), seconds=random.uniform(0, 3))
     for kind in random.choices(list(_FAULT_WEIGHTS), list(_FAULT_WEIGHTS.values()), k=random.randint(2, 5)):
         yield _fault(random, kind, moment())
+
+
+def _faults_of_hosts(random: Random, operations: int) -> Iterator[Fault]:
+    """An owner that stands still until others have its shards, one that is killed, and a lost worker of Spark."""
+
+    def moment() -> tuple[int, float]:
+        return random.randint(2, operations - 2), random.uniform(0, LONGEST_DELAY_SECONDS)
+
+    longer_than_a_session = random.uniform(1.2, 2.0) * SESSION_SECONDS
+    yield Fault(*moment(), FaultKind.PAUSE, random.choice(SERVICES), seconds=longer_than_a_session)
+    yield Fault(*moment(), FaultKind.KILL, random.choice(SERVICES))
+    if random.random() < _WORKER_SHARE:
+        yield Fault(*moment(), FaultKind.WORKER, STREAMING, passes=random.randrange(6))
 
 
 def _fault(random: Random, kind: FaultKind, moment: tuple[int, float]) -> Fault:

@@ -104,7 +104,9 @@ def test_what_a_snapshot_holds_is_restored_at_any_time_unless_another_was_create
     assert (row["is_held"], row["until_ms"], row["returning"]) == (True, -1, "ITSELF")
     line.run("snapshot", "create", "vol1/tree", "after")
     assert deleted(line)[0]["returning"] == "ONLY_A_COPY"
-    assert line.run("undelete", "vol1/tree/top", status=1).startswith("SNAPSHOT_IN_BETWEEN: ")
+    refused = line.run("undelete", "vol1/tree/top", status=1)
+    assert refused.startswith("SNAPSHOT_IN_BETWEEN: ")
+    assert refused.strip().endswith(": deepclean restore vol1/tree/top --from before"), "after does not hold it"
     line.run("snapshot", "delete", "--yes", "vol1/tree", "after")
     line.run("undelete", "vol1/tree/top")
     assert keys(line)["top"] == "top"

@@ -7,12 +7,15 @@ from dataclasses import dataclass
 
 from schemas.answers import ListedDeletion
 from schemas.records import DeletedKind, Undelete
-from schemas.space_answers import VersionStage
+from schemas.space_answers import ExplainedDirectory, ExplainedVersion, PathExplanation, VersionStage
 from services.client.errors import PlaneError
 from services.client.plane import Plane
+from services.client.tasks.space_view import BucketView, is_held_by
 from services.client.wire.paging import all_rows, deleted_position
 
 _WITH_ROWS = (VersionStage.HELD, VersionStage.PENDING)
+_ONLY_A_COPY = frozenset({"SNAPSHOT_IN_BETWEEN", "HELD_BY_SNAPSHOT", "TOO_LATE"})
+"""Refusals that send to the snapshot, which this names."""
 Bucket = tuple[str, str]
 
 
@@ -71,13 +74,26 @@ def undelete_path(plane: Plane, shard: int, bucket: Bucket, path: str, target: s
     died, _, kind, object_id, birth = chosen
     outcome = _carry_out(plane, shard, Undelete(*bucket, target, kind, object_id, birth, died))
     if isinstance(outcome, NotReturned):
-        raise PlaneError(outcome.code, outcome.message)
+        raise PlaneError(
+            outcome.code, outcome.message + _way_to_copy(plane, shard, bucket, path, found, object_id, died)
+        )
     commands = [
         Undelete(*bucket, target, kind, version.object_id, version.birth, died)
         for version in found.versions
         if version.death == died and version.version_of == object_id and version.stage in _WITH_ROWS
     ]
     return _all_of([outcome, *(_carry_out(plane, shard, command) for command in commands if outcome.is_itself)])
+
+
+def _way_to_copy(
+    plane: Plane, shard: int, bucket: Bucket, path: str, found: PathExplanation, object_id: int, death: int
+) -> str:
+    """Return the command that copies a deleted object out of the newest snapshot that holds it; empty without one."""
+    both: list[ExplainedVersion | ExplainedDirectory] = [*found.versions, *found.directories]
+    dead = [one for one in both if (one.object_id, one.death) == (object_id, death)]
+    snapshots = BucketView(plane, shard, *bucket).snapshots().active
+    holders = [info.name for info in snapshots if any(is_held_by(info, one) for one in dead)]
+    return f": deepclean restore {'/'.join(bucket)}/{path} --from {holders[-1]}" if holders else ""
 
 
 def undelete_files(plane: Plane, shard: int, bucket: Bucket, path: str, target: str, death: int = 0) -> Undeleted:

@@ -4,8 +4,8 @@ The copies are made in this order:
 
     inventory, then metadata with the checkpoints of its live snapshots, then the inventory again
 
-The copies are directories on this machine, or on a disk that it shares with the services. The last result is stored in
-``<home>/audits/<shard>.json``.
+The copies are directories on this machine, or on a disk that it shares with the services. Where hosts share the shards,
+the topic of owners says which of them run a shard. The last result is stored in ``<home>/audits/<shard>.json``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import httpx
 from pydantic import TypeAdapter, ValidationError
 
 from schemas.audit_report import AuditReport
-from services.client.kafka_plane import PlaneAddress
+from services.client.kafka_plane import KafkaPlane, PlaneAddress
 from services.client.wire.http_reads import HttpShard, http_client
 from services.domain.errors import DeepcleanError
 from services.plane.machine.errors import StackError
@@ -67,11 +67,6 @@ class Auditor:
     def audit(self, shard: int, bucket: str, progress: Progress) -> FinishedAudit:
         """Audit a shard, or one bucket (``volume/bucket``) of it. Raise AuditError if the copies or the job failed."""
         audit_id, started = uuid.uuid4().hex, time.time()
-        if not self.address.metadata_url:
-            raise AuditError(
-                "The hosts of this plane share its shards, and an audit reads all databases of a shard on one host: "
-                "run metadata and mock_scm of the shard on one host without an instance name, then audit there."
-            )
         with (
             http_client(self.address.http_token) as http,
             tempfile.TemporaryDirectory(prefix="deepclean-audit-") as scratch,
@@ -88,17 +83,18 @@ class Auditor:
     @contextlib.contextmanager
     def _copies(self, http: httpx.Client, shard: int, audit_id: str, progress: Progress) -> Iterator[dict[str, object]]:
         """Let the services make the copies, and yield the job's input. The copies are always deleted at the end."""
-        metadata = HttpShard(http, "metadata", self.address.metadata_url, shard)
-        store = HttpShard(http, "mock_scm", self.address.scm_url, shard)
+        metadata, store = (HttpShard(http, name, url, shard) for name, url in self._places(shard).items())
         with asked_copies((metadata, store), audit_id) as copy:
-            self._require_ready(http)
+            self._require_ready(http, shard)
             progress(1, "copying the inventory")
             before = copy(store, "before")
             progress(2, "copying metadata and its snapshots")
             namespace = copy(metadata, "all")
             progress(3, "copying the inventory again")
             after = copy(store, "after")
-            self._require_ready(http)
+            self._require_ready(http, shard)
+            for directory in (before.directory, namespace.directory, after.directory):
+                _require_here(directory, shard)
             yield {
                 "shard": shard,
                 "inventory_before": before.directory,
@@ -107,12 +103,27 @@ class Auditor:
                 "inventory_after": after.directory,
             }
 
-    def _require_ready(self, http: httpx.Client) -> None:
+    def _places(self, shard: int) -> dict[str, str]:
+        """Return where metadata and the block store of a shard answer now.
+
+        Raises:
+            AuditError: nobody runs one of them.
+            UnreachableError: the broker does not answer.
+        """
+        if self.address.metadata_url:
+            return {"metadata": self.address.metadata_url, "mock_scm": self.address.scm_url}
+        with KafkaPlane(self.address) as plane:
+            places = {name: plane.owner_url(name, shard) for name in ("metadata", "mock_scm")}
+        if missing := [name for name, url in places.items() if not url]:
+            raise AuditError(f"no host runs {missing[0]} of shard {shard} yet: audit again when one does")
+        return places
+
+    def _require_ready(self, http: httpx.Client, shard: int) -> None:
         """Raise AuditError unless both services are ready.
 
         A service that is still catching up on an older database would look as if it had lost rows.
         """
-        for name, url in (("metadata", self.address.metadata_url), ("mock_scm", self.address.scm_url)):
+        for name, url in self._places(shard).items():
             try:
                 answer = http.get(f"{url}/readyz")
             except httpx.HTTPError as error:
@@ -141,6 +152,15 @@ class Auditor:
             )
         except SparkJobError as error:
             raise AuditError(str(error)) from error
+
+
+def _require_here(directory: str, shard: int) -> None:
+    """Raise AuditError unless a copy is on this machine, or on a disk that it shares."""
+    if not Path(directory).is_dir():
+        raise AuditError(
+            f"a copy of shard {shard} is on another machine ({directory}): metadata and mock_scm of the shard must "
+            f"keep their databases on one disk that this machine reads; audit there, or have one host own both"
+        )
 
 
 def write_last_audit(home: Path, finished: FinishedAudit) -> None:
