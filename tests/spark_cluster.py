@@ -51,7 +51,9 @@ def spark_cluster(directory: Path, java: Mapping[str, str], workers: int) -> Ite
 
     port = free_port()
     cluster = SparkCluster(f"spark://{LOOPBACK}:{port}", start_worker)
-    master = _started("master.Master", [*place, "--port", str(port)], directory / "master.log", java, "State: ALIVE")
+    master = _started(
+        "master.Master", [*place, "--port", str(port)], directory / "master.log", java, "New state: ALIVE"
+    )
     try:
         for number in range(workers):
             cluster.workers.append(start_worker(number))

@@ -60,10 +60,10 @@ class HostsStack:
         file.write_text(
             f'shards = {self.shards}\n[kafka]\nbootstrap_servers = "{self._cluster.bootstrap_servers}"\n'
             f'[host]\ninstance = "{name}"\nprocesses = [{named}]\n'
-            f'[spark]\nmaster = "{master}"\nheap = "512m"\nconf = {{"spark.executor.memory" = "512m"}}\n'
+            f'[spark]\nmaster = "{master}"\nconf = {{"spark.executor.memory" = "512m"}}\n'
             f"[settings.key_deletion]\nundo_window_ms = 0\n[settings.directory_deletion]\nundo_window_ms = 0\n"
         )
-        return Stack(self.home / name, described=read_description(file), is_rename_allowed=True)
+        return Stack(self.home / name, self.shards, described=read_description(file), is_rename_allowed=True)
 
     @property
     def address(self) -> PlaneAddress:
