@@ -35,10 +35,12 @@ class ClusterNode(EmbeddedBroker):
 class BrokerCluster:
     """Brokers with one directory each, ``1``, ``2`` and so on. Their ports do not change while this object exists."""
 
-    def __init__(self, directory: Path, nodes: int, *, java: JavaRuntime | None = None) -> None:
+    def __init__(
+        self, directory: Path, nodes: int, *, java: JavaRuntime | None = None, node: type[ClusterNode] = ClusterNode
+    ) -> None:
         ports, cluster_id = free_ports(nodes), new_cluster_id()
         self.nodes = [
-            ClusterNode(directory / str(number), number, cluster_id, ports, java=java, heap="384m")
+            node(directory / str(number), number, cluster_id, ports, java=java, heap="384m")
             for number in range(1, nodes + 1)
         ]
 

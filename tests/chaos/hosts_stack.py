@@ -11,10 +11,12 @@ from typing import Self, cast
 from services.client.kafka_plane import PlaneAddress
 from services.plane.broker.embedded import EmbeddedBroker
 from services.plane.machine.processes import ChildProcess
-from services.plane.stack.description import read_description
-from services.plane.stack.process_names import SERVICES, STREAMING
+from services.plane.stack.description import PlaneDescription, read_description
+from services.plane.stack.process_names import HTTP_PROCESSES, SERVICES, STREAMING
 from services.plane.stack.stack import Stack
 from tests.broker_cluster import BrokerCluster
+from tests.chaos.linked_stack import ManyDoorsNode, some_links
+from tests.chaos.links import Links
 from tests.chaos.plane import AT
 from tests.spark_cluster import SparkCluster, spark_cluster
 from tests.spark_session import java_for_spark
@@ -23,13 +25,38 @@ HOSTS = ("one", "two")
 WORKERS = 2
 
 
+def name_on(host: str, process: str) -> str:
+    """Return the name of a process of a host: the Spark job runs once."""
+    return process if process == STREAMING else f"{process}{AT}{host}"
+
+
+NAMES = tuple(dict.fromkeys(name_on(host, name) for host in HOSTS for name in HTTP_PROCESSES))
+
+
+class _Host(Stack):
+    """A host whose processes have ways of their own to the brokers."""
+
+    def __init__(self, home: Path, shards: int, name: str, links: Links, *, described: PlaneDescription) -> None:
+        super().__init__(home, shards, described=described, is_rename_allowed=True)
+        self._name = name
+        self._links = links
+
+    def _servers_of(self, name: str) -> str:
+        return self._links.address(name_on(self._name, name))
+
+
 class HostsStack:
     """Both hosts, their brokers and the Spark cluster; the first host runs the driver of the Spark job."""
 
     def __init__(self, home: Path, shards: int, brokers: int) -> None:
         self.home = home
         self.shards = shards
-        self._cluster = BrokerCluster(home / "brokers", brokers)
+        self._cluster = BrokerCluster(home / "brokers", brokers, node=ManyDoorsNode)
+        doors = [some_links(list(NAMES)) for _ in range(brokers)]
+        for node, links in zip(self._cluster.nodes, doors, strict=True):
+            assert isinstance(node, ManyDoorsNode)
+            node.doors = links
+        self.links = Links(doors)
         self._leaving = contextlib.ExitStack()
         self._hosts: list[Stack] = []
         self._spark: SparkCluster | None = None
@@ -37,6 +64,7 @@ class HostsStack:
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as opened:
             java = opened.enter_context(java_for_spark())
+            opened.enter_context(self.links)
             opened.callback(self._cluster.stop)
             self._cluster.start()
             directory = self.home / "spark"
@@ -63,7 +91,7 @@ class HostsStack:
             f'[spark]\nmaster = "{master}"\nconf = {{"spark.executor.memory" = "512m"}}\n'
             f"[settings.key_deletion]\nundo_window_ms = 0\n[settings.directory_deletion]\nundo_window_ms = 0\n"
         )
-        return Stack(self.home / name, self.shards, described=read_description(file), is_rename_allowed=True)
+        return _Host(self.home / name, self.shards, name, self.links, described=read_description(file))
 
     @property
     def address(self) -> PlaneAddress:
@@ -78,11 +106,8 @@ class HostsStack:
     @property
     def children(self) -> Mapping[str, ChildProcess]:
         """The processes of both hosts."""
-        return {
-            name if name == STREAMING else f"{name}{AT}{host}": child
-            for host, stack in zip(HOSTS, self._hosts, strict=True)
-            for name, child in stack.children.items()
-        }
+        hosts = zip(HOSTS, self._hosts, strict=True)
+        return {name_on(host, name): child for host, stack in hosts for name, child in stack.children.items()}
 
     def restart_worker(self, number: int) -> None:
         """Kill a worker of Spark with its executors, and start it again."""

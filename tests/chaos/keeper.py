@@ -198,11 +198,11 @@ class Keeper:
 
     def _cut(self, fault: Fault) -> None:
         """Break a process's way to the broker for a while; where none can be broken, it pauses instead."""
-        if not isinstance(self.stack, LinkedStack) or fault.cut is None:
+        if not isinstance(self.stack, LinkedStack | HostsStack) or fault.cut is None:
             self._pause(fault)
             return
         with self.stack.links.cut(fault.target, fault.cut):
-            self.counts.cuts[f"{fault.target} {fault.cut.value}"] += 1
+            self.counts.cuts[f"{program_of(fault.target)} {fault.cut.value}"] += 1
             self._stop.wait(fault.seconds)
 
     def _lose_worker(self, fault: Fault) -> None:

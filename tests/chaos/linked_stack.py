@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -14,7 +14,9 @@ from services.plane.machine.ports import HOST, free_ports
 from services.plane.machine.processes import ChildProcess
 from services.plane.stack.process_names import HTTP_PROCESSES
 from services.plane.stack.stack import Stack
+from tests.broker_cluster import ClusterNode
 from tests.chaos.links import Link, Links
+from tests.chaos.plane import AT
 
 READY_SECONDS = 180.0
 """For a broker that starts while all others try again and again to reach it, on a busy machine."""
@@ -23,12 +25,11 @@ READY_SECONDS = 180.0
 class ManyDoorsBroker(EmbeddedBroker):
     """A broker with one more listener for each of some names, which tells who comes by it to come by a link."""
 
-    def __init__(self, directory: Path, links: Mapping[str, Link], **settings: Any) -> None:
-        super().__init__(directory, **settings)
-        self._links = links
+    doors: Mapping[str, Link] = {}
+    """By name; set before it is started."""
 
     def _properties(self) -> str:
-        doors = {name.upper(): link for name, link in self._links.items()}
+        doors = {listener_of(name): link for name, link in self.doors.items()}
         added = {
             "listeners": [f"{name}://{HOST}:{link.broker_port}" for name, link in doors.items()],
             "advertised.listeners": [f"{name}://{HOST}:{link.port}" for name, link in doors.items()],
@@ -41,14 +42,28 @@ class ManyDoorsBroker(EmbeddedBroker):
         return text
 
 
+class ManyDoorsNode(ManyDoorsBroker, ClusterNode):
+    """Such a broker as a node of a cluster."""
+
+
+def listener_of(name: str) -> str:
+    """Return the name of a process's listener: letters, digits and underscores."""
+    return name.upper().replace(AT, "_ON_")
+
+
+def some_links(names: Sequence[str]) -> dict[str, Link]:
+    """Return a new way to one broker for each process."""
+    ports = iter(free_ports(2 * len(names)))
+    return {name: Link(next(ports), next(ports)) for name in names}
+
+
 class LinkedStack(Stack):
     """The plane of chaos runs, on one broker."""
 
     def __init__(self, home: Path, shards: int, **settings: Any) -> None:
         super().__init__(home, shards, **settings)
-        ports = iter(free_ports(2 * len(HTTP_PROCESSES)))
-        self._doors = {name: Link(next(ports), next(ports)) for name in HTTP_PROCESSES}
-        self.links = Links(self._doors)
+        self._doors = some_links(HTTP_PROCESSES)
+        self.links = Links([self._doors])
 
     def __enter__(self) -> Self:
         self.links.__enter__()
@@ -73,7 +88,9 @@ class LinkedStack(Stack):
         return twin
 
     def _new_broker(self, port: int, java: JavaRuntime) -> EmbeddedBroker:
-        return ManyDoorsBroker(self.home / "broker", self._doors, port=port, java=java, ready_seconds=READY_SECONDS)
+        broker = ManyDoorsBroker(self.home / "broker", port=port, java=java, ready_seconds=READY_SECONDS)
+        broker.doors = self._doors
+        return broker
 
     def _servers_of(self, name: str) -> str:
         return self.links.address(name)

@@ -1,7 +1,7 @@
-"""Ways between the processes of a plane and its broker that can be broken and mended: one TCP proxy for each process.
+"""Ways between the processes of a plane and its brokers that can be broken and mended: a TCP proxy for each of both.
 
-A client of Kafka goes where the broker says that it is found, so a proxy in front of its one address would be left at
-once. The broker therefore has a listener for each process, whose advertised address is that process's proxy.
+A client of Kafka goes where a broker says that it is found, so a proxy in front of its one address would be left at
+once. Each broker therefore has a listener for each process, whose advertised address is that process's proxy.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import socket
 import threading
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from typing import Any
 
 from services.plane.machine.ports import HOST
@@ -146,20 +146,20 @@ class Link:
 class Links:
     """All proxies of a plane, in a thread of their own."""
 
-    def __init__(self, links: Mapping[str, Link]) -> None:
-        """By the name of the process whose way it is."""
-        self._links = dict(links)
+    def __init__(self, links: Sequence[Mapping[str, Link]]) -> None:
+        """For each broker, by the name of the process whose way it is."""
+        self._brokers = [dict(one) for one in links]
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="links")
 
     def __enter__(self) -> Links:
         self._thread.start()
-        for link in self._links.values():
+        for link in self._all():
             self._run(link.open())
         return self
 
     def __exit__(self, *_: object) -> None:
-        for link in self._links.values():
+        for link in self._all():
             self._run(link.close())
         self._run(_end_tasks())
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -167,18 +167,23 @@ class Links:
         self._loop.close()
 
     def address(self, name: str) -> str:
-        """Where a process finds the broker."""
-        return f"{HOST}:{self._links[name].port}"
+        """Where a process finds the brokers."""
+        return ",".join(f"{HOST}:{links[name].port}" for links in self._brokers)
 
     @contextlib.contextmanager
     def cut(self, name: str, kind: CutKind) -> Iterator[None]:
-        """Break the way of a process meanwhile."""
-        link = self._links[name]
-        self._run(link.cut(kind))
+        """Break the ways of a process to all brokers meanwhile."""
+        for links in self._brokers:
+            self._run(links[name].cut(kind))
         try:
             yield
         finally:
-            self._run(link.mend())
+            for links in self._brokers:
+                self._run(links[name].mend())
+
+    def _all(self) -> Iterator[Link]:
+        for links in self._brokers:
+            yield from links.values()
 
     def _run(self, doing: Coroutine[Any, Any, None]) -> None:
         asyncio.run_coroutine_threadsafe(doing, self._loop).result()

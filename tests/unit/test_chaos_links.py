@@ -76,7 +76,7 @@ def echo() -> Iterator[Echo]:
 
 @pytest.fixture
 def links(echo: Echo) -> Iterator[Links]:
-    with Links({"metadata": Link(free_ports(1)[0], echo.port)}) as links:
+    with Links([{"metadata": Link(free_ports(1)[0], echo.port)}]) as links:
         yield links
 
 

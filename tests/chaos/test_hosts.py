@@ -1,0 +1,28 @@
+"""Schedules on two hosts that share the shards, with three brokers and Spark on a cluster; then an audit.
+
+``make chaos HOSTS=1`` plays more of them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.__main__ import HOSTS_BROKERS, chaos_stack
+from tests.chaos.counts import Counts
+from tests.chaos.keeper import Keeper
+from tests.chaos.run import audit, run_schedules
+from tests.chaos.schedule import draw_schedule
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(900), pytest.mark.long]
+SCHEDULES = 2
+
+
+def test_what_crashes_on_either_host_ends_as_if_nothing_had_happened(tmp_path: Path, seed: int) -> None:
+    counts = Counts()
+    with chaos_stack(tmp_path, HOSTS_BROKERS, is_shared=True) as stack, Keeper(stack, counts) as keeper:
+        run_schedules(stack, keeper, [draw_schedule(one, is_shared=True) for one in range(seed, seed + SCHEDULES)])
+        audit(stack)
+    assert counts.kills.total() >= SCHEDULES, counts.lines()
+    assert counts.pauses >= 1, counts.lines()
