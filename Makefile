@@ -35,7 +35,7 @@ faults: setup ## Insert known defects, one in five, drawn by SEED=…, and check
 
 chaos: setup ## Crash a real plane for SECONDS=… (60) and check the result; SEED=… replays one schedule
 	.venv/bin/python -m tests.chaos $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED)) \
-	  $(if $(BROKERS),--brokers $(BROKERS)) $(if $(HOSTS),--hosts) $(if $(BESIDE),--beside $(BESIDE))
+	  $(if $(HOSTS),--hosts) $(if $(BESIDE),--beside $(BESIDE))
 
 fuzz: setup $(FUZZER) ## Fuzz decoders, rows, HTTP and the command line for SECONDS=… (60), guided by coverage
 	.venv/bin/python -m tests.fuzz $(if $(SECONDS),--seconds $(SECONDS))

@@ -14,7 +14,6 @@ from itertools import count, islice
 from pathlib import Path
 
 from services.plane.machine.signals import stopping_on_signals
-from tests.chaos.cluster_stack import ClusterStack
 from tests.chaos.counts import Counts
 from tests.chaos.hosts_stack import HostsStack
 from tests.chaos.keeper import Keeper
@@ -23,34 +22,20 @@ from tests.chaos.plane import ChaosPlane
 from tests.chaos.run import audit, run_schedules
 from tests.chaos.schedule import draw_schedule
 
-SHARDS, SHARED_SHARDS, HOSTS_BROKERS = 2, 4, 3
+SHARDS = 2
 
 
-def chaos_stack(home: Path, brokers: int = 1, *, is_shared: bool = False) -> AbstractContextManager[ChaosPlane]:
-    """The plane that schedules are played on; in front of a cluster of brokers nothing can be cut.
-
-    ``is_shared``: it runs on two hosts that share its shards, with Spark on a cluster.
-    """
-    if is_shared:
-        return HostsStack(home, SHARED_SHARDS, brokers)
-    if brokers > 1:
-        return ClusterStack(home, SHARDS, brokers, is_rename_allowed=True)
-    return LinkedStack(home, SHARDS, is_rename_allowed=True)
+def chaos_stack(home: Path, *, is_shared: bool = False) -> AbstractContextManager[ChaosPlane]:
+    """The plane that schedules are played on; ``is_shared``: on two hosts that share its shards."""
+    return HostsStack(home) if is_shared else LinkedStack(home, SHARDS, is_rename_allowed=True)
 
 
 def play(
-    seeds: Iterator[int],
-    seconds: float,
-    home: Path,
-    counts: Counts,
-    *,
-    brokers: int = 1,
-    beside: int = 1,
-    is_shared: bool = False,
+    seeds: Iterator[int], seconds: float, home: Path, counts: Counts, *, is_shared: bool = False, beside: int = 1
 ) -> int:
     """Play schedules, so many beside one another, until they are over or time is; the exit status."""
     with ExitStack() as closing:
-        stack = closing.enter_context(chaos_stack(home, brokers, is_shared=is_shared))
+        stack = closing.enter_context(chaos_stack(home, is_shared=is_shared))
         keeper = closing.enter_context(Keeper(stack, counts))
         deadline = time.monotonic() + seconds
         while group := list(islice(seeds, beside)):
@@ -60,7 +45,7 @@ def play(
             except Exception:
                 traceback.print_exc()
                 print(
-                    f"failed: {_again(group, brokers, is_shared=is_shared)} replays it; its plane is in {home}",
+                    f"failed: {_again(group, is_shared=is_shared)} replays it; its plane is in {home}",
                     flush=True,
                 )
                 return 1
@@ -73,9 +58,9 @@ def play(
     return 0
 
 
-def _again(group: Sequence[int], brokers: int, *, is_shared: bool) -> str:
+def _again(group: Sequence[int], *, is_shared: bool) -> str:
     """The command that plays a group again."""
-    on = " HOSTS=1" if is_shared else f" BROKERS={brokers}" if brokers > 1 else ""
+    on = " HOSTS=1" if is_shared else ""
     beside = f" BESIDE={len(group)}" if len(group) > 1 else ""
     return f"make chaos SEED={group[0]}{beside}{on}"
 
@@ -94,7 +79,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--first-seed", type=int, default=int(time.time()), help="the first of the schedules")
     parser.add_argument("--count", type=int, default=10_000, help="how many schedules at most")
     parser.add_argument("--home", type=Path, help="where the plane keeps everything; a new directory by default")
-    parser.add_argument("--brokers", type=int, default=1, help="three make a cluster that loses one at a time")
     parser.add_argument(
         "--hosts", action="store_true", help="two hosts share the shards, over three brokers, with Spark on a cluster"
     )
@@ -109,16 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     counts = Counts()
     try:
         with stopping_on_signals():
-            brokers = HOSTS_BROKERS if options.hosts else options.brokers
-            status = play(
-                seeds,
-                options.seconds,
-                home,
-                counts,
-                brokers=brokers,
-                beside=options.beside,
-                is_shared=options.hosts,
-            )
+            status = play(seeds, options.seconds, home, counts, is_shared=options.hosts, beside=options.beside)
     finally:
         _print(counts, options.counts)
     if options.every_point and (missing := counts.never_struck()):

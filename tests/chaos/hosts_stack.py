@@ -22,7 +22,7 @@ from tests.spark_cluster import SparkCluster, spark_cluster
 from tests.spark_session import java_for_spark
 
 HOSTS = ("one", "two")
-WORKERS = 2
+SHARDS, BROKERS, WORKERS = 4, 3, 2
 
 
 def name_on(host: str, process: str) -> str:
@@ -48,11 +48,12 @@ class _Host(Stack):
 class HostsStack:
     """Both hosts, their brokers and the Spark cluster; the first host runs the driver of the Spark job."""
 
-    def __init__(self, home: Path, shards: int, brokers: int) -> None:
+    shards = SHARDS
+
+    def __init__(self, home: Path) -> None:
         self.home = home
-        self.shards = shards
-        self._cluster = BrokerCluster(home / "brokers", brokers, node=ManyDoorsNode)
-        doors = [some_links(list(NAMES)) for _ in range(brokers)]
+        self._cluster = BrokerCluster(home / "brokers", BROKERS, node=ManyDoorsNode)
+        doors = [some_links(list(NAMES)) for _ in range(BROKERS)]
         for node, links in zip(self._cluster.nodes, doors, strict=True):
             assert isinstance(node, ManyDoorsNode)
             node.doors = links

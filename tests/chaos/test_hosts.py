@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.__main__ import HOSTS_BROKERS, chaos_stack
+from tests.chaos.__main__ import chaos_stack
 from tests.chaos.counts import Counts
 from tests.chaos.keeper import Keeper
 from tests.chaos.run import audit, run_schedules
@@ -21,7 +21,7 @@ SCHEDULES = 2
 
 def test_what_crashes_on_either_host_ends_as_if_nothing_had_happened(tmp_path: Path, seed: int) -> None:
     counts = Counts()
-    with chaos_stack(tmp_path, HOSTS_BROKERS, is_shared=True) as stack, Keeper(stack, counts) as keeper:
+    with chaos_stack(tmp_path, is_shared=True) as stack, Keeper(stack, counts) as keeper:
         run_schedules(stack, keeper, [draw_schedule(one, is_shared=True) for one in range(seed, seed + SCHEDULES)])
         audit(stack)
     assert counts.kills.total() >= SCHEDULES, counts.lines()
