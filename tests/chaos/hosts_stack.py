@@ -53,7 +53,7 @@ class HostsStack:
     def __init__(self, home: Path) -> None:
         self.home = home
         self._cluster = BrokerCluster(home / "brokers", BROKERS, node=ManyDoorsNode)
-        doors = [some_links(list(NAMES)) for _ in range(BROKERS)]
+        doors = some_links(BROKERS, NAMES)
         for node, links in zip(self._cluster.nodes, doors, strict=True):
             assert isinstance(node, ManyDoorsNode)
             node.doors = links

@@ -18,6 +18,7 @@ from tests.broker_cluster import ClusterNode
 from tests.chaos.links import Link, Links
 from tests.chaos.plane import AT
 
+_LINK_PORTS = range(32_000, 32_768)
 READY_SECONDS = 180.0
 """For a broker that starts while all others try again and again to reach it, on a busy machine."""
 
@@ -51,10 +52,13 @@ def listener_of(name: str) -> str:
     return name.upper().replace(AT, "_ON_")
 
 
-def some_links(names: Sequence[str]) -> dict[str, Link]:
-    """Return a new way to one broker for each process."""
-    ports = iter(free_ports(2 * len(names)))
-    return {name: Link(next(ports), next(ports)) for name in names}
+def some_links(brokers: int, names: Sequence[str]) -> list[dict[str, Link]]:
+    """Return for each broker a new way for each process.
+
+    Their ports are a range of their own: there are so many that others would choose one of them now and then.
+    """
+    ports = iter(free_ports(2 * brokers * len(names), _LINK_PORTS))
+    return [{name: Link(next(ports), next(ports)) for name in names} for _ in range(brokers)]
 
 
 class LinkedStack(Stack):
@@ -62,8 +66,8 @@ class LinkedStack(Stack):
 
     def __init__(self, home: Path, shards: int, **settings: Any) -> None:
         super().__init__(home, shards, **settings)
-        self._doors = some_links(HTTP_PROCESSES)
-        self.links = Links([self._doors])
+        (self._doors,) = doors = some_links(1, HTTP_PROCESSES)
+        self.links = Links(doors)
 
     def __enter__(self) -> Self:
         self.links.__enter__()

@@ -15,18 +15,21 @@ _SERVER_PORTS = range(15_000, 32_000)
 """Below the range of ports for outgoing connections, because such a connection could take a port that was just free."""
 
 
-def free_ports(count: int) -> list[int]:
-    """Return ``count`` different free ports. All are opened at the same time, so that they differ."""
+def free_ports(count: int, among: range = _SERVER_PORTS) -> list[int]:
+    """Return ``count`` different free ports. All are opened at the same time, so that they differ.
+
+    Two calls may return the same port, unless they choose from ranges apart.
+    """
     ports: list[int] = []
     with contextlib.ExitStack() as held:
-        for port in random.sample(_SERVER_PORTS, len(_SERVER_PORTS)):
+        for port in random.sample(among, len(among)):
             with contextlib.suppress(OSError):
                 held.enter_context(socket.socket()).bind((HOST, port))
                 ports.append(port)
             if len(ports) == count:
                 return ports
     raise StackError(
-        f"No port from {_SERVER_PORTS[0]} to {_SERVER_PORTS[-1]} is free on {HOST}: stop a program that uses one."
+        f"No port from {among[0]} to {among[-1]} is free on {HOST}: stop a program that uses one."
     )
 
 
