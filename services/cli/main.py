@@ -160,7 +160,7 @@ SUB_COMMANDS = (
     SubCommand("tenant", "operate.tenant:app", "Create tenants, and give users access to them."),
     SubCommand("token", "operate.token:app", "Get, renew and cancel delegation tokens."),
     SubCommand("secret", "operate.secret:app", "Register the secrets that may sign commands on a secure plane."),
-    SubCommand("deleted", "store.deleted:app", "List deletions that can still be undone."),
+    SubCommand("deleted", "store.deleted:app", "List what is deleted and not claimed yet, and how each comes back."),
     SubCommand("gc", "collection.gc:app", "Pause and resume garbage collection, for one bucket or for everything."),
     SubCommand(
         "breaker",

@@ -83,7 +83,7 @@ def check_policy(policy: RetentionPolicy) -> None:
     if policy.num_retained_max != UNLIMITED and policy.num_retained_max < policy.num_retained_min:
         raise InvalidPolicyError(
             f"num_retained_max is {policy.num_retained_max}; it must be at least num_retained_min, "
-            f"{policy.num_retained_min}, or 0 for no maximum"
+            f"{policy.num_retained_min}, or 0 for no maximum: set both"
         )
     if policy.expire_limit < 1:
         raise InvalidPolicyError(f"expire_limit is {policy.expire_limit}; it must be at least 1")

@@ -54,7 +54,12 @@ app = typer.Typer(
 
 @app.command(SHOW)
 def show(context: typer.Context, bucket: BucketArgument, as_json: JsonOption = False) -> None:
-    """Show where the bytes of a bucket are, and what each snapshot refers to, holds alone and shares. The default."""
+    """Show where the bytes of a bucket are, and what each snapshot refers to, holds alone and shares. The default.
+
+    REFERENCED is all that a snapshot shows; EXCLUSIVE is what it holds alone, so what deleting it alone would free;
+    SHARED WITH is what its neighbour in the chain shows, too. With ~ a figure may change: a deleted directory is not
+    expanded yet, so what is below it still counts as live.
+    """
     with session_of(context) as session:
         view = view_of(session, bucket)
         snapshots = view.snapshots()

@@ -17,7 +17,7 @@ from services.cli.terminal import say
 from services.client.tasks.undelete import Undeleted, undelete_files, undelete_path
 from services.client.wire.paging import all_rows, deleted_position
 
-app = typer.Typer(no_args_is_help=True, help="List deletions that can still be undone.")
+app = typer.Typer(no_args_is_help=True, help="List what is deleted and not claimed yet, and how each comes back.")
 _RETURNING = {
     Returning.ITSELF: "yes",
     Returning.NEW_OBJECT: "as a new object",

@@ -28,9 +28,7 @@ def free_ports(count: int, among: range = _SERVER_PORTS) -> list[int]:
                 ports.append(port)
             if len(ports) == count:
                 return ports
-    raise StackError(
-        f"No port from {among[0]} to {among[-1]} is free on {HOST}: stop a program that uses one."
-    )
+    raise StackError(f"No port from {among[0]} to {among[-1]} is free on {HOST}: stop a program that uses one.")
 
 
 def port_or_free(port: int, kept: Collection[int]) -> int:
