@@ -15,7 +15,7 @@ from services.plane.stack.description import PlaneDescription, read_description
 from services.plane.stack.process_names import HTTP_PROCESSES, SERVICES, STREAMING
 from services.plane.stack.stack import Stack
 from tests.broker_cluster import BrokerCluster
-from tests.chaos.linked_stack import ManyDoorsNode, some_links
+from tests.chaos.linked_stack import READY_SECONDS, ManyDoorsNode, some_links
 from tests.chaos.links import Links
 from tests.chaos.plane import AT
 from tests.spark_cluster import SparkCluster, spark_cluster
@@ -56,7 +56,7 @@ class HostsStack:
         doors = some_links(BROKERS, NAMES)
         for node, links in zip(self._cluster.nodes, doors, strict=True):
             assert isinstance(node, ManyDoorsNode)
-            node.doors = links
+            node.doors, node.ready_seconds = links, READY_SECONDS
         self.links = Links(doors)
         self._leaving = contextlib.ExitStack()
         self._hosts: list[Stack] = []

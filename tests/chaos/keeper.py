@@ -46,6 +46,7 @@ class Keeper:
         self.failure: BaseException | None = None
         self.stack = stack
         self._lock = threading.RLock()
+        self._broker_lock = threading.Lock()
         self._stop = threading.Event()
         self._next_settings: dict[str, dict[str, str]] = {}
         """What a process is told when it is started next, once."""
@@ -175,11 +176,12 @@ class Keeper:
     def _restart_broker(self, fault: Fault) -> None:
         broker = self.stack.broker
         node = broker.nodes[fault.passes % len(broker.nodes)] if isinstance(broker, BrokerCluster) else broker
-        node.kill()
-        self.counts.kills[BROKER] += 1
-        self._stop.wait(fault.seconds)
-        node.start()
-        self.counts.broker_restarts += 1
+        with self._broker_lock:  # schedules beside one another lose one at a time, too
+            node.kill()
+            self.counts.kills[BROKER] += 1
+            self._stop.wait(fault.seconds)
+            node.start()
+            self.counts.broker_restarts += 1
 
     def _pause(self, fault: Fault) -> None:
         name, seconds = fault.target, fault.seconds
