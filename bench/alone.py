@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 
 from bench.conditions import Conditions
-from bench.process_figures import session_cpu_seconds
+from bench.process_figures import cpu_seconds
 from services.plane.broker.embedded import EmbeddedBroker
 from services.plane.broker.topics import create_plane_topics
 from services.plane.machine.errors import StackError
@@ -89,9 +89,9 @@ class ServiceAlone:
         self._child.require_running()
 
     def cpu_seconds(self) -> float:
-        """Return the processor time that the process has taken so far; 0 before it is started."""
-        identity = self._child.identity
-        return 0.0 if identity is None else session_cpu_seconds(identity.pid)
+        """Return the processor time that the process has taken so far. Raise OSError if there is no /proc."""
+        assert self._child.identity is not None  # noqa: S101  it is started on entry
+        return cpu_seconds(self._child.identity.pid)
 
     def applied(self, topic: str, shard: int = 0) -> Sample | None:
         """Return how many messages of a topic the service has applied; None while it starts."""

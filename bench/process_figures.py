@@ -18,6 +18,16 @@ def session_cpu_seconds(session: int) -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
+def cpu_seconds(pid: int) -> float:
+    """Return the processor time of one process, in seconds.
+
+    Raises:
+        OSError: there is no such process, or no /proc.
+    """
+    text = (Path("/proc") / str(pid) / "stat").read_text()
+    return sum(int(part) for part in text[text.rindex(")") + 2 :].split()[_CPU_FIELDS]) / os.sysconf("SC_CLK_TCK")
+
+
 def session_peak_bytes(session: int) -> int:
     """Return the sum of the peak resident memory of all processes of a session, in bytes; 0 without /proc."""
     return sum(_peak_bytes(process) for process, fields in _stats() if _is_in(session, fields))

@@ -32,7 +32,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_report_header(config: pytest.Config) -> str:
-    return f"seed: {config.option.seed} (make test SEED={config.option.seed} replays this run)"
+    return f"seed: {config.option.seed} (the same target with SEED={config.option.seed} replays this run)"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -67,10 +67,11 @@ def _started(name: str, options: list[str], log: Path, java: Mapping[str, str], 
     """Start a process of the cluster, and wait until its log says that it serves."""
     command = [str(SPARK_HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", *options]
     environment = {**environment_of(java), "SPARK_DAEMON_MEMORY": "256m"}
-    with log.open("wb") as file:
+    with log.open("ab") as file:
+        before = file.tell()
         process = subprocess.Popen(command, env=environment, stdout=file, stderr=file, start_new_session=True)
     try:
-        eventually(lambda: said in log.read_text())
+        eventually(lambda: said.encode() in log.read_bytes()[before:])
     except BaseException:
         kill_group(process)
         raise

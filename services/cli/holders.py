@@ -14,8 +14,11 @@ from services.client.tasks.space_view import BucketView
 from services.domain.retention import KeepReason
 
 MOST_SHOWN = 12
-"""More holders are not printed one by one: those in the middle of a line stay for the same reasons."""
-_FOR_EVER = -1
+"""Of more holders than that, the oldest and the newest are printed."""
+NEVER = -1
+"""The expiry of a tag that does not expire."""
+NOT_KNOWN = -1
+"""The end of a reason whose end depends on later snapshots, or of a tag that has gone meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,32 +53,34 @@ def holders_of(view: BucketView, snapshots: Sequence[SnapshotInfo]) -> list[Hold
     return holders
 
 
-def until_text(reasons: Iterable[RetentionReason], tags: Mapping[str, SnapshotTag], *, has_policy: bool = True) -> str:
-    """Return the time until which the reasons keep a snapshot, as text; what is not known is said.
+def until_text(reasons: Iterable[RetentionReason], tags: Mapping[str, SnapshotTag], *, has_policy: bool) -> str:
+    """Return until when a snapshot stays, as text; what is not known is said.
 
-    ``has_policy``: whether the bucket has a retention policy, which deletes what nothing keeps.
+    ``has_policy``: whether its bucket has a retention policy, which deletes what nothing keeps any more.
     """
     ends: list[int] = []
     for reason in reasons:
-        if reason.reason == KeepReason.TAG:
-            ends += [tags[name].expiry_time_ms if name in tags else _FOR_EVER for name in reason.names]
-        else:
+        if reason.reason != KeepReason.TAG:
             ends.append(reason.until_ms)
+            continue
+        for name in reason.names:
+            if name in tags and tags[name].expiry_time_ms == NEVER:
+                return f"somebody deletes the tag {name}"
+            ends.append(tags[name].expiry_time_ms if name in tags else NOT_KNOWN)
     if not ends:
         return "somebody deletes it, or a run of retention does" if has_policy else "somebody deletes it"
-    return "not known" if _FOR_EVER in ends else time_text(max(ends))
+    if NOT_KNOWN in ends:
+        return "not known"
+    return time_text(max(ends)) if has_policy else f"somebody deletes it, from {time_text(max(ends))} on"
 
 
 def print_holders(holders: Sequence[Holder]) -> None:
     """Print why holders stay and until when, in chain order: of many, the oldest and the newest."""
     if not holders:
         return
-    half = MOST_SHOWN // 2
-    left_out = len(holders) - MOST_SHOWN
-    shown = holders if left_out <= 0 else [*holders[:half], *holders[-half:]]
-    say("")
-    print_table(
-        ["HOLDER", "CREATED", "STAYS BECAUSE", "UNTIL"], ((one.name, one.created, one.why, one.until) for one in shown)
-    )
+    rows = [(one.name, one.created, one.why, one.until) for one in holders]
+    left_out, half = len(rows) - MOST_SHOWN, MOST_SHOWN // 2
     if left_out > 0:
-        say(f"{counted(left_out, 'holder')} between these are not shown (--json has all)")
+        rows[half:-half] = [("…", "", f"{counted(left_out, 'more holder')} (--json has all)", "")]
+    say("")
+    print_table(["HOLDER", "CREATED", "STAYS BECAUSE", "UNTIL"], rows)

@@ -141,13 +141,13 @@ def goes_when(stage: VersionStage, holders: list[str], suspended: str) -> str:
     return "it is judged and claimed: by itself"
 
 
-def directory_text(directory: ExplainedDirectory, holders: list[str], suspended: str) -> str:
-    """Return what is known of a directory itself, and when its entry goes, as a clause; arguments as ``goes_when``."""
+def directory_text(directory: ExplainedDirectory, holders: list[str]) -> str:
+    """Return what is known of a directory itself, and when its entry goes, as a clause."""
     state = "live" if not directory.death else f"deleted at txn {directory.death}"
     waits = ", not expanded yet" if directory.death and not directory.is_expanded else ""
-    stage = VersionStage.PENDING if directory.death else VersionStage.LIVE
-    goes = goes_when(stage, holders, suspended)
-    return f"a directory, {state}{waits}; held by {names_text(holders) or 'no snapshot'}; goes when {goes}"
+    first = "all below it has gone" if directory.death else "it is deleted and all below it has gone"
+    last = f", and {names_text(holders)} {'are' if len(holders) > 1 else 'is'} deleted" if holders else ""
+    return f"a directory, {state}{waits}; held by {names_text(holders) or 'no snapshot'}; goes when {first}{last}"
 
 
 def block_fields(

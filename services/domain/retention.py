@@ -82,8 +82,8 @@ def check_policy(policy: RetentionPolicy) -> None:
         raise InvalidPolicyError(f"num_retained_min is {policy.num_retained_min}; it must be at least 1")
     if policy.num_retained_max != UNLIMITED and policy.num_retained_max < policy.num_retained_min:
         raise InvalidPolicyError(
-            f"num_retained_max is {policy.num_retained_max}; it must be at least num_retained_min, "
-            f"{policy.num_retained_min}, or 0 for no maximum: set both"
+            f"num_retained_max is {policy.num_retained_max}; it must be 0, for no maximum, or at least "
+            f"num_retained_min, which is {policy.num_retained_min}: raise the one or lower the other"
         )
     if policy.expire_limit < 1:
         raise InvalidPolicyError(f"expire_limit is {policy.expire_limit}; it must be at least 1")

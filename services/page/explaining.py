@@ -45,7 +45,7 @@ def path_answer(view: BucketView, path: str) -> dict[str, Any]:
         notes.append(f"Below it: {below}, live or held.")
     for directory in found.directories:
         names = [info.name for info in snapshots.active if is_held_by(info, directory)]
-        text = directory_text(directory, names, suspended)
+        text = directory_text(directory, names)
         notes.append(f"{text[:1].upper()}{text[1:]}.")
     return {
         "path": path,

@@ -30,6 +30,11 @@ def name_on(host: str, process: str) -> str:
     return process if process == STREAMING else f"{process}{AT}{host}"
 
 
+def host_of(name: str) -> str:
+    """Return the host of a process; empty if it runs once."""
+    return name.partition(AT)[2]
+
+
 NAMES = tuple(dict.fromkeys(name_on(host, name) for host in HOSTS for name in HTTP_PROCESSES))
 
 

@@ -13,6 +13,7 @@ import shutil
 import signal
 import threading
 import time
+from collections import Counter
 from dataclasses import replace
 
 from services.plane.machine.errors import StackError
@@ -45,8 +46,14 @@ class Keeper:
         self.counts = counts
         self.failure: BaseException | None = None
         self.stack = stack
+        self.struck = Counter[str]()
+        """Faults by the process, the broker or the topic that they were for."""
         self._lock = threading.RLock()
         self._broker_lock = threading.Lock()
+        """Held while one is away: schedules beside one another lose one at a time, too."""
+        self._worker_lock = threading.Lock()
+        self._logged_before: dict[str, int] = {}
+        """The size of each process's log at its last start."""
         self._stop = threading.Event()
         self._next_settings: dict[str, dict[str, str]] = {}
         """What a process is told when it is started next, once."""
@@ -91,7 +98,9 @@ class Keeper:
     def _placed(self, fault: Fault) -> Fault:
         """Return the fault with the process that it strikes, where several hosts run one of the drawn name."""
         names = [name for name in self.stack.children if program_of(name) == fault.target]
-        return replace(fault, target=names[fault.operation % len(names)]) if names else fault
+        placed = replace(fault, target=names[fault.operation % len(names)]) if names else fault
+        self.struck[placed.target] += 1
+        return placed
 
     def heal(self) -> None:
         """Start anew what has still to die at a point, and wait until everything is ready."""
@@ -176,7 +185,7 @@ class Keeper:
     def _restart_broker(self, fault: Fault) -> None:
         broker = self.stack.broker
         node = broker.nodes[fault.passes % len(broker.nodes)] if isinstance(broker, BrokerCluster) else broker
-        with self._broker_lock:  # schedules beside one another lose one at a time, too
+        with self._broker_lock:
             node.kill()
             self.counts.kills[BROKER] += 1
             self._stop.wait(fault.seconds)
@@ -184,8 +193,13 @@ class Keeper:
             self.counts.broker_restarts += 1
 
     def _pause(self, fault: Fault) -> None:
-        name, seconds = fault.target, fault.seconds
-        pid = self.stack.broker.process_id if name == BROKER else self._pid(name)
+        if fault.target == BROKER:
+            with self._broker_lock:
+                self._stop_for(self.stack.broker.process_id, fault.seconds)
+        else:
+            self._stop_for(self._pid(fault.target), fault.seconds)
+
+    def _stop_for(self, pid: int | None, seconds: float) -> None:
         if pid is None:
             return
         try:
@@ -199,10 +213,8 @@ class Keeper:
                 os.killpg(pid, signal.SIGCONT)
 
     def _cut(self, fault: Fault) -> None:
-        """Break a process's way to the broker for a while; where none can be broken, it pauses instead."""
-        if not isinstance(self.stack, LinkedStack | HostsStack) or fault.cut is None:
-            self._pause(fault)
-            return
+        """Break a process's way to the brokers for a while."""
+        assert fault.cut is not None
         with self.stack.links.cut(fault.target, fault.cut):
             self.counts.cuts[f"{program_of(fault.target)} {fault.cut.value}"] += 1
             self._stop.wait(fault.seconds)
@@ -210,8 +222,9 @@ class Keeper:
     def _lose_worker(self, fault: Fault) -> None:
         """Kill a worker of Spark with its executors; where the job has none, there is nothing to lose."""
         if isinstance(self.stack, HostsStack):
-            self.stack.restart_worker(fault.passes)
-            self.counts.lost_workers += 1
+            with self._worker_lock:
+                self.stack.restart_worker(fault.passes)
+                self.counts.lost_workers += 1
 
     def _run_twin(self, fault: Fault) -> None:
         """Let a second process of a service run for a while; metadata's refuses to if it sees the other."""
@@ -267,7 +280,7 @@ class Keeper:
                 self.counts.points[f"{program_of(name)} {self._armed.pop(name)}"] += 1
         elif name in self._without_disk or (name == STREAMING and status == TRY_AGAIN_STATUS):
             pass
-        elif status == REFUSED_STATUS and FENCED in child.last_lines():
+        elif status == REFUSED_STATUS and self._is_fenced(name, child):
             self.counts.fenced += 1
         else:
             self.failure = child.why_it_ended()
@@ -276,4 +289,13 @@ class Keeper:
             self._disarm(name)
         self._without_disk.discard(name)
         self.counts.restarts += 1
+        self._logged_before[name] = child.log_file.stat().st_size
         child.start(self._next_settings.pop(name, None))
+
+    def _is_fenced(self, name: str, child: ChildProcess) -> bool:
+        """Whether a process has said since its last start that another host has its shards."""
+        if not isinstance(self.stack, HostsStack):
+            return False
+        with child.log_file.open("rb") as log:
+            log.seek(self._logged_before.get(name, 0))
+            return FENCED.encode() in log.read()

@@ -18,7 +18,7 @@ from tests.broker_cluster import ClusterNode
 from tests.chaos.links import Link, Links
 from tests.chaos.plane import AT
 
-_LINK_PORTS = range(32_000, 32_768)
+_LINK_PORTS = range(28_000, 32_768)
 READY_SECONDS = 180.0
 """For a broker that starts while all others try again and again to reach it, on a busy machine."""
 
@@ -55,7 +55,8 @@ def listener_of(name: str) -> str:
 def some_links(brokers: int, names: Sequence[str]) -> list[dict[str, Link]]:
     """Return for each broker a new way for each process.
 
-    Their ports are a range of their own: there are so many that others would choose one of them now and then.
+    Their ports are a range of their own: there are many, and those of brokers are free until these listen, so others
+    would choose one of them now and then.
     """
     ports = iter(free_ports(2 * brokers * len(names), _LINK_PORTS))
     return [{name: Link(next(ports), next(ports)) for name in names} for _ in range(brokers)]

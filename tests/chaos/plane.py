@@ -13,12 +13,13 @@ from typing import Protocol
 from services.client.kafka_plane import PlaneAddress
 from services.plane.broker.embedded import EmbeddedBroker
 from services.plane.machine.processes import ChildProcess
+from tests.chaos.links import Links
 
 AT = "@"
 
 
 class ChaosPlane(Protocol):
-    """A plane as chaos runs see it; every ``Stack`` is one."""
+    """A plane as chaos runs see it."""
 
     @property
     def home(self) -> Path:
@@ -35,6 +36,10 @@ class ChaosPlane(Protocol):
     @property
     def broker(self) -> EmbeddedBroker:
         """The broker, or a cluster of them."""
+
+    @property
+    def links(self) -> Links:
+        """The ways between its processes and the brokers."""
 
     @property
     def children(self) -> Mapping[str, ChildProcess]:

@@ -157,6 +157,8 @@ _LONG_SHARE = 0.12
 """Of pauses and cuts: longer than a producer tries (15 s), a broker is silent (3 s), a service backs off (5 s)."""
 _LONG_SECONDS = (16.0, 40.0)
 _WORKER_SHARE = 0.5
+_ANY = 6
+"""Chooses evenly among one, two or three brokers or workers."""
 _LIMITS_SHARE = 0.3
 """Of all times between two settles: an operator who looks for a trip settles once more."""
 
@@ -231,29 +233,28 @@ def _disturbs(still: Standstill, volume: str, first: int, last: int) -> bool:
 
 
 def _faults(random: Random, seed: int, operations: int) -> Iterator[Fault]:
-    def moment(last_share: float = 1.0) -> tuple[int, float]:
-        last = max(2, int((operations - 2) * last_share))
-        return random.randint(2, last), random.uniform(0, LONGEST_DELAY_SECONDS)
-
     service, point = POINTS_OF_SERVICES[seed % len(POINTS_OF_SERVICES)]
-    yield Fault(*moment(0.3), FaultKind.CRASH_AT, service, point, _passes(random, service, point))
+    early = _moment(random, int((operations - 2) * 0.3) + 2)
+    yield Fault(*early, FaultKind.CRASH_AT, service, point, _passes(random, service, point))
     for name in KILLED_IN_TURN[seed % len(KILLED_IN_TURN)]:
-        yield Fault(*moment(), FaultKind.KILL, name, passes=random.randrange(6), seconds=random.uniform(0, 3))
+        moment = _moment(random, operations)
+        yield Fault(*moment, FaultKind.KILL, name, passes=random.randrange(_ANY), seconds=random.uniform(0, 3))
     for kind in random.choices(list(_FAULT_WEIGHTS), list(_FAULT_WEIGHTS.values()), k=random.randint(2, 5)):
-        yield _fault(random, kind, moment())
+        yield _fault(random, kind, _moment(random, operations))
 
 
 def _faults_of_hosts(random: Random, operations: int) -> Iterator[Fault]:
     """An owner that stands still until others have its shards, one that is killed, and a lost worker of Spark."""
-
-    def moment() -> tuple[int, float]:
-        return random.randint(2, operations - 2), random.uniform(0, LONGEST_DELAY_SECONDS)
-
     longer_than_a_session = random.uniform(1.2, 2.0) * SESSION_SECONDS
-    yield Fault(*moment(), FaultKind.PAUSE, random.choice(SERVICES), seconds=longer_than_a_session)
-    yield Fault(*moment(), FaultKind.KILL, random.choice(SERVICES))
+    yield Fault(*_moment(random, operations), FaultKind.PAUSE, random.choice(SERVICES), seconds=longer_than_a_session)
+    yield Fault(*_moment(random, operations), FaultKind.KILL, random.choice(SERVICES))
     if random.random() < _WORKER_SHARE:
-        yield Fault(*moment(), FaultKind.WORKER, STREAMING, passes=random.randrange(6))
+        yield Fault(*_moment(random, operations), FaultKind.WORKER, STREAMING, passes=random.randrange(_ANY))
+
+
+def _moment(random: Random, operations: int) -> tuple[int, float]:
+    """Return an operation, behind the first two and before the last two, and how long after it."""
+    return random.randint(2, max(2, operations - 2)), random.uniform(0, LONGEST_DELAY_SECONDS)
 
 
 def _fault(random: Random, kind: FaultKind, moment: tuple[int, float]) -> Fault:

@@ -11,6 +11,7 @@ import pytest
 
 from tests.chaos.__main__ import chaos_stack
 from tests.chaos.counts import Counts
+from tests.chaos.hosts_stack import HOSTS, host_of
 from tests.chaos.keeper import Keeper
 from tests.chaos.run import audit, run_schedules
 from tests.chaos.schedule import draw_schedule
@@ -24,5 +25,5 @@ def test_what_crashes_on_either_host_ends_as_if_nothing_had_happened(tmp_path: P
     with chaos_stack(tmp_path, is_shared=True) as stack, Keeper(stack, counts) as keeper:
         run_schedules(stack, keeper, [draw_schedule(one, is_shared=True) for one in range(seed, seed + SCHEDULES)])
         audit(stack)
-    assert counts.kills.total() >= SCHEDULES, counts.lines()
-    assert counts.pauses >= 1, counts.lines()
+        assert {host_of(name) for name in keeper.struck} >= set(HOSTS), keeper.struck
+        print("\n".join(counts.lines()))

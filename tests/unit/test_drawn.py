@@ -8,17 +8,12 @@ from tests.drawn import SHARE, left_out
 
 pytest_plugins = ["pytester"]
 
+PLUGIN = ("-p", "tests.drawn")
 FILES = {
     "test_short": "def test_one(): pass\ndef test_two(): pass\n",
     "test_file": "import pytest\npytestmark = pytest.mark.long\ndef test_one(): pass\ndef test_two(): pass\n",
     "test_each": "import pytest\n@pytest.mark.long\n@pytest.mark.parametrize('n', range(7))\ndef test_n(n): pass\n",
 }
-CONFTEST = """
-import os
-from tests.drawn import draw
-def pytest_collection_modifyitems(items):
-    draw(items, int(os.environ["SEED"]))
-"""
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 10])
@@ -29,19 +24,17 @@ def test_each_is_played_by_one_of_five_runs(count: int) -> None:
         assert sorted(name for one in played for name in one) == names
 
 
-def test_a_file_is_played_as_a_whole_and_what_is_short_always(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytester.makeconftest(CONFTEST)
+def test_a_file_is_played_as_a_whole_and_what_is_short_always(pytester: pytest.Pytester) -> None:
     pytester.makeini("[pytest]\nmarkers = long: drawn\n")
     pytester.makepyfile(**FILES)
     files, cases = 0, 0
     for seed in range(SHARE):
-        monkeypatch.setenv("SEED", str(seed))
-        lines = pytester.runpytest_inprocess("--collect-only", "-q").outlines
+        lines = pytester.runpytest_inprocess(*PLUGIN, "--drawn", f"--seed={seed}", "--collect-only", "-q").outlines
         assert sum(line.startswith("test_short.py") for line in lines) == 2
         of_file = sum(line.startswith("test_file.py") for line in lines)
         assert of_file in (0, 2)
         files += of_file
         cases += sum(line.startswith("test_each.py") for line in lines)
     assert (files, cases) == (2, 7)
+    undrawn = pytester.runpytest_inprocess(*PLUGIN, "--seed=1", "--collect-only", "-q").outlines
+    assert sum("::" in line for line in undrawn) == 2 + 2 + 7

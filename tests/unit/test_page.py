@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +28,11 @@ from schemas.records import (
     DeleteSnapshot,
     UnsetRetention,
 )
-from services.cli.holders import until_text
+from schemas.space_answers import ExplainedDirectory
+from services.cli.holders import MOST_SHOWN, Holder, print_holders, until_text
 from services.cli.main import app
 from services.cli.session import Session
+from services.cli.space_lines import directory_text
 from services.client.errors import PlaneTimeoutError
 from services.client.plane import Plane
 from services.client.tasks.space_pages import all_cells, space_pages
@@ -150,7 +153,7 @@ def test_a_path_is_explained_with_who_holds_it_until_when(plane: PagedPlane, pag
         "name": "day-0003",
         "created": "",
         "why": "tagged audit-2025",
-        "until": "not known",
+        "until": "somebody deletes the tag audit-2025",
     }
     assert by_name["day-0000"]["until"].startswith("somebody deletes it")
     assert page.get("/api/paths", params={**PLACE, "beginning": "2026/n"}).json() == ["2026/new.csv"]
@@ -193,11 +196,39 @@ def test_a_reason_ends_when_it_is_known_to_end() -> None:
     tag = SnapshotTag("t", "s", "id", "", "", 0, 1_000 * DAY_MS, is_automatic=True)
     by_tag = RetentionReason("TAG", 0, ("t",), -1)
     by_age = RetentionReason("AGE", 0, (), DAY_MS)
-    assert until_text([by_tag, by_age], {"t": tag}) == "1972-09-27 00:00:00"
-    assert until_text([by_age], {}) == "1970-01-02 00:00:00"
-    assert until_text([by_age, RetentionReason("MINIMUM", 4, (), -1)], {}) == "not known"
-    assert until_text([by_tag], {}) == "not known", "a tag that is gone meanwhile says nothing"
-    assert until_text([], {}).startswith("somebody deletes it")
+    assert until_text([by_tag, by_age], {"t": tag}, has_policy=True) == "1972-09-27 00:00:00"
+    assert until_text([by_age], {}, has_policy=True) == "1970-01-02 00:00:00"
+    assert until_text([by_age, RetentionReason("MINIMUM", 4, (), -1)], {}, has_policy=True) == "not known"
+    assert until_text([by_tag], {}, has_policy=True) == "not known", "a tag that is gone meanwhile says nothing"
+    assert until_text([], {}, has_policy=True) == "somebody deletes it, or a run of retention does"
+    assert until_text([], {}, has_policy=False) == "somebody deletes it"
+    assert until_text([by_tag], {"t": tag}, has_policy=False) == "somebody deletes it, from 1972-09-27 00:00:00 on"
+    assert until_text([by_tag, by_age], {"t": replace(tag, expiry_time_ms=-1)}, has_policy=True) == (
+        "somebody deletes the tag t"
+    )
+
+
+def test_of_many_holders_the_oldest_and_the_newest_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    def printed(count: int) -> list[str]:
+        print_holders([Holder(f"s{number}", "a day", "a tag", "a day") for number in range(count)])
+        return [line.split()[0] for line in capsys.readouterr().out.splitlines() if line and "HOLDER" not in line]
+
+    assert printed(0) == []
+    assert printed(MOST_SHOWN) == [f"s{number}" for number in range(MOST_SHOWN)]
+    half = MOST_SHOWN // 2
+    of_more = [*(f"s{number}" for number in range(half)), "…", *(f"s{number + 1}" for number in range(half, 2 * half))]
+    assert printed(MOST_SHOWN + 1) == of_more
+
+
+def test_a_deleted_directory_goes_when_all_below_it_has_gone() -> None:
+    live, dead = ExplainedDirectory(7, 3, 0, False, 0, 0), ExplainedDirectory(7, 3, 9, False, 4, 4)
+    assert directory_text(live, []) == (
+        "a directory, live; held by no snapshot; goes when it is deleted and all below it has gone"
+    )
+    assert directory_text(dead, ["s1"]) == (
+        "a directory, deleted at txn 9, not expanded yet; held by s1; "
+        "goes when all below it has gone, and s1 is deleted"
+    )
 
 
 def test_retention_is_previewed_by_the_policy_or_another_one(plane: PagedPlane, page: TestClient) -> None:

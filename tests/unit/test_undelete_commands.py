@@ -106,10 +106,24 @@ def test_what_a_snapshot_holds_is_restored_at_any_time_unless_another_was_create
     assert deleted(line)[0]["returning"] == "ONLY_A_COPY"
     refused = line.run("undelete", "vol1/tree/top", status=1)
     assert refused.startswith("SNAPSHOT_IN_BETWEEN: ")
-    assert refused.strip().endswith(": deepclean restore vol1/tree/top --from before"), "after does not hold it"
+    assert "(deepclean restore vol1/tree/top --from before)" in refused, "after does not show it"
     line.run("snapshot", "delete", "--yes", "vol1/tree", "after")
     line.run("undelete", "vol1/tree/top")
     assert keys(line)["top"] == "top"
+
+
+def test_a_refusal_names_the_snapshot_that_shows_the_path_and_no_other(line: CommandLine) -> None:
+    line.run("snapshot", "create", "vol1/tree", "before")
+    line.run("key", "delete", "vol1/tree/top")
+    line.run("snapshot", "create", "vol1/tree", "after")
+    elsewhere = line.run("undelete", "vol1/tree/top", "--to", "new place", status=1)
+    assert "(deepclean restore vol1/tree/top --from before --to 'new place')" in elsewhere
+    line.run("key", "put", "vol1/tree/other", "--size", "7")
+    line.run("key", "delete", "vol1/tree/other")
+    line.run("key", "put", "vol1/tree/other", "--size", "8")
+    in_use = line.run("undelete", "vol1/tree/other", status=1)
+    assert in_use.startswith("FILE_ALREADY_EXISTS: ")
+    assert "restore" not in in_use
 
 
 def test_the_files_of_an_expanded_directory_come_back_one_by_one(line: CommandLine) -> None:

@@ -110,7 +110,7 @@ def _path(view: BucketView, path: str, *, as_json: bool) -> None:
             ("live or held", size_text(held.bytes, held.replicated_bytes, is_exact=found.is_exact)),
         ]
     )
-    _print_directories(snapshots, found, suspended)
+    _print_directories(snapshots, found)
     if found.below_versions:
         below = amount_in_words(found.below_bytes, found.below_versions, found.below_replicated_bytes)
         say(f"below it: {below}, live or held")
@@ -126,10 +126,10 @@ def _path(view: BucketView, path: str, *, as_json: bool) -> None:
     print_holders(holders_of(view, held.holders))
 
 
-def _print_directories(snapshots: NamedSnapshots, found: PathExplanation, suspended: str) -> None:
+def _print_directories(snapshots: NamedSnapshots, found: PathExplanation) -> None:
     for directory in found.directories:
         names = [info.name for info in snapshots.active if is_held_by(info, directory)]
-        say(directory_text(directory, names, suspended))
+        say(directory_text(directory, names))
 
 
 def _version_cells(snapshots: NamedSnapshots, version: ExplainedVersion, suspended: str) -> tuple[Any, ...]:

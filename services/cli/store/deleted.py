@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -14,7 +15,8 @@ from services.cli.output import bytes_text, print_json, print_table, time_text
 from services.cli.session import JsonOption, bucket_path, key_path, session_of
 from services.cli.store.entries import AllOption, LimitOption, print_first
 from services.cli.terminal import say
-from services.client.tasks.undelete import Undeleted, undelete_files, undelete_path
+from services.client.errors import PlaneError
+from services.client.tasks.undelete import Undeleted, snapshot_to_copy_from, undelete_files, undelete_path
 from services.client.wire.paging import all_rows, deleted_position
 
 app = typer.Typer(no_args_is_help=True, help="List what is deleted and not claimed yet, and how each comes back.")
@@ -24,6 +26,10 @@ _RETURNING = {
     Returning.ONLY_A_COPY: "no: restore it from a snapshot",
     Returning.ONLY_ITS_FILES: "only its files",
 }
+
+
+_COPY_IT = "(deepclean restore)"
+"""What refusals say when the way is a copy out of a snapshot."""
 
 
 @app.callback()
@@ -99,13 +105,27 @@ def undelete(
     with session_of(context) as session:
         plane, shard = session.connected(), session.volumes().shard_of(volume)
         bring_back = undelete_files if is_by_file else undelete_path
-        done = bring_back(plane, shard, (volume, bucket), name, target or name, death)
+        try:
+            done = bring_back(plane, shard, (volume, bucket), name, target or name, death)
+        except PlaneError as error:
+            if _COPY_IT not in error.message:
+                raise
+            snapshot = snapshot_to_copy_from(plane, shard, (volume, bucket), name)
+            raise PlaneError(error.code, error.message.replace(_COPY_IT, _copy_it(path, snapshot, target))) from error
     if as_json:
         print_json(done)
     else:
         _print(done, name, target or name)
     if done.refused:
         raise typer.Exit(ExitStatus.FAILED)
+
+
+def _copy_it(path: str, snapshot: str, target: str) -> str:
+    """Return the same with the whole command, if a snapshot shows the path."""
+    if not snapshot:
+        return _COPY_IT
+    there = f" --to {quote(target)}" if target else ""
+    return f"(deepclean restore {quote(path)} --from {quote(snapshot)}{there})"
 
 
 def _print(done: Undeleted, name: str, target: str) -> None:

@@ -7,15 +7,13 @@ from dataclasses import dataclass
 
 from schemas.answers import ListedDeletion
 from schemas.records import DeletedKind, Undelete
-from schemas.space_answers import ExplainedDirectory, ExplainedVersion, PathExplanation, VersionStage
-from services.client.errors import PlaneError
+from schemas.space_answers import ExplainedDirectory, ExplainedVersion, VersionStage
+from services.client.errors import PlaneError, UnreachableError
 from services.client.plane import Plane
 from services.client.tasks.space_view import BucketView, is_held_by
 from services.client.wire.paging import all_rows, deleted_position
 
 _WITH_ROWS = (VersionStage.HELD, VersionStage.PENDING)
-_ONLY_A_COPY = frozenset({"SNAPSHOT_IN_BETWEEN", "HELD_BY_SNAPSHOT", "TOO_LATE"})
-"""Refusals that send to the snapshot, which this names."""
 Bucket = tuple[str, str]
 
 
@@ -74,9 +72,7 @@ def undelete_path(plane: Plane, shard: int, bucket: Bucket, path: str, target: s
     died, _, kind, object_id, birth = chosen
     outcome = _carry_out(plane, shard, Undelete(*bucket, target, kind, object_id, birth, died))
     if isinstance(outcome, NotReturned):
-        raise PlaneError(
-            outcome.code, outcome.message + _way_to_copy(plane, shard, bucket, path, found, object_id, died)
-        )
+        raise PlaneError(outcome.code, outcome.message)
     commands = [
         Undelete(*bucket, target, kind, version.object_id, version.birth, died)
         for version in found.versions
@@ -85,15 +81,26 @@ def undelete_path(plane: Plane, shard: int, bucket: Bucket, path: str, target: s
     return _all_of([outcome, *(_carry_out(plane, shard, command) for command in commands if outcome.is_itself)])
 
 
-def _way_to_copy(
-    plane: Plane, shard: int, bucket: Bucket, path: str, found: PathExplanation, object_id: int, death: int
-) -> str:
-    """Return the command that copies a deleted object out of the newest snapshot that holds it; empty without one."""
-    both: list[ExplainedVersion | ExplainedDirectory] = [*found.versions, *found.directories]
-    dead = [one for one in both if (one.object_id, one.death) == (object_id, death)]
-    snapshots = BucketView(plane, shard, *bucket).snapshots().active
-    holders = [info.name for info in snapshots if any(is_held_by(info, one) for one in dead)]
-    return f": deepclean restore {'/'.join(bucket)}/{path} --from {holders[-1]}" if holders else ""
+def snapshot_to_copy_from(plane: Plane, shard: int, bucket: Bucket, path: str) -> str:
+    """Return the newest snapshot that shows a key or a directory at a path; empty if none does, or nobody can say."""
+    try:
+        found = plane.space(shard).explain_path(*bucket, path)
+        held: list[ExplainedVersion | ExplainedDirectory] = [*found.versions, *found.directories]
+        for info in reversed(BucketView(plane, shard, *bucket).snapshots().active):
+            is_holder = any(is_held_by(info, one) for one in held)  # of another path, if it was renamed since
+            if is_holder and _is_shown(plane, shard, bucket, path, info.snapshot_id):
+                return info.name
+    except UnreachableError:  # whoever asks has a refusal to tell, which matters more
+        pass
+    return ""
+
+
+def _is_shown(plane: Plane, shard: int, bucket: Bucket, path: str, snapshot_id: str) -> bool:
+    try:
+        plane.metadata(shard).stat(*bucket, path, snapshot_id=snapshot_id)
+    except PlaneError:
+        return False
+    return True
 
 
 def undelete_files(plane: Plane, shard: int, bucket: Bucket, path: str, target: str, death: int = 0) -> Undeleted:

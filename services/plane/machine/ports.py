@@ -11,7 +11,7 @@ from services.plane.machine.errors import StackError
 
 HOST = "127.0.0.1"
 _LAST_PORT = 65_535
-_SERVER_PORTS = range(15_000, 32_000)
+_SERVER_PORTS = range(15_000, 28_000)
 """Below the range of ports for outgoing connections, because such a connection could take a port that was just free."""
 
 
@@ -28,7 +28,10 @@ def free_ports(count: int, among: range = _SERVER_PORTS) -> list[int]:
                 ports.append(port)
             if len(ports) == count:
                 return ports
-    raise StackError(f"No port from {among[0]} to {among[-1]} is free on {HOST}: stop a program that uses one.")
+    raise StackError(
+        f"{count} ports from {among[0]} to {among[-1]} are wanted, and {len(ports)} are free on {HOST}: stop a program "
+        f"that uses some of them."
+    )
 
 
 def port_or_free(port: int, kept: Collection[int]) -> int:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import tempfile
 import threading
 import time
@@ -83,18 +84,21 @@ class Auditor:
     @contextlib.contextmanager
     def _copies(self, http: httpx.Client, shard: int, audit_id: str, progress: Progress) -> Iterator[dict[str, object]]:
         """Let the services make the copies, and yield the job's input. The copies are always deleted at the end."""
-        metadata, store = (HttpShard(http, name, url, shard) for name, url in self._places(shard).items())
+        places = self._places(shard)
+        metadata, store = (HttpShard(http, name, url, shard) for name, url in places.items())
         with asked_copies((metadata, store), audit_id) as copy:
-            self._require_ready(http, shard)
+            _require_ready(http, places)
             progress(1, "copying the inventory")
             before = copy(store, "before")
+            _require_here(before.directory, shard)
             progress(2, "copying metadata and its snapshots")
             namespace = copy(metadata, "all")
             progress(3, "copying the inventory again")
             after = copy(store, "after")
-            self._require_ready(http, shard)
-            for directory in (before.directory, namespace.directory, after.directory):
-                _require_here(directory, shard)
+            _require_here(namespace.directory, shard)
+            _require_ready(http, places)
+            if self._places(shard) != places:  # a former owner may have copied what it has not caught up with
+                raise AuditError(f"another host has taken shard {shard} over meanwhile: audit again")
             yield {
                 "shard": shard,
                 "inventory_before": before.directory,
@@ -117,19 +121,6 @@ class Auditor:
         if missing := [name for name, url in places.items() if not url]:
             raise AuditError(f"no host runs {missing[0]} of shard {shard} yet: audit again when one does")
         return places
-
-    def _require_ready(self, http: httpx.Client, shard: int) -> None:
-        """Raise AuditError unless both services are ready.
-
-        A service that is still catching up on an older database would look as if it had lost rows.
-        """
-        for name, url in self._places(shard).items():
-            try:
-                answer = http.get(f"{url}/readyz")
-            except httpx.HTTPError as error:
-                raise AuditError(f"{name} at {url} cannot be reached ({error}): see deepclean status") from error
-            if not answer.is_success:
-                raise AuditError(f"{name} is not ready ({answer.text.strip()[:300]}): audit again when it is")
 
     def _run(self, audited: dict[str, object], scratch: Path, progress: Progress) -> None:
         question = scratch / "audited.json"  # thousands of snapshots do not fit into a command line
@@ -154,12 +145,26 @@ class Auditor:
             raise AuditError(str(error)) from error
 
 
+def _require_ready(http: httpx.Client, places: Mapping[str, str]) -> None:
+    """Raise AuditError unless both services are ready.
+
+    A service that is still catching up on an older database would look as if it had lost rows.
+    """
+    for name, url in places.items():
+        try:
+            answer = http.get(f"{url}/readyz")
+        except httpx.HTTPError as error:
+            raise AuditError(f"{name} at {url} cannot be reached ({error}): see deepclean status") from error
+        if not answer.is_success:
+            raise AuditError(f"{name} is not ready ({answer.text.strip()[:300]}): audit again when it is")
+
+
 def _require_here(directory: str, shard: int) -> None:
-    """Raise AuditError unless a copy is on this machine, or on a disk that it shares."""
-    if not Path(directory).is_dir():
+    """Raise AuditError unless a copy can be read on this machine."""
+    if not os.path.isdir(directory):  # noqa: PTH112  a directory that may not be looked into is none
         raise AuditError(
-            f"a copy of shard {shard} is on another machine ({directory}): metadata and mock_scm of the shard must "
-            f"keep their databases on one disk that this machine reads; audit there, or have one host own both"
+            f"a copy of shard {shard} is not on this machine ({directory}): audit on the host that runs metadata and "
+            f"mock_scm of the shard, or that shares its disk; without instance names, shards under [host] says which"
         )
 
 
