@@ -245,7 +245,7 @@ def why_it_stays(of_all: KeepReasons, snapshot_id: str, reasons: tuple[Retention
     if reasons:
         return reasons_text(reasons)
     if not of_all.has_policy:
-        return "nobody deletes it: its bucket has no retention policy"
+        return "its bucket has no retention policy"
     if any(expiring.snapshot_id == snapshot_id for expiring in of_all.preview.expired):
         return "no run of retention has come by yet: the next one takes it"
     return "older ones go first: a later run of retention takes it"
