@@ -30,6 +30,7 @@ from services.domain.errors import DeepcleanError, RetryableError
 from services.log.kafka_errors import LEADERLESS, log_error, translate
 from services.log.kafka_sinks import FLUSH_SECONDS, KafkaSink, OwnedKafkaSink
 from services.log.port import MAX_CHANGE_MESSAGE_BYTES, LogRecord, Sink
+from services.log.stalls import StallWatch
 
 ANSWER_SECONDS = 10.0
 LEADER_SECONDS = 0.5
@@ -236,10 +237,25 @@ class KafkaSource:
         self._is_busy = False
         self._bootstrap_servers = settings["bootstrap.servers"]
         # Only this tells how far a partition goes behind its last message: control records have offsets, too.
-        self._consumer = Consumer(
-            {**settings, "enable.partition.eof": True, "error_cb": self._on_error}, logger=_logger
-        )
+        self._settings = {**settings, "enable.partition.eof": True, "error_cb": self._on_error}
+        self._consumer = Consumer(self._settings, logger=_logger)
+        self._stalls = StallWatch(self._end_by_leader)
         self._assign()
+
+    def _open_again(self) -> None:
+        """Go on with another consumer: this one fetches nothing more."""
+        _logger.warning("a reader stood still behind %s, and is opened again", self._next_offsets)
+        self._consumer.close()
+        self._consumer = Consumer(self._settings, logger=_logger)
+        self._assign()
+
+    def _end_by_leader(self, topic: str) -> int:
+        try:
+            place = TopicPartition(topic, self._partition)
+            _, end = self._consumer.get_watermark_offsets(place, timeout=LEADER_SECONDS, cached=False)
+        except KafkaException:
+            return -1
+        return int(end)
 
     def _assign(self) -> None:
         self._consumer.assign(
@@ -280,6 +296,8 @@ class KafkaSource:
         for topic, end in self._ends.items():  # they came behind the messages
             self._next_offsets[topic] = max(self._next_offsets[topic], end)
         self._ends.clear()
+        if len(records) < max_records and self._stalls.is_stalled(self._next_offsets):
+            self._open_again()
         return records
 
     def _awaited(self, timeout_seconds: float) -> list[Message]:

@@ -10,10 +10,11 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from services.domain.errors import FencedError, InvariantError, PositionError, RetryableError
+from services.log import stalls
 from services.log.clock import SystemClock
 from services.log.kafka import KafkaLog, KafkaSource, producer_configuration
 from services.log.kafka_sinks import KafkaSink, OwnedKafkaSink
@@ -312,6 +313,27 @@ def source_and_topic(kafka: KafkaLog, topic: str) -> Iterator[tuple[KafkaSource,
 
 
 @pytest.mark.broker
+def test_a_reader_that_fetches_nothing_more_is_opened_again(
+    kafka: KafkaLog, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stalls, "LOOK_SECONDS", 0.3)
+    with contextlib.closing(kafka.open_sink()) as sink, contextlib.closing(kafka.open_source([topic], 0, {})) as source:
+        sink.send(topic, 0, b"first")
+        sink.flush()
+        assert [record.value for record in take(source, 1)] == [b"first"]
+        stalled = source._consumer
+        stalled.pause([TopicPartition(topic, 0)])  # as seen from here, what librdkafka does when it has lost a leader
+        sink.send(topic, 0, b"second")
+        sink.flush()
+        assert [record.value for record in take(source, 1)] == [b"second"]
+        assert source._consumer is not stalled
+        again = source._consumer
+        quiet_until = time.monotonic() + 5 * stalls.LOOK_SECONDS
+        while time.monotonic() < quiet_until:
+            assert not source.poll(10, 0.1)
+        assert source._consumer is again, "a partition without messages is not stalled"
+
+
 def test_fetching_ahead_does_not_stop_for_a_second(kafka: KafkaLog, source_and_topic: tuple[KafkaSource, str]) -> None:
     """With librdkafka's defaults a full queue stands still for a second each time."""
     source, topic = source_and_topic

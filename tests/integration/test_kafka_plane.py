@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
 from schemas.codec import codec
 from schemas.records import (
@@ -31,6 +31,7 @@ from schemas.records import (
 from schemas.topics import METADATA_COMMANDS, METADATA_REPLIES, SNAPSHOTS_COMMANDS, SNAPSHOTS_REPLIES, TOPICS
 from services.client.errors import AnswerExpiredError, NotDeliveredError, PlaneTimeoutError, UnreachableError
 from services.client.kafka_plane import KafkaPlane, PlaneAddress
+from services.client.wire import kafka_commands
 from services.domain.errors import RetryableError
 from services.log.clock import SystemClock
 from services.log.first_commands import first_commands
@@ -240,6 +241,31 @@ def test_reading_goes_on_where_an_error_was(servers: str) -> None:
             assert failed.wait(30)
             replies = [plane.answer(0, number).error for number in numbers]
     assert replies == ["", "VOLUME_ALREADY_EXISTS", "VOLUME_ALREADY_EXISTS"]
+
+
+def test_an_answer_is_read_though_a_consumer_fetches_nothing_more(
+    servers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka_commands, "QUIET_SECONDS", 1.0)
+    with plane_of(servers) as plane:
+        (reader,) = plane._commands()._readers
+        stalled: Any = Stalled(reader.consumer)
+        reader.consumer = stalled
+        number = plane.submit(0, CreateVolume("though-it-stands-still"))
+        with metadata_running(servers):
+            assert plane.answer(0, number).error == ""
+        assert reader.consumer is not stalled
+
+
+class Stalled:
+    """A consumer that fetches nothing more, and says no word of it."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        self.close = consumer.close
+
+    def poll(self, timeout_seconds: float) -> None:
+        """Wait in vain."""
+        threading.Event().wait(timeout_seconds)
 
 
 def test_a_lost_answer_is_asked_for_again_by_its_number(servers: str) -> None:

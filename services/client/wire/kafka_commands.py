@@ -58,6 +58,9 @@ _quiet.addHandler(logging.NullHandler())
 """Discards librdkafka's log lines, one per refused connection. The client raises its own errors instead."""
 
 
+QUIET_SECONDS = 20.0
+"""Time without any message of a partition in which an answer is awaited, after which its consumer is replaced."""
+LOOK_SECONDS = 1.0
 _REJECTED = frozenset(
     {
         KafkaError.MSG_SIZE_TOO_LARGE,
@@ -94,6 +97,16 @@ class _Reader:
     thread: threading.Thread = field(init=False)
     failed_at: dict[Place, int] = field(default_factory=dict)
     """The positions at the last error, to notice one that comes again at the same message."""
+    heard_at: dict[Place, float] = field(default_factory=dict)
+    """When a message of each of its places came last, or began to be awaited, by the monotonic clock."""
+    next_look: float = 0.0
+    """When to see next whether it is quiet."""
+
+    def hear(self, messages: Iterable[Message]) -> None:
+        """Take note of messages that were read."""
+        after, now = _positions_after(messages), time.monotonic()
+        self.positions.update(after)
+        self.heard_at.update(dict.fromkeys(after, now))
 
 
 class KafkaCommands:
@@ -468,10 +481,30 @@ class KafkaCommands:
                     # consume alone would wait for a full batch: wait for one message, then take those already there.
                     messages = [first, *reader.consumer.consume(MAX_BATCH_MESSAGES, 0)]
                     self._receive(messages)
-                    reader.positions.update(_positions_after(messages))
+                    reader.hear(messages)
+                if time.monotonic() > reader.next_look and self._is_quiet(reader):
+                    self._replace(reader, reader.positions)
             except Exception as error:
                 self._read_again(reader, error)
                 self._stop.wait(RENEW_SECONDS)
+
+    def _is_quiet(self, reader: _Reader) -> bool:
+        """Return whether an answer is awaited of which a stalled consumer might never tell (``services.log.stalls``).
+
+        In a reply topic of a quiet plane it is awaited in vain: then the consumer is replaced for nothing, which costs
+        a connection.
+        """
+        now = time.monotonic()
+        reader.next_look = now + LOOK_SECONDS
+        with self._changed:
+            awaited = [place for place in reader.positions if self._answers[place].unanswered]
+        for place in list(reader.heard_at):
+            if place not in awaited:
+                del reader.heard_at[place]
+        is_quiet = any(now - reader.heard_at.setdefault(place, now) > QUIET_SECONDS for place in awaited)
+        if is_quiet:
+            reader.heard_at.clear()
+        return is_quiet
 
     def _read_again(self, reader: _Reader, error: Exception) -> None:
         """Replace a consumer after an error by one that goes on where it was, or at the present end offsets.
