@@ -58,19 +58,23 @@ def until_text(reasons: Iterable[RetentionReason], tags: Mapping[str, SnapshotTa
 
     ``has_policy``: whether its bucket has a retention policy, which deletes what nothing keeps any more.
     """
-    ends: list[int] = []
+    ends, kept_for_ever = list[int](), list[str]()
     for reason in reasons:
         if reason.reason != KeepReason.TAG:
             ends.append(reason.until_ms)
             continue
         for name in reason.names:
             if name in tags and tags[name].expiry_time_ms == NEVER:
-                return f"somebody deletes the tag {name}"
-            ends.append(tags[name].expiry_time_ms if name in tags else NOT_KNOWN)
-    if not ends:
-        return "somebody deletes it, or a run of retention does" if has_policy else "somebody deletes it"
+                kept_for_ever.append(name)
+            else:
+                ends.append(tags[name].expiry_time_ms if name in tags else NOT_KNOWN)
     if NOT_KNOWN in ends:
         return "not known"
+    if kept_for_ever:
+        what = f"the tag {kept_for_ever[0]}" if len(kept_for_ever) == 1 else f"the tags {', '.join(kept_for_ever)}"
+        return f"somebody deletes {what}" if has_policy else f"somebody deletes {what}, and then it"
+    if not ends:
+        return "somebody deletes it, or a run of retention does" if has_policy else "somebody deletes it"
     return time_text(max(ends)) if has_policy else f"somebody deletes it, from {time_text(max(ends))} on"
 
 

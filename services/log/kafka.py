@@ -30,7 +30,7 @@ from services.domain.errors import DeepcleanError, RetryableError
 from services.log.kafka_errors import LEADERLESS, log_error, translate
 from services.log.kafka_sinks import FLUSH_SECONDS, KafkaSink, OwnedKafkaSink
 from services.log.port import MAX_CHANGE_MESSAGE_BYTES, LogRecord, Sink
-from services.log.stalls import StallWatch
+from services.log.stalls import ASK_SECONDS, StallWatch
 
 ANSWER_SECONDS = 10.0
 LEADER_SECONDS = 0.5
@@ -242,20 +242,19 @@ class KafkaSource:
         self._stalls = StallWatch(self._end_by_leader)
         self._assign()
 
-    def _open_again(self) -> None:
-        """Go on with another consumer: this one fetches nothing more."""
-        _logger.warning("a reader stood still behind %s, and is opened again", self._next_offsets)
-        self._consumer.close()
-        self._consumer = Consumer(self._settings, logger=_logger)
+    def _open_again(self, topic: str) -> None:
+        """Go on with another consumer: this one fetches nothing more of a topic. Nothing is lost, nor read twice."""
+        _logger.warning(
+            "the reader of %s, partition %d, stood still at %d and is opened again",
+            *(topic, self._partition, self._next_offsets[topic]),
+        )
+        stalled, self._consumer = self._consumer, Consumer(self._settings, logger=_logger)
         self._assign()
+        # It may wait for an answer about the positions for lag tools, from the very broker that has gone.
+        threading.Thread(target=stalled.close, name="stalled reader", daemon=True).start()
 
     def _end_by_leader(self, topic: str) -> int:
-        try:
-            place = TopicPartition(topic, self._partition)
-            _, end = self._consumer.get_watermark_offsets(place, timeout=LEADER_SECONDS, cached=False)
-        except KafkaException:
-            return -1
-        return int(end)
+        return end_by_leader(self._consumer, topic, self._partition)
 
     def _assign(self) -> None:
         self._consumer.assign(
@@ -296,8 +295,10 @@ class KafkaSource:
         for topic, end in self._ends.items():  # they came behind the messages
             self._next_offsets[topic] = max(self._next_offsets[topic], end)
         self._ends.clear()
-        if len(records) < max_records and self._stalls.is_stalled(self._next_offsets):
-            self._open_again()
+        if timeout_seconds and len(records) < max_records:  # else there may be more of it here
+            stalled = self._stalls.stalled(self._next_offsets)
+            if stalled is not None:
+                self._open_again(stalled)
         return records
 
     def _awaited(self, timeout_seconds: float) -> list[Message]:
@@ -376,6 +377,15 @@ class KafkaSource:
     def close(self) -> None:
         """Stop reading."""
         self._consumer.close()
+
+
+def end_by_leader(consumer: Consumer, topic: str, partition: int) -> int:
+    """Return the end of what a consumer may read of a partition, as its leader says; -1 if it does not answer."""
+    try:
+        _, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=ASK_SECONDS, cached=False)
+    except KafkaException:
+        return -1
+    return int(end)
 
 
 def _is_leaderless(error: RetryableError) -> bool:

@@ -93,14 +93,14 @@ class Keeper:
             FaultKind.REPEAT: self._repeat,
             FaultKind.WORKER: self._lose_worker,
         }
-        ways[fault.kind](self._placed(fault))
+        placed = self._placed(fault)
+        ways[fault.kind](placed)
+        self.struck[placed.target] += 1
 
     def _placed(self, fault: Fault) -> Fault:
         """Return the fault with the process that it strikes, where several hosts run one of the drawn name."""
         names = [name for name in self.stack.children if program_of(name) == fault.target]
-        placed = replace(fault, target=names[fault.operation % len(names)]) if names else fault
-        self.struck[placed.target] += 1
-        return placed
+        return replace(fault, target=names[fault.operation % len(names)]) if names else fault
 
     def heal(self) -> None:
         """Start anew what has still to die at a point, and wait until everything is ready."""

@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -31,8 +32,8 @@ from schemas.records import (
 from schemas.topics import METADATA_COMMANDS, METADATA_REPLIES, SNAPSHOTS_COMMANDS, SNAPSHOTS_REPLIES, TOPICS
 from services.client.errors import AnswerExpiredError, NotDeliveredError, PlaneTimeoutError, UnreachableError
 from services.client.kafka_plane import KafkaPlane, PlaneAddress
-from services.client.wire import kafka_commands
 from services.domain.errors import RetryableError
+from services.log import stalls
 from services.log.clock import SystemClock
 from services.log.first_commands import first_commands
 from services.log.kafka import KafkaLog
@@ -246,7 +247,7 @@ def test_reading_goes_on_where_an_error_was(servers: str) -> None:
 def test_an_answer_is_read_though_a_consumer_fetches_nothing_more(
     servers: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kafka_commands, "QUIET_SECONDS", 1.0)
+    monkeypatch.setattr(stalls, "LOOK_SECONDS", 0.3)
     with plane_of(servers) as plane:
         (reader,) = plane._commands()._readers
         stalled: Any = Stalled(reader.consumer)
@@ -254,7 +255,13 @@ def test_an_answer_is_read_though_a_consumer_fetches_nothing_more(
         number = plane.submit(0, CreateVolume("though-it-stands-still"))
         with metadata_running(servers):
             assert plane.answer(0, number).error == ""
-        assert reader.consumer is not stalled
+            replaced = reader.consumer
+            assert replaced is not stalled
+            assert plane.answer(0, plane.submit(0, CreateVolume("goes-on-reading"))).error == ""
+        late = plane.submit(0, CreateVolume("nobody-answers"))
+        with pytest.raises(PlaneTimeoutError):
+            plane._commands()._next_reply(METADATA_REPLIES, 0, late, 0.0, time.monotonic() + 3.0)
+        assert reader.consumer is replaced, "where nothing comes, nothing is stalled"
 
 
 class Stalled:
@@ -262,6 +269,7 @@ class Stalled:
 
     def __init__(self, consumer: Consumer) -> None:
         self.close = consumer.close
+        self.get_watermark_offsets = consumer.get_watermark_offsets
 
     def poll(self, timeout_seconds: float) -> None:
         """Wait in vain."""

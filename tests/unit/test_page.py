@@ -203,9 +203,11 @@ def test_a_reason_ends_when_it_is_known_to_end() -> None:
     assert until_text([], {}, has_policy=True) == "somebody deletes it, or a run of retention does"
     assert until_text([], {}, has_policy=False) == "somebody deletes it"
     assert until_text([by_tag], {"t": tag}, has_policy=False) == "somebody deletes it, from 1972-09-27 00:00:00 on"
-    assert until_text([by_tag, by_age], {"t": replace(tag, expiry_time_ms=-1)}, has_policy=True) == (
-        "somebody deletes the tag t"
-    )
+    for_ever = {"t": replace(tag, expiry_time_ms=-1)}
+    assert until_text([by_tag, by_age], for_ever, has_policy=True) == "somebody deletes the tag t"
+    assert until_text([by_tag], for_ever, has_policy=False) == "somebody deletes the tag t, and then it"
+    both = RetentionReason("TAG", 1, ("t", "u"), -1)
+    assert until_text([both], {**for_ever, "u": for_ever["t"]}, has_policy=True) == "somebody deletes the tags t, u"
 
 
 def test_of_many_holders_the_oldest_and_the_newest_are_printed(capsys: pytest.CaptureFixture[str]) -> None:

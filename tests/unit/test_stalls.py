@@ -1,67 +1,88 @@
-"""A reader that fetches nothing more is told from one that has nothing to fetch, or is busy."""
+"""A reader that fetches nothing more is told from one that has nothing to fetch, or is slow."""
 
 from __future__ import annotations
 
-from services.log.stalls import LOOK_SECONDS, StallWatch
+from services.log.stalls import LEAST_LOOKS, LOOK_SECONDS, MOST_LOOKS, StallWatch
 
 
-class Partition:
-    """A partition of a topic, its reader, and the clock of both."""
+class Partitions:
+    """Partitions, their reader, and the clock of both."""
 
-    def __init__(self) -> None:
-        self.end, self.position, self.now = 0, 0, 0.0
-        self.watch = StallWatch(lambda _: self.end, lambda: self.now)
+    def __init__(self, *names: str) -> None:
+        self.ends, self.positions = dict.fromkeys(names, 0), dict.fromkeys(names, 0)
+        self.now = 0.0
+        self.asked: list[str] = []
+        self.watch = StallWatch(self._end_of, lambda: self.now)
 
-    def look(self) -> bool:
-        """Whether the reader is stalled, when it is time to look."""
+    def _end_of(self, name: str) -> int:
+        self.asked.append(name)
+        return self.ends[name]
+
+    def look(self) -> str | None:
+        """The partition that is stalled, when it is time to look."""
         self.now += LOOK_SECONDS
-        return self.watch.is_stalled({"topic": self.position})
+        return self.watch.stalled(self.positions)
+
+    def looks_until_stalled(self) -> int:
+        """How many looks it takes."""
+        return next(number for number in range(1, 1_000) if self.look() is not None)
 
 
-def test_who_is_behind_at_two_looks_and_does_not_move_is_stalled() -> None:
-    partition = Partition()
-    assert not partition.look()
-    partition.end = 5
-    assert not partition.look()
-    assert partition.look()
-    assert not partition.look(), "the one that was opened again gets its time, too"
-    assert partition.look()
+def test_who_is_behind_at_looks_in_a_row_and_does_not_move_is_stalled() -> None:
+    partitions = Partitions("topic")
+    assert partitions.look() is None
+    partitions.ends["topic"] = 5
+    assert partitions.looks_until_stalled() == LEAST_LOOKS
+
+
+def test_opened_again_in_vain_it_takes_ever_longer_until_it_moves() -> None:
+    partitions = Partitions("topic")
+    partitions.ends["topic"] = 5
+    taken = [partitions.looks_until_stalled() for _ in range(8)]
+    assert taken == [2, 4, 8, 16, 32, 64, MOST_LOOKS, MOST_LOOKS]
+    partitions.positions["topic"] = 1
+    assert partitions.looks_until_stalled() == LEAST_LOOKS
 
 
 def test_who_moves_or_has_all_is_not_stalled() -> None:
-    partition = Partition()
-    partition.end = 100
+    partitions = Partitions("topic")
+    partitions.ends["topic"] = 100
     for position in range(1, 50):
-        partition.position = position
-        assert not partition.look()
-    partition.position = 100
-    assert not any(partition.look() for _ in range(10))
+        partitions.positions["topic"] = position
+        assert partitions.look() is None
+    partitions.positions["topic"] = 100
+    assert not any(partitions.look() for _ in range(10))
 
 
 def test_a_message_that_came_this_moment_is_no_stall() -> None:
-    partition = Partition()
+    partitions = Partitions("topic")
     for number in range(1, 20):
-        partition.end = number  # not read yet at the look
-        assert not partition.look()
-        partition.position = number
+        partitions.ends["topic"] = number  # not read yet at the look
+        assert partitions.look() is None
+        partitions.positions["topic"] = number
 
 
 def test_a_leader_that_does_not_answer_is_no_stall() -> None:
-    partition = Partition()
-    partition.end = -1
-    assert not any(partition.look() for _ in range(10))
+    partitions = Partitions("topic")
+    partitions.ends["topic"] = -1
+    assert not any(partitions.look() for _ in range(10))
+
+
+def test_partitions_take_turns_and_one_that_is_behind_is_asked_about_again() -> None:
+    partitions = Partitions("a", "b", "c")
+    for _ in range(6):
+        partitions.look()
+    assert sorted(partitions.asked[:3]) == sorted(partitions.asked[3:]) == ["a", "b", "c"]
+    partitions.ends["b"] = 7
+    stalled = [partitions.look() for _ in range(4)]
+    assert stalled.count("b") == 1
+    assert partitions.asked[-LEAST_LOOKS:].count("b") >= 1
 
 
 def test_it_looks_no_more_often_than_is_said() -> None:
-    asked = list[str]()
-    now = [0.0]
-
-    def end_of(topic: str) -> int:
-        asked.append(topic)
-        return 0
-
-    watch = StallWatch(end_of, lambda: now[0])
+    partitions = Partitions("topic")
     for _ in range(1_000):
-        now[0] += LOOK_SECONDS / 100
-        watch.is_stalled({"topic": 0})
-    assert 8 <= len(asked) <= 10
+        partitions.now += LOOK_SECONDS / 100
+        partitions.watch.stalled(partitions.positions)
+    assert 8 <= len(partitions.asked) <= 10
+    assert partitions.watch.stalled({}) is None

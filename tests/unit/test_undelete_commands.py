@@ -118,6 +118,10 @@ def test_a_refusal_names_the_snapshot_that_shows_the_path_and_no_other(line: Com
     line.run("snapshot", "create", "vol1/tree", "after")
     elsewhere = line.run("undelete", "vol1/tree/top", "--to", "new place", status=1)
     assert "(deepclean restore vol1/tree/top --from before --to 'new place')" in elsewhere
+    line.run("key", "put", "vol1/tree/top", "--size", "9", "--tag", "newer")
+    line.run("snapshot", "create", "vol1/tree", "of-the-newer-one")
+    elsewhere = line.run("undelete", "vol1/tree/top", "--to", "new place", status=1)
+    assert "(deepclean restore vol1/tree/top --from before --to 'new place')" in elsewhere
     line.run("key", "put", "vol1/tree/other", "--size", "7")
     line.run("key", "delete", "vol1/tree/other")
     line.run("key", "put", "vol1/tree/other", "--size", "8")

@@ -110,7 +110,7 @@ def undelete(
         except PlaneError as error:
             if _COPY_IT not in error.message:
                 raise
-            snapshot = snapshot_to_copy_from(plane, shard, (volume, bucket), name)
+            snapshot = snapshot_to_copy_from(plane, shard, (volume, bucket), name, death)
             raise PlaneError(error.code, error.message.replace(_COPY_IT, _copy_it(path, snapshot, target))) from error
     if as_json:
         print_json(done)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from schemas.answers import ListedDeletion
 from schemas.records import DeletedKind, Undelete
-from schemas.space_answers import ExplainedDirectory, ExplainedVersion, VersionStage
+from schemas.space_answers import ExplainedDirectory, ExplainedVersion, PathExplanation, VersionStage
 from services.client.errors import PlaneError, UnreachableError
 from services.client.plane import Plane
 from services.client.tasks.space_view import BucketView, is_held_by
@@ -15,6 +15,8 @@ from services.client.wire.paging import all_rows, deleted_position
 
 _WITH_ROWS = (VersionStage.HELD, VersionStage.PENDING)
 Bucket = tuple[str, str]
+_Died = tuple[int, bool, DeletedKind, int, int]
+"""Death, whether it is the whole key or directory, kind, objectID and birth."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +56,7 @@ def undelete_path(plane: Plane, shard: int, bucket: Bucket, path: str, target: s
         PlaneError: metadata refused the command; TOO_LATE if the path has no deleted row.
     """
     found = plane.space(shard).explain_path(*bucket, path)
-    rows = [
-        (version.death, not version.version_of, DeletedKind.KEY, version.object_id, version.birth)
-        for version in found.versions
-        if version.death and version.stage in _WITH_ROWS
-    ]
-    rows += [
-        (one.death, True, DeletedKind.DIRECTORY, one.object_id, one.birth) for one in found.directories if one.death
-    ]
-    chosen = max((row for row in rows if death in (0, row[0])), default=None)
+    chosen = _died_last(found, death)
     if chosen is None:
         raise PlaneError(
             "TOO_LATE",
@@ -81,26 +75,39 @@ def undelete_path(plane: Plane, shard: int, bucket: Bucket, path: str, target: s
     return _all_of([outcome, *(_carry_out(plane, shard, command) for command in commands if outcome.is_itself)])
 
 
-def snapshot_to_copy_from(plane: Plane, shard: int, bucket: Bucket, path: str) -> str:
-    """Return the newest snapshot that shows a key or a directory at a path; empty if none does, or nobody can say."""
+def _died_last(found: PathExplanation, death: int) -> _Died | None:
+    """Return what died last at a path, or at the txn ``death``; a key before its noncurrent versions."""
+    rows = [
+        (version.death, not version.version_of, DeletedKind.KEY, version.object_id, version.birth)
+        for version in found.versions
+        if version.death and version.stage in _WITH_ROWS
+    ]
+    rows += [
+        (one.death, True, DeletedKind.DIRECTORY, one.object_id, one.birth) for one in found.directories if one.death
+    ]
+    return max((row for row in rows if death in (0, row[0])), default=None)
+
+
+def snapshot_to_copy_from(plane: Plane, shard: int, bucket: Bucket, path: str, death: int = 0) -> str:
+    """Return the newest snapshot that shows, at its path, what an undelete would bring back; empty if nobody can say.
+
+    It may be held under another name: then a copy has another source.
+    """
     try:
         found = plane.space(shard).explain_path(*bucket, path)
+        if (chosen := _died_last(found, death)) is None:
+            return ""
+        died, _, _, object_id, birth = chosen
         held: list[ExplainedVersion | ExplainedDirectory] = [*found.versions, *found.directories]
-        for info in reversed(BucketView(plane, shard, *bucket).snapshots().active):
-            is_holder = any(is_held_by(info, one) for one in held)  # of another path, if it was renamed since
-            if is_holder and _is_shown(plane, shard, bucket, path, info.snapshot_id):
-                return info.name
-    except UnreachableError:  # whoever asks has a refusal to tell, which matters more
-        pass
-    return ""
-
-
-def _is_shown(plane: Plane, shard: int, bucket: Bucket, path: str, snapshot_id: str) -> bool:
-    try:
-        plane.metadata(shard).stat(*bucket, path, snapshot_id=snapshot_id)
-    except PlaneError:
-        return False
-    return True
+        dead = [one for one in held if (one.object_id, one.birth, one.death) == (object_id, birth, died)]
+        snapshots = BucketView(plane, shard, *bucket).snapshots().active
+        holders = [info for info in snapshots if any(is_held_by(info, one) for one in dead)]
+        if not holders:
+            return ""
+        shown = plane.metadata(shard).stat(*bucket, path, snapshot_id=holders[-1].snapshot_id)
+    except (PlaneError, UnreachableError):  # whoever asks has a refusal to tell, which matters more
+        return ""
+    return holders[-1].name if shown.object_id == object_id else ""
 
 
 def undelete_files(plane: Plane, shard: int, bucket: Bucket, path: str, target: str, death: int = 0) -> Undeleted:

@@ -33,10 +33,11 @@ from services.client.plane import SENDERS, NamespaceCommand, SnapshotRequest
 from services.client.wire.answers import Answers
 from services.domain.errors import DeepcleanError, RetryableError
 from services.log.clock import SystemClock
-from services.log.kafka import KafkaLog, consumer_configuration, producer_configuration
+from services.log.kafka import KafkaLog, consumer_configuration, end_by_leader, producer_configuration
 from services.log.kafka_errors import LEADERLESS
 from services.log.schema_topic import SchemaTopic
 from services.log.signing import Signer, signed_command
+from services.log.stalls import StallWatch
 
 CONNECT_SECONDS = 15.0
 DELIVERY_SECONDS = 120.0
@@ -58,9 +59,6 @@ _quiet.addHandler(logging.NullHandler())
 """Discards librdkafka's log lines, one per refused connection. The client raises its own errors instead."""
 
 
-QUIET_SECONDS = 20.0
-"""Time without any message of a partition in which an answer is awaited, after which its consumer is replaced."""
-LOOK_SECONDS = 1.0
 _REJECTED = frozenset(
     {
         KafkaError.MSG_SIZE_TOO_LARGE,
@@ -97,16 +95,10 @@ class _Reader:
     thread: threading.Thread = field(init=False)
     failed_at: dict[Place, int] = field(default_factory=dict)
     """The positions at the last error, to notice one that comes again at the same message."""
-    heard_at: dict[Place, float] = field(default_factory=dict)
-    """When a message of each of its places came last, or began to be awaited, by the monotonic clock."""
-    next_look: float = 0.0
-    """When to see next whether it is quiet."""
+    stalls: StallWatch[Place] = field(init=False)
 
-    def hear(self, messages: Iterable[Message]) -> None:
-        """Take note of messages that were read."""
-        after, now = _positions_after(messages), time.monotonic()
-        self.positions.update(after)
-        self.heard_at.update(dict.fromkeys(after, now))
+    def __post_init__(self) -> None:
+        self.stalls = StallWatch(lambda place: end_by_leader(self.consumer, *place))
 
 
 class KafkaCommands:
@@ -227,7 +219,8 @@ class KafkaCommands:
             UnreachableError: the broker cannot be reached, or lacks the topics.
         """
         settings = consumer_configuration(self._bootstrap_servers, self._name, self._credentials)
-        consumer = Consumer(settings, logger=_quiet)
+        # Only the end of a partition tells that nothing but control records is left.
+        consumer = Consumer({**settings, "enable.partition.eof": True}, logger=_quiet)
         try:
             if positions is None:
                 deadline = time.monotonic() + CONNECT_SECONDS
@@ -481,30 +474,20 @@ class KafkaCommands:
                     # consume alone would wait for a full batch: wait for one message, then take those already there.
                     messages = [first, *reader.consumer.consume(MAX_BATCH_MESSAGES, 0)]
                     self._receive(messages)
-                    reader.hear(messages)
-                if time.monotonic() > reader.next_look and self._is_quiet(reader):
-                    self._replace(reader, reader.positions)
+                    reader.positions.update(_positions_after(messages))
+                self._replace_if_stalled(reader)
             except Exception as error:
-                self._read_again(reader, error)
+                with contextlib.suppress(Exception):  # or no answer would ever be read again
+                    self._read_again(reader, error)
                 self._stop.wait(RENEW_SECONDS)
 
-    def _is_quiet(self, reader: _Reader) -> bool:
-        """Return whether an answer is awaited of which a stalled consumer might never tell (``services.log.stalls``).
-
-        In a reply topic of a quiet plane it is awaited in vain: then the consumer is replaced for nothing, which costs
-        a connection.
-        """
-        now = time.monotonic()
-        reader.next_look = now + LOOK_SECONDS
+    def _replace_if_stalled(self, reader: _Reader) -> None:
+        """Replace a consumer that fetches nothing more of a partition in which an answer is awaited."""
         with self._changed:
-            awaited = [place for place in reader.positions if self._answers[place].unanswered]
-        for place in list(reader.heard_at):
-            if place not in awaited:
-                del reader.heard_at[place]
-        is_quiet = any(now - reader.heard_at.setdefault(place, now) > QUIET_SECONDS for place in awaited)
-        if is_quiet:
-            reader.heard_at.clear()
-        return is_quiet
+            answers = {place: self._answers.get(place) for place in reader.positions}
+        awaited = {place: reader.positions[place] for place, one in answers.items() if one and one.unanswered}
+        if reader.stalls.stalled(awaited) is not None:
+            self._replace(reader, reader.positions)
 
     def _read_again(self, reader: _Reader, error: Exception) -> None:
         """Replace a consumer after an error by one that goes on where it was, or at the present end offsets.
@@ -549,7 +532,7 @@ class KafkaCommands:
         for message in messages:
             failure = message.error()
             if failure is not None:
-                failures += [] if failure.retriable() else [failure]
+                failures += [] if failure.retriable() or failure.code() == KafkaError._PARTITION_EOF else [failure]
                 continue
             reply = _decode(message)
             if reply is not None and reply.client_id == self.client_id:
@@ -581,12 +564,15 @@ class KafkaCommands:
 
 
 def _positions_after(messages: Iterable[Message]) -> dict[Place, int]:
-    """Return the offsets behind these messages, by place."""
-    return {
-        (str(message.topic()), message.partition() or 0): (message.offset() or 0) + 1
-        for message in messages
-        if message.error() is None
-    }
+    """Return the offsets behind these messages, and those of ends, by place."""
+    positions = {}
+    for message in messages:
+        error, place = message.error(), (str(message.topic()), message.partition() or 0)
+        if error is None:
+            positions[place] = (message.offset() or 0) + 1
+        elif error.code() == KafkaError._PARTITION_EOF:
+            positions[place] = message.offset() or 0
+    return positions
 
 
 def _end(consumer: Consumer, topic: str, shard: int, deadline: float) -> int:

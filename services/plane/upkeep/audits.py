@@ -163,8 +163,8 @@ def _require_here(directory: str, shard: int) -> None:
     """Raise AuditError unless a copy can be read on this machine."""
     if not os.path.isdir(directory):  # noqa: PTH112  a directory that may not be looked into is none
         raise AuditError(
-            f"a copy of shard {shard} is not on this machine ({directory}): audit on the host that runs metadata and "
-            f"mock_scm of the shard, or that shares its disk; without instance names, shards under [host] says which"
+            f"a copy of shard {shard} cannot be read here ({directory}): audit on the host that runs metadata and "
+            f"mock_scm of the shard, or that shares its disk, as a user who may read their directories"
         )
 
 
