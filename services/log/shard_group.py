@@ -8,6 +8,8 @@ decided by the fence of the owner's sink, so two instances that both believe in 
 from __future__ import annotations
 
 import logging
+import math
+import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
@@ -24,6 +26,8 @@ HEARTBEAT_SECONDS = 0.5
 LOOK_SECONDS = 30
 """Time after which each instance asks which partitions there are, in case that nobody has told it."""
 ANSWER_SECONDS = 5.0
+FENCED_AGAIN_SECONDS = 60.0
+"""An instance that is fenced twice within this time shares its name with another process."""
 
 _logger = logging.getLogger(__name__)
 
@@ -38,45 +42,71 @@ class ShardGroup:
     ) -> None:
         """``gained`` and ``lost`` are called by ``poll``. When ``lost`` returns, others may run these shards."""
         self._instance = instance
+        self._topic = topic
         self._gained = gained
         self._lost = lost
-        self._consumer = Consumer(
-            {
-                **settings,
-                "group.id": group,
-                "group.instance.id": instance,
-                "partition.assignment.strategy": "cooperative-sticky",
-                "session.timeout.ms": int(SESSION_SECONDS * 1000),
-                "heartbeat.interval.ms": int(HEARTBEAT_SECONDS * 1000),
-                "topic.metadata.refresh.interval.ms": LOOK_SECONDS * 1000,
-                "auto.offset.reset": "latest",
-                "error_cb": log_error,
-            },
-            logger=_logger,
-        )
-        self._consumer.subscribe([topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked)
+        self._owned: set[int] = set()
+        self._fenced_at = -math.inf
+        self._settings = {
+            **settings,
+            "group.id": group,
+            "group.instance.id": instance,
+            "partition.assignment.strategy": "cooperative-sticky",
+            "session.timeout.ms": int(SESSION_SECONDS * 1000),
+            "heartbeat.interval.ms": int(HEARTBEAT_SECONDS * 1000),
+            "topic.metadata.refresh.interval.ms": LOOK_SECONDS * 1000,
+            "auto.offset.reset": "latest",
+            "error_cb": log_error,
+        }
+        self._consumer = self._joined()
+
+    def _joined(self) -> Consumer:
+        consumer = Consumer(self._settings, logger=_logger)
+        consumer.subscribe([self._topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked)
+        return consumer
 
     def _assigned(self, consumer: Consumer, places: list[TopicPartition]) -> None:
         consumer.incremental_assign(places)
         consumer.pause(places)
-        self._gained([place.partition for place in places])
+        shards = [place.partition for place in places]
+        self._owned.update(shards)
+        self._gained(shards)
 
     def _revoked(self, consumer: Consumer, places: list[TopicPartition]) -> None:  # noqa: ARG002
-        self._lost([place.partition for place in places])
+        shards = sorted(self._owned & {place.partition for place in places})
+        self._owned.difference_update(shards)
+        self._lost(shards)
 
     def poll(self, seconds: float) -> None:
         """Take part in the group for a while.
 
         Raises:
-            InvariantError: another process has joined under this instance's name, or the broker refuses it.
+            InvariantError: another process joins again and again under this instance's name, or the broker refuses it.
         """
         try:
             message = self._consumer.poll(seconds)
         except KafkaException as error:
             raise self._refused(error.args[0]) from error.with_traceback(None)
         failure = None if message is None else message.error()
-        if failure is not None and failure.fatal():
+        if failure is None or not (failure.fatal() or _is_fenced(failure)):
+            return
+        now = time.monotonic()
+        if not _is_fenced(failure) or now - self._fenced_at < FENCED_AGAIN_SECONDS:
             raise self._refused(failure)
+        self._fenced_at = now
+        self._join_again()
+
+    def _join_again(self) -> None:
+        """Become a member anew, without the shards of the former one, which others may have by now.
+
+        A broker that is lost while members join may have taken this one twice: then the first of both is fenced, as by
+        another process with its name.
+        """
+        _logger.warning("the group has another member named %s: joining again", self._instance)
+        lost, self._owned = sorted(self._owned), set()
+        self._lost(lost)
+        self._consumer.close()
+        self._consumer = self._joined()
 
     def look_for_shards(self) -> None:
         """Ask the broker which partitions there are, so that the group divides new ones now and not minutes later.
@@ -89,7 +119,7 @@ class ShardGroup:
             _logger.warning("new shards will be looked for later (%s)", error.args[0].str())
 
     def _refused(self, error: KafkaError) -> InvariantError:
-        if error.code() in (KafkaError.FENCED_INSTANCE_ID, KafkaError._FENCED):
+        if _is_fenced(error):
             return InvariantError(
                 f"another process has the instance name {self._instance}: give each process a name of its own "
                 f"(DEEPCLEAN_INSTANCE)"
@@ -100,3 +130,8 @@ class ShardGroup:
     def close(self) -> None:
         """Stop taking part. A member with a name keeps its shards until the session is over."""
         self._consumer.close()
+
+
+def _is_fenced(error: KafkaError) -> bool:
+    """Return whether a member was fenced: a consumer tells it as its one fatal error, which does not call itself so."""
+    return error.code() in (KafkaError.FENCED_INSTANCE_ID, KafkaError._FENCED, KafkaError._FATAL)
