@@ -14,8 +14,7 @@ _BYTES_PER_KIBIBYTE = 1024
 
 def session_cpu_seconds(session: int) -> float:
     """Return the processor time of all processes of a session, in seconds; 0 on a system without /proc."""
-    ticks = sum(int(part) for _, fields in _stats() if _is_in(session, fields) for part in fields[_CPU_FIELDS])
-    return ticks / os.sysconf("SC_CLK_TCK")
+    return sum(_cpu_seconds(fields) for _, fields in _stats() if _is_in(session, fields))
 
 
 def cpu_seconds(pid: int) -> float:
@@ -24,13 +23,16 @@ def cpu_seconds(pid: int) -> float:
     Raises:
         OSError: there is no such process, or no /proc.
     """
-    text = (Path("/proc") / str(pid) / "stat").read_text()
-    return sum(int(part) for part in text[text.rindex(")") + 2 :].split()[_CPU_FIELDS]) / os.sysconf("SC_CLK_TCK")
+    return _cpu_seconds(_fields((Path("/proc") / str(pid) / "stat").read_text()))
 
 
 def session_peak_bytes(session: int) -> int:
     """Return the sum of the peak resident memory of all processes of a session, in bytes; 0 without /proc."""
     return sum(_peak_bytes(process) for process, fields in _stats() if _is_in(session, fields))
+
+
+def _cpu_seconds(fields: list[str]) -> float:
+    return sum(map(int, fields[_CPU_FIELDS])) / os.sysconf("SC_CLK_TCK")
 
 
 def _is_in(session: int, fields: list[str]) -> bool:
@@ -52,4 +54,8 @@ def _stats() -> Iterator[tuple[Path, list[str]]]:
             text = stat.read_text()
         except OSError:  # it has ended meanwhile
             continue
-        yield stat.parent, text[text.rindex(")") + 2 :].split()
+        yield stat.parent, _fields(text)
+
+
+def _fields(text: str) -> list[str]:
+    return text[text.rindex(")") + 2 :].split()

@@ -44,15 +44,22 @@ class StallWatch(Generic[Place]):
         self._needed: dict[Place, int] = {}
         """Looks that it takes for a partition whose reader was opened again, until it moves."""
 
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time to look; until then ``stalled`` says nothing, and need not be asked."""
+        return self._now_seconds() >= self._next_look
+
     def stalled(self, positions: Mapping[Place, int]) -> Place | None:
         """Return a partition whose reader has to be opened again. Call it when the reader has returned all it has.
 
         ``positions`` is the next offset of each partition; control records at an end must have been passed over.
         """
-        now = self._now_seconds()
-        if now < self._next_look or not positions:
+        if not self.is_due:
             return None
+        now = self._now_seconds()
         self._next_look = now + LOOK_SECONDS
+        if not positions:
+            return None
         for place, behind in list(self._behind.items()):
             if positions.get(place) != behind.position:
                 del self._behind[place]

@@ -91,12 +91,13 @@ def _path(view: BucketView, path: str, *, as_json: bool) -> None:
     found = view.path(path)
     held = held_by_path(snapshots, found)
     names = [info.name for info in held.holders]
+    holders = holders_of(view, held.holders)
     suspended = suspended_in(view)
     if as_json:
         shown = {
             "path": path,
             "held_by": names,
-            "holders": [asdict(one) for one in holders_of(view, held.holders)],
+            "holders": [asdict(one) for one in holders],
             "bytes": held.bytes,
             "suspended_because": suspended,
         }
@@ -123,7 +124,7 @@ def _path(view: BucketView, path: str, *, as_json: bool) -> None:
             (_version_cells(snapshots, version, suspended) for version in found.versions),
             numbers=["BYTES", "BORN", "DIED"],
         )
-    print_holders(holders_of(view, held.holders))
+    print_holders(holders)
 
 
 def _print_directories(snapshots: NamedSnapshots, found: PathExplanation) -> None:

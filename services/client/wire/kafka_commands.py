@@ -475,7 +475,8 @@ class KafkaCommands:
                     messages = [first, *reader.consumer.consume(MAX_BATCH_MESSAGES, 0)]
                     self._receive(messages)
                     reader.positions.update(_positions_after(messages))
-                self._replace_if_stalled(reader)
+                if reader.stalls.is_due:
+                    self._replace_if_stalled(reader)
             except Exception as error:
                 with contextlib.suppress(Exception):  # or no answer would ever be read again
                     self._read_again(reader, error)

@@ -161,7 +161,7 @@ def _require_ready(http: httpx.Client, places: Mapping[str, str]) -> None:
 
 def _require_here(directory: str, shard: int) -> None:
     """Raise AuditError unless a copy can be read on this machine."""
-    if not os.path.isdir(directory):  # noqa: PTH112  a directory that may not be looked into is none
+    if not os.path.isdir(directory):  # noqa: PTH112  Path.is_dir raises where one may not look
         raise AuditError(
             f"a copy of shard {shard} cannot be read here ({directory}): audit on the host that runs metadata and "
             f"mock_scm of the shard, or that shares its disk, as a user who may read their directories"
