@@ -51,7 +51,7 @@ NO_PLANE = StackError("no plane runs here: start one (deepclean up)")
 
 def healthy(**changed: object) -> PlaneStatus:
     """The status of a plane with which nothing is wrong, but for what is changed."""
-    process = ProcessStatus("metadata", 1, True, True, "http://127.0.0.1:1", 12.0, 0, 0.0, 0, 0, "")
+    process = ProcessStatus("metadata", True, 1, True, True, "http://127.0.0.1:1", 12.0, 0, 0.0, 0, 0, "")
     values: dict[str, object] = {
         "state": PlaneState.RUNNING,
         "reason": "",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from schemas.records import CollectionState
 from services.cli.output import bytes_text, counted, time_text
 from services.plane.stack.plane_file import PlaneState
-from services.plane.stack.process_names import BROKER
+from services.plane.stack.process_names import BROKER, SERVICES
 from services.plane.upkeep.status import PlaneStatus, SuspendedCollection
 
 LAG_SECONDS = 60.0
@@ -40,7 +40,13 @@ def _of_processes(plane: PlaneStatus) -> Iterator[Trouble]:
         reason = f": {plane.reason}" if plane.reason else ""
         yield Trouble(True, f"The plane is {plane.state}{reason}.", "See what runs.", "deepclean status")
     for process in plane.processes:
-        if not process.is_alive:
+        if not process.is_here and not process.is_answering:
+            yield Trouble(
+                True,
+                f"{process.name} on another host ({process.url}) does not answer.",
+                "See whether it runs there, and whether this host reaches it.",
+            )
+        elif not process.is_alive:
             why = f" {process.reason}" if process.reason else ""
             yield Trouble(
                 True,
@@ -132,6 +138,8 @@ def _of_care(plane: PlaneStatus) -> Iterator[Trouble]:
             "Trim the log, delete snapshots, or make room.",
             "deepclean trim-log",
         )
+    if not any(one.is_here and one.name in SERVICES for one in plane.processes):
+        return  # no database is on this host, so a backup is made on others
     if not plane.newest_backup:
         yield Trouble(False, "The home has no backup.", "Make one, and keep a copy elsewhere.", "deepclean backup")
     elif plane.newest_backup_age_seconds > OLDEST_BACKUP_SECONDS:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
 
 import pytest
 
@@ -22,8 +25,10 @@ from services.plane.broker.topic_care import check_topics
 from services.plane.machine.ports import free_ports
 from services.plane.stack.description import read_description
 from services.plane.stack.plane_file import read_plane_file
+from services.plane.stack.process_names import PAGE
 from services.plane.stack.stack import Stack, running_client
 from tests.broker_cluster import BrokerCluster
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600), pytest.mark.long]
 SHARDS = 2
@@ -45,9 +50,9 @@ def described_host(file: Path, servers: str, own: dict[str, int], others: dict[s
 class Host(Stack):
     """What one file says; its ports are chosen before, since the other file has them."""
 
-    def __init__(self, home: Path, file: Path, ports: dict[str, int]) -> None:
+    def __init__(self, home: Path, file: Path, ports: dict[str, int], *, has_page: bool = False) -> None:
         described = read_description(file)
-        super().__init__(home, described.shards, described=described)
+        super().__init__(home, described.shards, described=described, has_page=has_page)
         self._ports = ports
 
     def _choose_ports(self) -> dict[str, int]:
@@ -55,7 +60,7 @@ class Host(Stack):
 
 
 def test_two_hosts_share_a_plane_on_a_cluster_that_is_there(tmp_path: Path) -> None:
-    ports = dict(zip((*FIRST, *SECOND), free_ports(len(FIRST + SECOND)), strict=True))
+    ports = dict(zip((*FIRST, *SECOND, PAGE), free_ports(len(FIRST + SECOND) + 1), strict=True))
     mine, others = ({name: ports[name] for name in names} for names in (FIRST, SECOND))
     cluster = BrokerCluster(tmp_path / "brokers", 3).start()
     try:
@@ -70,6 +75,9 @@ def test_two_hosts_share_a_plane_on_a_cluster_that_is_there(tmp_path: Path) -> N
             _delete_and_settle(two)
             with running_client(two.home) as plane:
                 assert plane.scm(1).totals().inventory_blocks == 0
+            commands_only = described_host(tmp_path / "three.toml", servers, {}, {**mine, **others})
+            with Host(tmp_path / "three", commands_only, {PAGE: ports[PAGE]}, has_page=True):
+                _see_all(ports[PAGE])
         assert read_plane_file(one.home) is None
         assert cluster.is_running, "the plane does not stop what it has not started"
     finally:
@@ -91,3 +99,20 @@ def _delete_and_settle(host: Host) -> None:
         assert plane.request(1, DeleteSnapshot(name, "tree", "kept")).error == ""
         assert plane.request(1, Settle(name)).error == ""
         assert plane.metadata(1).space(name, "tree").freed_bytes == 1_000
+
+
+def _see_all(port: int) -> None:
+    """Look at the page of a host that runs no process of the plane itself. It gives large numbers as text."""
+
+    def ask(path: str) -> Any:
+        with urlopen(f"http://127.0.0.1:{port}/api/{path}", timeout=30) as answer:
+            return json.load(answer)
+
+    eventually(lambda: "processes" in ask("plane"), otherwise="the page does not see the plane")
+    seen = ask("plane")
+    assert {one["name"] for one in seen["processes"] if one["is_answering"]} >= {*FIRST, *SECOND}
+    assert all(station["is_answering"] for station in seen["stations"])
+    assert [(row["volume"], row["states"]["freed"]["bytes"]) for row in ask("buckets")["buckets"]] == [
+        ("of-one", "1000"),
+        ("of-two", "1000"),
+    ]

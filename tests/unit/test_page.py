@@ -313,9 +313,11 @@ def test_bytes_are_texts_and_other_numbers_are_not() -> None:
     }
 
 
-def process(name: str, *, alive: bool = True, answering: bool = True, lag: float = 0.0) -> ProcessStatus:
+def process(
+    name: str, *, alive: bool = True, answering: bool = True, lag: float = 0.0, here: bool = True
+) -> ProcessStatus:
     return ProcessStatus(
-        name, 1, alive, answering, "", 0.0, 5 if lag else 0, lag, 0, 0, "" if alive else "It was killed."
+        name, here, 1, alive, answering, "", 0.0, 5 if lag else 0, lag, 0, 0, "" if alive else "It was killed."
     )
 
 
@@ -324,6 +326,12 @@ def process(name: str, *, alive: bool = True, answering: bool = True, lag: float
     [
         ({"processes": (process("snapshots", alive=False),)}, "snapshots does not run", "deepclean status", True),
         ({"processes": (process("snapshots", answering=False),)}, "does not answer", "deepclean status", True),
+        (
+            {"processes": (process("metadata"), process("streaming", alive=False, answering=False, here=False))},
+            "streaming on another host",
+            "",
+            True,
+        ),
         ({"processes": (process("metadata", lag=90.0),)}, "90 s behind: 5 messages", "deepclean status", False),
         ({"state": "abandoned", "reason": "it was killed"}, "is abandoned: it was killed.", "deepclean status", True),
         ({"suspended_collections": None}, "metadata does not answer", "deepclean status", True),
@@ -362,6 +370,11 @@ def test_what_is_wrong_is_said_with_what_to_do(
 def test_nothing_is_wrong_with_a_healthy_plane_and_urgent_things_come_first() -> None:
     assert troubles(healthy()) == ()
     assert [one.is_urgent for one in troubles(healthy(newest_backup="", dead_letters=3))] == [True, False]
+
+
+def test_a_host_without_databases_is_not_asked_for_a_backup() -> None:
+    commands_only = (process("page"), process("metadata", here=False))
+    assert troubles(healthy(newest_backup="", processes=commands_only)) == ()
 
 
 def test_a_station_whose_process_is_silent_says_so() -> None:

@@ -55,9 +55,9 @@ def _print(plane: PlaneStatus) -> None:
         (
             (
                 process.name,
-                process.pid,
+                process.pid or "elsewhere",
                 process_state(process),
-                process.restarts,
+                process.restarts if process.is_here else "",
                 f"{process.messages_per_second:,.0f}",
                 f"{process.lag_messages:,}",
                 f"{process.lag_seconds:.1f} s",
@@ -147,6 +147,6 @@ def _audit_text(audit: LastAudit) -> str:
 
 def process_state(process: ProcessStatus) -> str:
     """Return the state of a process in a word or two: ``RUNS`` or what is wrong."""
-    if not process.is_alive:
+    if process.is_here and not process.is_alive:
         return "not running"
     return RUNS if process.is_answering or process.name == "broker" else "silent"

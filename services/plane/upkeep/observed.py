@@ -54,8 +54,16 @@ def plane_disk(plane: PlaneFile, reported: Mapping[str, Reported]) -> DiskUse:
 def plane_status(plane: PlaneFile, reported: Mapping[str, Reported], disk: DiskUse) -> PlaneStatus:
     """Return the status of a plane, with rates between the two scrapes of each process."""
     home, token, metadata_url = Path(plane.home), http_token(Path(plane.home)), urls_of(plane).get("metadata", "")
-    processes = tuple(
-        process_status(name, process, plane.bootstrap_servers, reported) for name, process in plane.processes.items()
+    processes = (
+        *(
+            process_status(name, process, process.url or plane.bootstrap_servers, reported)
+            for name, process in plane.processes.items()
+        ),
+        *(
+            process_status(name, None, url, reported)
+            for name, url in plane.elsewhere.items()
+            if name not in plane.processes
+        ),
     )
     backup = next(iter(reversed(list_backups(backups_directory(home)))), None)
     is_lost = plane.state is not PlaneState.FAILED and not plane.is_up()

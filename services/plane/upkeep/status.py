@@ -75,8 +75,12 @@ class ProcessStatus:
     """The status of one process."""
 
     name: str
+    is_here: bool
+    """Whether this host runs it."""
     pid: int
+    """0 for a process of another host."""
     is_alive: bool
+    """Of a process of another host: whether it answers, since no more is known here."""
     is_answering: bool
     url: str
     messages_per_second: float
@@ -206,23 +210,25 @@ def scrape(http: httpx.Client, url: str) -> Scrape | None:
 
 
 def process_status(
-    name: str, process: PlaneProcess, bootstrap_servers: str, reported: Mapping[str, Reported]
+    name: str, process: PlaneProcess | None, address: str, reported: Mapping[str, Reported]
 ) -> ProcessStatus:
-    """Return the status of one process."""
+    """Return the status of one process, which has ``address``; ``process`` is None if another host runs it."""
     own = reported.get(name, _SILENT)
+    is_answering = own.now is not None
     return ProcessStatus(
         name=name,
-        pid=process.identity.pid,
-        is_alive=process.identity.is_alive(),
-        is_answering=own.now is not None,
-        url=process.url or bootstrap_servers,
+        is_here=process is not None,
+        pid=process.identity.pid if process else 0,
+        is_alive=process.identity.is_alive() if process else is_answering,
+        is_answering=is_answering,
+        url=address,
         messages_per_second=own.rate(*MESSAGES_APPLIED),
         lag_messages=own.total(*LAG_MESSAGES),
         lag_seconds=own.largest(LAG_SECONDS),
         # The snapshots service counts the open dead letters of all services.
         dead_letters=reported.get("snapshots", _SILENT).total(OPEN_DEAD_LETTERS, source=name),
-        restarts=process.restarts,
-        reason=process.reason,
+        restarts=process.restarts if process else 0,
+        reason=process.reason if process else "",
     )
 
 
