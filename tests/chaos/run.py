@@ -218,7 +218,8 @@ def _first_difference(found: Any, expected: Any, path: str = "") -> str:
     if isinstance(found, list) and isinstance(expected, list):
         for index, (left, right) in enumerate(zip(found, expected, strict=False)):
             if left != right:
-                return _first_difference(left, right, f"{path}[{index}]")
+                whole = "" if path else f", in {left}"
+                return _first_difference(left, right, f"{path}[{index}]") + whole
         return f"{path}: {len(found)} instead of {len(expected)}: {set(map(str, found)) ^ set(map(str, expected))}"
     return f"{path}: {found!r} instead of {expected!r}"
 

@@ -82,7 +82,7 @@ FAULTS = (
         message="assert",
     ),
     Fault(
-        clients_stay_with_the_owner_that_they_know, caught_by=_FOLLOWED, message="cannot be reached|is not served here"
+        clients_stay_with_the_owner_that_they_know, caught_by=_FOLLOWED, message="cannot be reached|does not own shard"
     ),
     Fault(a_shard_elsewhere_is_the_end_of_a_read, caught_by=_FOLLOWED, message="is not served here"),
     Fault(

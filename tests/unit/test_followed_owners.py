@@ -81,6 +81,25 @@ def test_a_shard_that_nobody_takes_over_is_given_up(hosts: Hosts, monkeypatch: p
         hosts.shard.get("/state", int)
 
 
+def test_who_is_told_late_that_a_shard_has_moved_asks_its_new_owner(
+    hosts: Hosts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The owner was stopped for longer than a shard needs to move, and refuses when it goes on."""
+    monkeypatch.setattr(http_reads, "MOVE_SECONDS", -1.0)
+    hosts.publish(HERE)
+    hosts.owner, hosts.other_answers, hosts.moves_at = "", True, 1
+    assert hosts.shard.get("/state", int) == 7
+    assert hosts.asked == [HERE, THERE]
+
+
+def test_a_shard_that_its_last_owner_refuses_is_out_of_reach(hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_reads, "MOVE_SECONDS", 0.05)
+    hosts.publish(HERE)
+    hosts.owner, hosts.other_answers = "", True
+    with pytest.raises(UnreachableError, match=f"metadata at {HERE} does not own shard 3"):
+        hosts.shard.get("/state", int)
+
+
 def test_other_refusals_are_not_repeated(hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
     hosts.publish(HERE)
     refused = httpx.Response(404, json={"code": "KEY_NOT_FOUND", "message": "there is no such key"})

@@ -98,19 +98,31 @@ class HttpShard:
     ) -> T:
         """Like ``get`` with another HTTP method, or with a body, sent as JSON, for what is too long for a URL.
 
-        While the shard moves, it is asked again where its owner answers by then.
+        While the shard moves, it is asked again where its owner answers by then: for ``MOVE_SECONDS``, and once at each
+        further owner, since a stopped process may take longer than that to refuse.
+
+        Raises:
+            UnreachableError: no owner has answered.
         """
         if self.owner is None:
             return self._asked(self.address, method, path, answer_type, parameters, body)
         until = time.monotonic() + MOVE_SECONDS
         while True:
+            asked = self.owner.url()
             try:
-                return self._asked(self.owner.url(), method, path, answer_type, parameters, body)
-            except (UnreachableError, PlaneError) as error:
-                has_moved = isinstance(error, UnreachableError) or error.code == WRONG_SHARD
-                if not has_moved or time.monotonic() > until:
+                return self._asked(asked, method, path, answer_type, parameters, body)
+            except UnreachableError as error:
+                last = error
+            except PlaneError as error:
+                if error.code != WRONG_SHARD:
                     raise
+                last = UnreachableError(
+                    f"{self.service} at {asked} does not own shard {self.shard}, and no other process has published "
+                    f"that it does: see whether all instances run (deepclean status), then try again"
+                )
             self.owner.look_again()
+            if time.monotonic() > until and self.owner.url() == asked:
+                raise last
 
     def _asked(
         self, address: str, method: str, path: str, answer_type: type[T], parameters: Parameters | None, body: Any

@@ -276,7 +276,7 @@ class HostedShard:
         self._require_kept_topics()
         SchemaTopic(self._log).require(topic for topic in TOPICS if self.service.name in topic.producers)
         start = self._parts.start(self._log, self.shard, store)
-        self._runner = Runner(
+        runner = Runner(
             self.service,
             self.shard,
             store,
@@ -291,9 +291,14 @@ class HostedShard:
             published_below=start.published_below,
             is_fencing=bool(self._settings.instance),
         )
-        self._metrics.positions_known(self._runner.positions())
+        self._metrics.positions_known(runner.positions())
         if self._settings.instance:
-            self._announce(self._runner)
+            try:
+                self._announce(runner)
+            except Exception:  # a runner that is kept would work without anybody knowing where
+                runner.close()
+                raise
+        self._runner = runner
         self._on_ready(self)
 
     def _announce(self, runner: Runner) -> None:
