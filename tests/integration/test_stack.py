@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
@@ -39,6 +36,7 @@ from services.plane.stack.process_names import HTTP_PROCESSES, PAGE, PAGE_PORT, 
 from services.plane.stack.stack import Stack, running_client
 from services.plane.stack.supervisor import DEFAULT_BASE_PORT
 from tests import prometheus
+from tests.typed_commands import CommandLine
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
@@ -178,29 +176,6 @@ def test_a_stop_ends_every_process_in_peace_and_a_start_goes_on(stack: Stack) ->
         request(plane, 1, Settle("after-the-restart"))
         assert plane.scm(1).exist(blocks) == [False, False, False, True]
         assert [entry.path for entry in plane.metadata(1).entries("goes-on", "flat")] == ["key-3"]
-
-
-class CommandLine:
-    """The deepclean command as a user starts it."""
-
-    def __init__(self, home: Path) -> None:
-        home.mkdir()
-        self.home = home
-        self._environment = {**os.environ, "DEEPCLEAN_HOME": str(home)}
-        self.program = [sys.executable, "-m", "services.cli.main"]
-
-    def run(self, *words: str, status: int = 0, is_printed: bool = False) -> str:
-        ran = subprocess.run(
-            [*self.program, *words], env=self._environment, capture_output=True, text=True, timeout=300, check=False
-        )
-        assert ran.returncode == status, ran.stdout + ran.stderr
-        return ran.stdout if is_printed or status == 0 else ran.stderr
-
-    def start(self, *words: str) -> subprocess.Popen[str]:
-        return subprocess.Popen([*self.program, *words], env=self._environment, stderr=subprocess.PIPE, text=True)
-
-    def json(self, *words: str) -> Any:
-        return json.loads(self.run(*words, "--json"))
 
 
 def test_a_plane_that_stays_is_used_and_what_dies_is_started_again(tmp_path: Path) -> None:

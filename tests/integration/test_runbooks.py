@@ -1,0 +1,216 @@
+"""The runbooks, tried: a fault is made on a real plane, its alert fires in a real Prometheus, and what the alert's
+runbook says ends it.
+
+The alerts are those of ``deploy/prometheus/rules.yml``. The times of each are divided by one number, so that the
+longest is some seconds; what they compare is unchanged.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+from confluent_kafka import Producer
+
+from schemas.topics import METADATA_COMMANDS
+from services.plane.stack.plane_file import running_plane
+from services.plane.stack.process_names import BROKER
+from services.plane.upkeep.observed import urls_of
+from tests import prometheus
+from tests.integration.test_dashboards import configuration, is_answering
+from tests.metric_catalogue import ROOT
+from tests.typed_commands import CommandLine
+from tests.waiting import eventually
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
+LONGEST_SECONDS = 10.0
+"""The longest time of a rule here: several scrapes of a second."""
+PATIENCE_SECONDS = 180.0
+_DURATION = re.compile(r"(?<=[\[ ])(\d+)(s|m|h|d)(?=[\])\s:]|$)")
+_UNIT_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+
+
+def shortened(rule: dict[str, Any]) -> dict[str, Any]:
+    """A rule with its times divided by one number, so that the longest is ``LONGEST_SECONDS``."""
+    times = [int(number) * _UNIT_SECONDS[unit] for number, unit in _DURATION.findall(rule["expr"])]
+    lasts = [int(number) * _UNIT_SECONDS[unit] for number, unit in _DURATION.findall(f" {rule.get('for', '0s')}")]
+    divisor = max(1.0, max([*times, *lasts, 0]) / LONGEST_SECONDS)
+
+    def shorter(found: re.Match[str]) -> str:
+        return f"{max(1_000, round(1_000 * int(found[1]) * _UNIT_SECONDS[found[2]] / divisor))}ms"
+
+    changed = {**rule, "expr": _DURATION.sub(shorter, rule["expr"])}
+    if "for" in rule:
+        changed["for"] = _DURATION.sub(shorter, f" {rule['for']}").strip()
+    return changed
+
+
+def shortened_rules(file: Path) -> Path:
+    """Write all rules, shortened."""
+    rules = yaml.safe_load((ROOT / "deploy" / "prometheus" / "rules.yml").read_text("utf-8"))
+    for group in rules["groups"]:
+        group.pop("interval", None)
+        group["rules"] = [shortened(rule) for rule in group["rules"]]
+    file.write_text(yaml.safe_dump(rules), "utf-8")
+    return file
+
+
+@dataclass(frozen=True)
+class Patient:
+    """A plane on which faults are made, and the Prometheus that watches it."""
+
+    line: CommandLine
+    prometheus_url: str
+
+    def url(self, name: str) -> str:
+        return running_plane(self.line.home).processes[name].url
+
+    def signal(self, name: str, number: int) -> None:
+        os.kill(running_plane(self.line.home).processes[name].identity.pid, number)
+
+    def firing(self) -> set[str]:
+        return {
+            found["metric"]["alertname"]
+            for found in prometheus.series(self.prometheus_url, 'ALERTS{alertstate="firing"}')
+        }
+
+    def delete_a_key(self, bucket: str) -> None:
+        self.line.run("key", "put", f"{bucket}/key", "--size", "1MiB")
+        self.line.run("key", "delete", f"{bucket}/key")
+
+
+@pytest.fixture(scope="module")
+def patient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Patient]:
+    prometheus.program("prometheus")  # before a plane is started in vain
+    directory = tmp_path_factory.mktemp("runbooks")
+    windows = {f"DEEPCLEAN_{name}_UNDO_WINDOW_MS": "0" for name in ("METADATA", "KEY_DELETION", "DIRECTORY_DELETION")}
+    line = CommandLine(directory / "home", DEEPCLEAN_SNAPSHOTS_RETENTION_RUN_MS="1000", **windows)
+    with running(line):
+        line.run("volume", "create", "vol")
+        described = configuration(directory, urls_of(running_plane(line.home)))
+        settings = yaml.safe_load(described.read_text("utf-8"))
+        settings["rule_files"] = [str(shortened_rules(directory / "rules.yml"))]
+        described.write_text(yaml.safe_dump(settings), "utf-8")
+        with prometheus.started(described, directory) as (url, _):
+            eventually(lambda: is_answering(url))
+            yield Patient(line, url)
+
+
+@contextmanager
+def running(line: CommandLine) -> Iterator[None]:
+    try:
+        line.run("up", "--base-port", "0", "--no-page")
+        yield
+    finally:
+        line.run("down")
+
+
+# Each fault is made on a bucket of its own, so that one does not hide another.
+
+
+def a_process_hangs(patient: Patient) -> None:
+    patient.signal("key_deletion", signal.SIGSTOP)
+
+
+def end_the_hanging_process(patient: Patient) -> None:
+    silent = next(
+        one for one in patient.line.json("status")["processes"] if not one["is_answering"] and one["name"] != BROKER
+    )
+    os.kill(silent["pid"], signal.SIGKILL)
+
+
+def more_is_deleted_than_allowed(patient: Patient) -> None:
+    patient.line.run("bucket", "create", "vol/limited")
+    patient.line.run("breaker", "set", "vol/limited", "--share", "1")
+    patient.delete_a_key("vol/limited")
+
+
+def reset_the_breaker(patient: Patient) -> None:
+    assert "vol/limited" in patient.line.run("breaker", "status")
+    assert "key" in patient.line.run("deleted", "list", "vol/limited")
+    patient.line.run("breaker", "reset", "vol/limited")
+
+
+def a_pause_is_forgotten(patient: Patient) -> None:
+    patient.line.run("bucket", "create", "vol/paused")
+    patient.line.run("gc", "pause", "vol/paused", "--reason", "a disk is replaced")
+    patient.delete_a_key("vol/paused")
+
+
+def resume(patient: Patient) -> None:
+    assert "a disk is replaced" in patient.line.run("gc", "status")
+    patient.line.run("gc", "resume", "vol/paused")
+
+
+def a_stranger_writes_to_a_topic(patient: Patient) -> None:
+    producer = Producer({"bootstrap.servers": running_plane(patient.line.home).bootstrap_servers})
+    producer.produce(METADATA_COMMANDS.name, b"no Avro at all", partition=0)
+    assert not producer.flush(30)
+
+
+def drop_the_letter(patient: Patient) -> None:
+    (letter,) = patient.line.json("dead-letters", "list")["letters"]
+    name = f"{letter['shard']}:{letter['number']}"
+    assert "DecodeError" in patient.line.run("dead-letters", "show", name)
+    patient.line.run("dead-letters", "drop", name, "--reason", "written by a test", "--yes")
+
+
+def the_block_store_confirms_nothing(patient: Patient) -> None:
+    httpx.put(f"{patient.url('mock_scm')}/v1/switches", json={"is_failing": True}).raise_for_status()
+    patient.line.run("bucket", "create", "vol/unconfirmed")
+    patient.delete_a_key("vol/unconfirmed")
+
+
+def repair_the_block_store(patient: Patient) -> None:
+    switches = httpx.get(f"{patient.url('mock_scm')}/v1/switches").raise_for_status().json()
+    assert switches["is_failing"]
+    httpx.put(f"{patient.url('mock_scm')}/v1/switches", json={}).raise_for_status()
+
+
+def a_policy_outlives_its_bucket(patient: Patient) -> None:
+    patient.line.run("bucket", "create", "vol/short")
+    # A snapshot is created when the next minute begins; it must not begin before the bucket is deleted.
+    eventually(lambda: time.time() % 60 < 40)
+    patient.line.run("retention", "set", "vol/short", "--snapshot-every", "1m", "--yes")
+    patient.line.run("bucket", "delete", "vol/short")
+
+
+def unset_the_policy(patient: Patient) -> None:
+    patient.line.run("retention", "show", "vol/short")
+    patient.line.run("retention", "unset", "vol/short")
+
+
+@pytest.mark.parametrize(
+    ("alerts", "fault", "repair"),
+    [
+        ({"DeepcleanTargetDown"}, a_process_hangs, end_the_hanging_process),
+        ({"DeepcleanBreakerTripped"}, more_is_deleted_than_allowed, reset_the_breaker),
+        ({"DeepcleanCollectionSuspended"}, a_pause_is_forgotten, resume),
+        ({"DeepcleanDeadLetters"}, a_stranger_writes_to_a_topic, drop_the_letter),
+        (
+            {"DeepcleanStoreConfirmsNothing", "DeepcleanNotFreed"},
+            the_block_store_confirms_nothing,
+            repair_the_block_store,
+        ),
+        ({"DeepcleanRetentionFails"}, a_policy_outlives_its_bucket, unset_the_policy),
+    ],
+    ids=lambda given: getattr(given, "__name__", ""),
+)
+def test_a_fault_fires_its_alert_and_the_runbook_ends_it(
+    patient: Patient, alerts: set[str], fault: Callable[[Patient], None], repair: Callable[[Patient], None]
+) -> None:
+    eventually(lambda: not patient.firing(), PATIENCE_SECONDS, "an alert fires before the fault")
+    fault(patient)
+    eventually(lambda: alerts <= patient.firing(), PATIENCE_SECONDS, f"no alert of {alerts}")
+    repair(patient)
+    eventually(lambda: not patient.firing(), PATIENCE_SECONDS, "the runbook does not end it")
