@@ -121,7 +121,7 @@ class ErrorCode(StrEnum):
     TOO_MANY_SNAPSHOTS = "TOO_MANY_SNAPSHOTS"
     """The shard has reached its limit of snapshots, deleted ones that are not yet purged included."""
     FEATURE_NOT_ENABLED = "FEATURE_NOT_ENABLED"
-    """The operation is switched off, such as renaming snapshots."""
+    """The operation is switched off, such as renaming snapshots, or needs an upgrade that is not finished."""
     TAGGED_SNAPSHOT = "TAGGED_SNAPSHOT"
     """A tag protects the snapshot from deletion; the message names it."""
     LIMIT_EXCEEDED = "LIMIT_EXCEEDED"

@@ -54,7 +54,7 @@ def play(
             if time.monotonic() > deadline:
                 break
         audit(stack)
-        print("the audit of every shard is clean", flush=True)
+        print("the audit of every shard is clean, and its ledger agrees with its log", flush=True)
     return 0
 
 

@@ -16,9 +16,11 @@ from schemas.records import BreakerCause, BreakerTrip
 from schemas.topics import DEAD_LETTERS
 from services.client.errors import UnreachableError
 from services.client.kafka_plane import KafkaPlane
+from services.log.kafka import KafkaLog
 from services.plane.in_memory.client import InMemoryClient
 from services.plane.in_memory.plane import InMemoryPlane
 from services.plane.upkeep.audits import Auditor
+from services.verifier.run import compared_with_store, replay_shard
 from services.workloads import workload
 from services.workloads.names import physical_names
 from services.workloads.replay import Replay
@@ -97,16 +99,26 @@ def run_schedules(stack: ChaosPlane, keeper: Keeper, schedules: Sequence[Schedul
 
 
 def audit(stack: ChaosPlane) -> None:
-    """Recount from tables and checkpoints, by a road that shares no rule with the judges.
+    """Recount from tables and checkpoints, and replay the log, by roads that share no rule with the judges.
 
     Raises:
-        ChaosError: something is lost, leaked or counted wrong.
+        ChaosError: something is lost, leaked or counted wrong, or the ledger does not say what the log says.
     """
     auditor = Auditor(stack.address, stack.home)
     for shard in range(stack.shards):
         report = auditor.audit(shard, "", lambda _percent, _doing: None).report
         if not report.is_clean:
             raise ChaosError(f"the audit of shard {shard} is not clean: {report}")
+    log = KafkaLog(stack.address.bootstrap_servers, "deepclean.verify")
+    with KafkaPlane(stack.address, answer_seconds=ANSWER_SECONDS) as plane:
+        for shard in range(stack.shards):
+            replayed = compared_with_store(partial(replay_shard, log, shard), partial(_deleted_bytes, plane, shard))
+            if not replayed.is_clean:
+                raise ChaosError(f"shard {shard} is not verified: {replayed}")
+
+
+def _deleted_bytes(plane: KafkaPlane, shard: int) -> int:
+    return plane.scm(shard).totals().deleted_bytes
 
 
 def client_of(stack: ChaosPlane, keeper: Keeper) -> KafkaPlane:
