@@ -116,7 +116,7 @@ def connect(
     """Return a new client of a running plane: of the one at an address, or of the one that ``deepclean up`` started.
 
     ``home`` is where that plane keeps everything; by default DEEPCLEAN_HOME, or ``.deepclean`` of this checkout.
-    ``busy_seconds``: how long a command is asked again that a busy bucket refuses; 0 for not at all.
+    ``busy_seconds``: for how long a command is repeated if the bucket is busy; 0: never.
 
     Raises:
         DeepcleanError: no plane runs on the home, or its secrets cannot be read.

@@ -1,6 +1,6 @@
 """The objects of the library with awaitable methods, for programs on asyncio: ``deepclean.connect_async``.
 
-Each call runs in one of a bounded number of threads. A cancelled call goes on there to its end, so a command whose task
+Each call runs in one of a bounded number of threads. A cancelled call runs there to its end, so a command whose task
 was cancelled may be applied.
 """
 
@@ -130,9 +130,9 @@ class AsyncSnapshot(AsyncNamespace):
     """A snapshot of a bucket by its name, whether it exists or not.
 
     Each call looks the name up first. ``async with bucket.snapshot("s1") as s:`` looks it up once: within the block all
-    calls are about this snapshot, also if another client renames it and gives the name to another one. So are those of
-    what ``Bucket.create_snapshot`` returns. Commands go by the present name of the snapshot, which is looked up right
-    before they are sent. The block does not keep the snapshot from being deleted; a tag does.
+    calls are about this snapshot, also if another client renames it and gives the name to another one. The same holds
+    for the object that ``Bucket.create_snapshot`` returns. Commands go by the present name of the snapshot, which is
+    looked up right before they are sent. The block does not keep the snapshot from being deleted; a tag does.
     """
 
     _sync: Snapshot
@@ -241,7 +241,7 @@ class AsyncBucket(AsyncNamespace):
     """A bucket by its name, whether it exists or not. It has no state: each method asks the plane.
 
     Methods that change the bucket return the txn at which the change was applied, if not said otherwise. While a
-    rollback runs, changes are refused as busy, and are asked again for the time that ``connect`` was given.
+    rollback runs, changes are refused as busy, and are repeated for the time that ``connect`` was given.
     """
 
     _sync: Bucket
@@ -402,7 +402,7 @@ class AsyncBucket(AsyncNamespace):
         Raises:
             NotFoundError: there is no such snapshot or tag.
             ProtectedError: a tag protects a newer snapshot.
-            BusyError: something else is under way. It is not asked again: the newer snapshots may be deleted already.
+            BusyError: another operation is under way. The rollback is not repeated; newer snapshots may be deleted.
         """
         await self._threads.run(self._sync.roll_back, snapshot, tag=tag)
 
@@ -439,10 +439,10 @@ class AsyncBucket(AsyncNamespace):
         return self._threads.iterate(self._sync.deleted)
 
     async def undelete(self, path: str, *, to: str = "", death: int = 0, by_file: bool = False) -> Undeleted:
-        """Bring back what was last deleted at a path, or at the txn ``death``, with its blocks; at ``to`` if given.
+        """Undo the last deletion at a path, or the one at the txn ``death``; its blocks return. ``to``: a new path.
 
         A directory returns with all that was below it. ``by_file``: the files below a directory return one by one, as
-        far as they are not claimed; the result has those that do not.
+        far as they are not claimed; the result lists the files that could not be restored.
 
         Raises:
             CannotUndeleteError: it is claimed, or a snapshot holds it; the message says what can be done.

@@ -78,7 +78,7 @@ class Bucket(Namespace):
     """A bucket by its name, whether it exists or not. It has no state: each method asks the plane.
 
     Methods that change the bucket return the txn at which the change was applied, if not said otherwise. While a
-    rollback runs, changes are refused as busy, and are asked again for the time that ``connect`` was given.
+    rollback runs, changes are refused as busy, and are repeated for the time that ``connect`` was given.
     """
 
     def _snapshot_id(self) -> str:
@@ -265,7 +265,7 @@ class Bucket(Namespace):
         Raises:
             NotFoundError: there is no such snapshot or tag.
             ProtectedError: a tag protects a newer snapshot.
-            BusyError: something else is under way. It is not asked again: the newer snapshots may be deleted already.
+            BusyError: another operation is under way. The rollback is not repeated; newer snapshots may be deleted.
         """
         self._calls.request(self.volume, RollBackBucket(self.volume, self.bucket, snapshot, tag))
 
@@ -310,10 +310,10 @@ class Bucket(Namespace):
         )
 
     def undelete(self, path: str, *, to: str = "", death: int = 0, by_file: bool = False) -> Undeleted:
-        """Bring back what was last deleted at a path, or at the txn ``death``, with its blocks; at ``to`` if given.
+        """Undo the last deletion at a path, or the one at the txn ``death``; its blocks return. ``to``: a new path.
 
         A directory returns with all that was below it. ``by_file``: the files below a directory return one by one, as
-        far as they are not claimed; the result has those that do not.
+        far as they are not claimed; the result lists the files that could not be restored.
 
         Raises:
             CannotUndeleteError: it is claimed, or a snapshot holds it; the message says what can be done.

@@ -26,12 +26,12 @@ from services.domain.volume_placement import ShardLoad
 class Connection:
     """A client of a plane, which ``connect`` makes. Threads may share it; closing it delivers what was submitted.
 
-    ``volume`` leads to the objects. The other methods, from ``submit`` on, are the layer below: commands and reads of
-    one shard, for what the objects have no method for. Refusals of commands are then replies with ``error``.
+    Start with ``volume`` to get the objects. The other methods, from ``submit`` on, are the layer below: commands and
+    reads of one shard, for what the objects have no method for. Refusals of commands are then replies with ``error``.
     """
 
     def __init__(self, plane: Plane, *, busy_seconds: float = BUSY_SECONDS) -> None:
-        """``busy_seconds``: how long commands that a busy bucket refuses are asked again."""
+        """``busy_seconds``: for how long commands are repeated if their bucket is busy."""
         self._plane = plane
         self._calls = Calls(plane, busy_seconds)
 

@@ -36,7 +36,7 @@ BASES = {"Connection": "AsyncClient", "Bucket": "AsyncNamespace", "Snapshot": "A
 """The base of a class; of another one, none."""
 HEADER = f'''"""The objects of the library with awaitable methods, for programs on asyncio: ``deepclean.connect_async``.
 
-Each call runs in one of a bounded number of threads. A cancelled call goes on there to its end, so a command whose task
+Each call runs in one of a bounded number of threads. A cancelled call runs there to its end, so a command whose task
 was cancelled may be applied.
 """
 

@@ -72,9 +72,9 @@ class BulkWriter:
     raises ``BulkWriteError`` with all failures, or each is passed to ``on_failure``, and nothing is raised.
 
     A writer ends early at 1,000 failures without ``on_failure``, or when the plane does not answer. Each key that was
-    passed to it is then written, or told as a failure, also if it was not sent. An error of the block itself is raised
-    at once: what of the keys before it is written is then not told. Not safe to use from several threads: give each a
-    writer of its own.
+    passed to it is then written, or reported as a failure, also if it was not sent. An error of the block itself is
+    raised at once: the writer then does not report which earlier keys were written. Not safe to use from several
+    threads: give each a writer of its own.
     """
 
     def __init__(

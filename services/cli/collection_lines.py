@@ -98,8 +98,9 @@ def suspended_words(lines: list[CollectionStatus]) -> str:
             return f"all claims are stopped since {time_text(shard.stopped_ms)}: {shard.reason}"
         case CollectionState.TRIPPED if by.trip:
             return f"its breaker tripped at {time_text(by.trip.at_ms)}; {trip_words(by.trip)}"
-    state = "in the shadow" if line.effective_state is CollectionState.SHADOW else "paused"
-    who = f" by {by.changed_by}" if by.changed_by else ""
+    is_shadow = line.effective_state is CollectionState.SHADOW
+    state = "in shadow mode" if is_shadow else "paused"
+    who = (f", set by {by.changed_by}," if is_shadow else f" by {by.changed_by}") if by.changed_by else ""
     because = f": {by.reason}" if by.reason else ""
     return f"{what} is {state}{who} since {time_text(by.changed_ms)}{because}"
 
@@ -109,8 +110,8 @@ def trip_words(trip: BreakerTrip) -> str:
     went = amount_in_words(trip.claimed_bytes, trip.claimed_versions)
     most = amount_in_words(trip.most_bytes, trip.most_versions)
     if trip.cause is BreakerCause.FIGURES:
-        return f"its rows and its space figures disagree: by one of them, {most} would be left"
+        return f"its rows and its space figures disagree: one space figure is {most}"
     after = f"and the next version has {bytes_text(trip.next_bytes)}"
     if trip.cause is BreakerCause.LIMITS:
-        return f"claimed within an hour: {went}, at most {most} may go, {after}"
-    return f"claimed by one command: {went}, but the space figures know of only {most} that nobody holds, {after}"
+        return f"{went} claimed in one hour, but the maximum is {most}, {after}"
+    return f"{went} claimed by one command, but the space figures count only {most} that no snapshot holds, {after}"

@@ -72,10 +72,10 @@ def until_text(reasons: Iterable[RetentionReason], tags: Mapping[str, SnapshotTa
         return "not known"
     if kept_for_ever:
         what = f"the tag {kept_for_ever[0]}" if len(kept_for_ever) == 1 else f"the tags {', '.join(kept_for_ever)}"
-        return f"somebody deletes {what}" if has_policy else f"somebody deletes {what}, and then it"
+        return f"a user deletes {what}" if has_policy else f"a user deletes {what}, and then the snapshot"
     if not ends:
-        return "somebody deletes it, or a run of retention does" if has_policy else "somebody deletes it"
-    return time_text(max(ends)) if has_policy else f"somebody deletes it, from {time_text(max(ends))} on"
+        return "a user or a run of retention deletes it" if has_policy else "a user deletes it"
+    return time_text(max(ends)) if has_policy else f"a user deletes it, at {time_text(max(ends))} at the earliest"
 
 
 def print_holders(holders: Sequence[Holder]) -> None:

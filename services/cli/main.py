@@ -115,7 +115,7 @@ SUB_COMMANDS = (
     SubCommand(
         "audit",
         "operate.audit:audit",
-        "Recount what is live, held and owed by reading every table and checkpoint, and compare with the block store.",
+        "Recount live, held and deletable blocks from every table and checkpoint, and compare with the block store.",
     ),
     SubCommand(
         "verify",
@@ -150,17 +150,17 @@ SUB_COMMANDS = (
     SubCommand(
         "trace",
         "operate.trace:app",
-        "Follow deletions through all processes: when each came where, and what it waits for.",
+        "Follow deletions through all processes: when each process got them, and what they wait for.",
     ),
     SubCommand(
         "export",
         "operate.export:export",
-        "Write what is new to Iceberg tables that any engine reads. Each change of a table is seen whole, or not yet.",
+        "Write changes since the last export to Iceberg tables that any engine reads. Readers see each change whole.",
     ),
     SubCommand("tenant", "operate.tenant:app", "Create tenants, and give users access to them."),
     SubCommand("token", "operate.token:app", "Get, renew and cancel delegation tokens."),
     SubCommand("secret", "operate.secret:app", "Register the secrets that may sign commands on a secure plane."),
-    SubCommand("deleted", "store.deleted:app", "List what is deleted and not claimed yet, and how each comes back."),
+    SubCommand("deleted", "store.deleted:app", "List deletions that are not claimed yet, and how each can be undone."),
     SubCommand("gc", "collection.gc:app", "Pause and resume garbage collection, for one bucket or for everything."),
     SubCommand(
         "breaker",

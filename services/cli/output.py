@@ -14,8 +14,10 @@ from rich.table import Table
 
 from schemas.records import MetadataReply
 from services.cli.terminal import printable, say, with_escapes
+from services.domain import words
 
 _STEP = 1024
+counted = words.counted
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _ADAPTER: TypeAdapter[Any] = TypeAdapter(Any)
 
@@ -97,11 +99,6 @@ def on_disks(size_bytes: float, replicated_bytes: float) -> str:
 def size_text(size_bytes: int, replicated_bytes: int = 0, *, is_exact: bool) -> str:
     """Return a size; with ``~`` while a deleted directory is not yet expanded and the figure may still change."""
     return f"{'' if is_exact else '~'}{bytes_text(size_bytes)}{on_disks(size_bytes, replicated_bytes)}"
-
-
-def counted(number: int, noun: str, plural: str = "") -> str:
-    """Return a number with its noun, singular for one; the plural is the noun with an s unless it is given."""
-    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
 def amount_in_words(size_bytes: float, versions: int, replicated_bytes: float = 0) -> str:

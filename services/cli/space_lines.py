@@ -41,7 +41,7 @@ def states_of(space: BucketSpace, suspended: str) -> Iterator[tuple[str, int, in
 
     ``suspended`` is the reason why claims are suspended, empty if they are not.
     """
-    pending = "a person lets it go (deepclean gc status)" if suspended else "it is judged and claimed"
+    pending = "an operator resumes collection (see deepclean gc status)" if suspended else "it is judged and claimed"
     yield "live", space.live_bytes, space.live_replicated_bytes, "", "it is deleted and no snapshot holds it"
     for state, goes in (
         ("held", "the snapshots that hold it are deleted"),
@@ -49,8 +49,8 @@ def states_of(space: BucketSpace, suspended: str) -> Iterator[tuple[str, int, in
         ("claimed", "the block store has confirmed it"),
     ):
         yield state, *amounts_of(space, state), goes
-    yield "in the store", accounted_bytes(space), accounted_replicated_bytes(space), "", "the four together"
-    yield "freed", space.freed_bytes, space.freed_replicated_bytes, space.freed_versions, "it has gone"
+    yield "in the store", accounted_bytes(space), accounted_replicated_bytes(space), "", "sum of the four rows above"
+    yield "freed", space.freed_bytes, space.freed_replicated_bytes, space.freed_versions, "already freed"
 
 
 def accounted_bytes(space: BucketSpace) -> int:
@@ -117,9 +117,9 @@ def say_plan(names: Sequence[str], freed: str, wanted: str, *, is_enough: bool, 
     what = "this snapshot" if len(names) == 1 else f"these {counted(len(names), 'snapshot')}"
     say(f"deleting {what} would free {freed}")
     if not is_enough:
-        say(f"{wanted} cannot be freed: this is all that snapshots which may go hold")
+        say(f"{wanted} cannot be freed: snapshots that may be deleted hold no more")
     elif not is_smallest:
-        say("a smaller set may do")
+        say("a smaller set may be enough")
 
 
 def goes_when(stage: VersionStage, holders: list[str], suspended: str) -> str:
@@ -135,17 +135,17 @@ def goes_when(stage: VersionStage, holders: list[str], suspended: str) -> str:
     if holders:
         return last
     if suspended:
-        return f"a person lets it go: {suspended}"
+        return f"an operator resumes collection: {suspended}"
     if stage is VersionStage.UNEXPANDED:
-        return "the directory above it is expanded, then judged and claimed: by itself"
-    return "it is judged and claimed: by itself"
+        return "the directory above it is expanded, and it is judged and claimed automatically"
+    return "it is judged and claimed automatically"
 
 
 def directory_text(directory: ExplainedDirectory, holders: list[str]) -> str:
     """Return what is known of a directory itself, and when its entry goes, as a clause."""
     state = "live" if not directory.death else f"deleted at txn {directory.death}"
     waits = ", not expanded yet" if directory.death and not directory.is_expanded else ""
-    first = "all below it has gone" if directory.death else "it is deleted and all below it has gone"
+    first = "everything below it is removed" if directory.death else "it is deleted and everything below it is removed"
     last = f", and {names_text(holders)} {'are' if len(holders) > 1 else 'is'} deleted" if holders else ""
     return f"a directory, {state}{waits}; held by {names_text(holders) or 'no snapshot'}; goes when {first}{last}"
 
@@ -167,7 +167,7 @@ def block_fields(
     if version is None:
         where = f" of {searched}" if searched else ""
         reasons = "it was freed, that txn wrote no such block, or an open key or a part of an upload has it"
-        return [*shown, ("owner", f"no version{where} that is left: {reasons}")]
+        return [*shown, ("owner", f"no existing version{where}: {reasons}")]
     return [
         *shown,
         ("bucket", f"{found.volume}/{found.bucket}"),
@@ -201,7 +201,7 @@ def print_preview(plan: RetentionPreview) -> None:
     )
     for kind, names in (("consumers", plan.dropped_consumers), ("tags", plan.dropped_tags)):
         if names:
-            say(f"{kind} that go: {', '.join(names)}")
+            say(f"{kind} that the run removes: {', '.join(names)}")
     say(f"{_verb(len(plan.expired), 'expire')}, {_verb(len(plan.kept), 'stay')}; {_what_it_frees(plan)}")
 
 
@@ -233,11 +233,11 @@ def _reason_text(reason: RetentionReason) -> str:
         case "TAG" | "PROTECTED":
             return f"{'tagged' if reason.reason == 'TAG' else 'protected by'} {', '.join(reason.names)}"
         case "LIMIT":
-            return f"behind the oldest {reason.bound}, which a run looks at"
+            return f"not among the oldest {reason.bound}, which one run considers"
         case _ if reason.until_ms < 0:
-            return "no later one is there whose age counts"
+            return "no later snapshot exists"
         case _:
-            return f"the next one is not old enough until {time_text(reason.until_ms)}"
+            return f"the next snapshot is too young until {time_text(reason.until_ms)}"
 
 
 def why_it_stays(of_all: KeepReasons, snapshot_id: str, reasons: tuple[RetentionReason, ...]) -> str:
@@ -247,5 +247,5 @@ def why_it_stays(of_all: KeepReasons, snapshot_id: str, reasons: tuple[Retention
     if not of_all.has_policy:
         return "its bucket has no retention policy"
     if any(expiring.snapshot_id == snapshot_id for expiring in of_all.preview.expired):
-        return "no run of retention has come by yet: the next one takes it"
-    return "older ones go first: a later run of retention takes it"
+        return "no run of retention has considered it yet: the next run expires it"
+    return "older snapshots expire first: a later run of retention expires it"

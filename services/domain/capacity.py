@@ -215,6 +215,8 @@ def _limits(work: Workload, shards: int, peak: float, per_shard: float) -> tuple
         Limit("shards", shards, MOST_SHARDS, "of a plane", "several planes"),
         Limit("snapshots", each, MOST_SNAPSHOTS_PER_SHARD, "of a shard", "a shorter retention, or more shards"),
         Limit("one volume with all keys", peak, per_shard, "deletions a second", "more volumes: each has one shard"),
-        Limit("ids of blocks", WANTED_YEARS, years, "years", "shards, and volumes in them"),
+        Limit(
+            "block ids", WANTED_YEARS, years, "years wanted, years until used up", "more shards, and volumes in them"
+        ),
     )
     return tuple(sorted(limits, key=lambda limit: limit.share, reverse=True))

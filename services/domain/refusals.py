@@ -31,6 +31,6 @@ class SnapshotExpiredError(CommandError):
     """
 
     def __init__(self, named: str, next_snapshot: str) -> None:
-        advice = f"reopen at {next_snapshot}, the next one" if next_snapshot else "no later one is there"
+        advice = f"reopen at {next_snapshot}, the next one" if next_snapshot else "no later snapshot exists"
         super().__init__(ErrorCode.SNAPSHOT_EXPIRED, f"{named} has expired or was deleted: {advice}")
         self.next_snapshot = next_snapshot

@@ -235,7 +235,8 @@ class BucketQuestions:
         places = sorted(set(meant.values()))
         refs = [self.bucket.refs[place] for place in places]
         notes = self._stand_ins(meant) + tuple(
-            f"{ref.name} is protected by {', '.join(ref.protected_by)}: the figures are as if that were removed first."
+            f"{ref.name} is protected by {', '.join(ref.protected_by)}: the figures assume that this protection is "
+            f"removed first."
             for ref in refs
             if ref.protected_by
         )
@@ -332,7 +333,9 @@ class BucketQuestions:
         freed = self.matrix.freed_by_dropping([info.create_txn - 1 for info in expired])
         undated = [info.name for info in infos if info.creation_time_ms < 0]
         notes = (
-            (f"No time is known of {', '.join(undated)}: age does not keep what is before them.",) if undated else ()
+            (f"The times of {', '.join(undated)} are not known: age does not keep the snapshot before each.",)
+            if undated
+            else ()
         )
         if self.bucket.own_policy:
             notes = (self.bucket.own_policy, *notes)
@@ -383,8 +386,8 @@ class BucketQuestions:
         for one in self.report.findings(self.bucket.name):
             if one.kind == DELETED_SNAPSHOT and name in (one.path, one.id):
                 return (
-                    f"{name} of {self.bucket.name} is deleted already and holds nothing: what only it held is pending. "
-                    f"orphans says what it delays."
+                    f"{name} of {self.bucket.name} is already deleted and holds nothing: versions that only it held "
+                    f"are pending. The question orphans says what it delays."
                 )
         return f"{self.bucket.name} has no snapshot {name}: space lists its snapshots."
 

@@ -174,9 +174,9 @@ class Answers:
         sizes = (found.freed_bytes, found.freed_replicated_bytes, found.freed_versions)
         notes = []
         if not found.is_enough:
-            notes.append(f"{bytes_text(wanted_bytes)} cannot be freed: this is all that snapshots which may go hold.")
+            notes.append(f"{bytes_text(wanted_bytes)} cannot be freed: snapshots that may be deleted hold no more.")
         elif not found.is_smallest:
-            notes.append("A smaller set may do.")
+            notes.append("A smaller set may be enough.")
         return {
             "names": snapshots.names_of(found.snapshot_ids),
             "wanted_bytes": wanted_bytes,

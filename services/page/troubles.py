@@ -50,7 +50,7 @@ def _of_processes(plane: PlaneStatus) -> Iterator[Trouble]:
             why = f" {process.reason}" if process.reason else ""
             yield Trouble(
                 True,
-                f"{process.name} does not run; it is started again by itself, after a pause.{why}",
+                f"{process.name} does not run; the plane starts it again after a pause.{why}",
                 f"If it does not come back, read its log ({process.name}.log).",
                 "deepclean status",
             )
@@ -104,7 +104,7 @@ def _suspended(one: SuspendedCollection) -> Trouble:
     return Trouble(
         False,
         f"Collection of {what} is {one.state}{since}{because}.",
-        "Nothing is freed there until somebody resumes it.",
+        "Nothing is freed there until a user resumes it.",
         f"deepclean gc resume{group}",
     )
 

@@ -16,13 +16,13 @@ BEGINNINGS = frozenset({Station.DELETED, Station.SWEPT})
 OVER = frozenset({Station.FREED, Station.REMOVED, Station.MISSING})
 _WAITS_FOR = {
     Station.REQUESTED: "metadata to apply it",
-    Station.DELETED: "the first judge, or for the snapshots that hold it",
-    Station.SWEPT: "the first judge, or for the snapshots that hold it",
+    Station.DELETED: "the first judge, or for a drop of the snapshots that hold it",
+    Station.SWEPT: "the first judge, or for a drop of the snapshots that hold it",
     Station.JUDGED: "key_deletion: the undo window, purge hours and rates",
-    Station.EXPANDED: "directory_deletion: what is below it, and the snapshots that hold it",
+    Station.EXPANDED: "directory_deletion: removal of the rows below it, and a drop of the snapshots that hold it",
     Station.CLAIM_SENT: "metadata to apply the claim",
     Station.CLAIMED: "key_deletion to send the block deletion",
-    Station.REFUSED: "the snapshot that holds it",
+    Station.REFUSED: "a drop of the snapshot that holds it",
     Station.SUSPENDED: "collection to resume (deepclean gc, deepclean breaker)",
     Station.BLOCKS_SENT: "the block store",
     Station.BLOCKS_DELETED: "key_deletion to send the finish",

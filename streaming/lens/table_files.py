@@ -11,6 +11,7 @@ from pyarrow import fs
 from pyspark.sql import DataFrame, Row, functions
 
 from services.domain.run_space import Runs
+from services.domain.words import counted
 from services.lens.relation import LensFinding, Ref
 
 MOST_RUNS = 3
@@ -79,7 +80,9 @@ def file_findings(
     if len(rows) > MOST_FINDINGS:
         count, size_bytes = sums(files)
         rest_bytes = size_bytes - sum(row["size"] or 0 for row in rows[:MOST_FINDINGS])
-        sentence = f"{count - MOST_FINDINGS:,} more files, none larger than those that are listed, are as these."
+        sentence = (
+            f"Not listed: {counted(count - MOST_FINDINGS, 'more file')} of this kind, none larger than the listed ones."
+        )
         yield LensFinding(kind, bucket, "", "", rest_bytes, rest_bytes, sentence)
 
 
@@ -90,7 +93,7 @@ def missing_notes(files: DataFrame, shown_path: Callable[[str], str] = str) -> l
         return []
     count, size_bytes = sums(files)
     path = shown_path(largest.path)
-    what = f"{path} and {count - 1:,} more files are" if count > 1 else f"{path} is"
+    what = f"{path} and {counted(count - 1, 'more file')} are" if count > 1 else f"{path} is"
     by_metadata = f"{size_bytes:,} bytes by the metadata"
     return [f"{what} missing: {by_metadata}, which count as 0, since no expiry frees them. The rest is right."]
 

@@ -52,7 +52,7 @@ def check_inputs(
         raise InvariantError(str(error)) from error
     except (OSError, ValueError) as error:
         raise InvariantError(
-            f"The checkpoint {checkpoint} cannot be used ({error}): mend it or name another one."
+            f"The checkpoint {checkpoint} cannot be used ({error}): repair it or name another one."
         ) from error
     for name in _INPUTS:
         if known.get(name) != ids[name]:
@@ -62,8 +62,8 @@ def check_inputs(
 def recreated(topic: str, checkpoint: Checkpoint) -> PositionError:
     """Return the error for a topic that was recreated or has lost messages."""
     return PositionError(
-        f"Topic {topic} was made anew or has lost what the checkpoint {checkpoint} has read: restore the topic, or "
-        f"remove the checkpoint, after which every entry is judged again."
+        f"Topic {topic} was recreated, or has lost messages that the checkpoint {checkpoint} counts as read: restore "
+        f"the topic, or remove the checkpoint, after which every entry is judged again."
     )
 
 

@@ -182,7 +182,7 @@ def test_a_path_is_completed_and_explained(eventful: PagedPlane, open_page: Open
     page.get_by_label("Path").press("Enter")
     tagged = page.get_by_role("group", name="Holders").locator("tr", has_text="day-0003")
     expect(tagged).to_contain_text("tagged audit-2025")
-    expect(tagged).to_contain_text("somebody deletes the tag audit-2025")
+    expect(tagged).to_contain_text("a user deletes the tag audit-2025")
     (block,) = eventful.client.metadata(0).key_blocks(VOLUME, BUCKET, "2026/new.csv")
     page.get_by_label("or a block").fill(str(block.first_local_id))
     page.get_by_label("or a block").press("Enter")

@@ -106,7 +106,7 @@ def test_a_reader_of_an_expired_snapshot_learns_where_to_go_on(served: Reads) ->
 def test_when_no_later_one_is_there_the_answer_says_so(served: Reads) -> None:
     assert not served.client.request(0, DeleteSnapshot(*PLACE, "snap4")).error
     assert served.client.plane.run_until(lambda: len(_names(served)) == 3)
-    with pytest.raises(PlaneError, match="no later one is there") as caught:
+    with pytest.raises(PlaneError, match="no later snapshot exists") as caught:
         served.snapshots().snapshot(*PLACE, "snap4")
     assert (caught.value.code, caught.value.next_snapshot) == ("SNAPSHOT_EXPIRED", "")
 

@@ -94,6 +94,6 @@ FAULTS = (
         a_unit_that_nobody_has_seen_is_a_lost_tail,
         caught_by="tests/unit/test_changelog.py::TestWhatIsMissing::"
         "test_a_unit_that_was_never_published_is_given_up_when_another_database_has_begun",
-        message="a past that was given up",
+        message="an abandoned history",
     ),
 )

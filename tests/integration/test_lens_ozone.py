@@ -292,7 +292,7 @@ class TestBlocksInSeveralRows:
         assert found in ([("vol/a", [(5, ((0, 0),))])], [("vol/b", [(5, ((0, 3),))])])
         assert {one.bucket for one in findings_of(report, "shared-block")} == {"vol/a", "vol/b"}
         for bucket in ("vol/a", "vol/b"):
-            assert "named by rows of several buckets" in report.buckets[bucket].notes[0]
+            assert "Rows of several buckets name the same blocks" in report.buckets[bucket].notes[0]
 
 
 def test_a_checkpoint_and_figures_that_are_wrong(session: SparkSession, tmp_path: Path) -> None:

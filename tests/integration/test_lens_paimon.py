@@ -99,9 +99,9 @@ def test_damage_is_said_in_one_sentence_each(session: SparkSession, runtime: Pai
     assert len(question.notes) == 6
     assert question.bucket.not_looked_for == (ORPHANS_NOT_LOOKED_FOR,)
     assert "consumer/consumer-torn cannot be read" in notes
-    assert "The figures of 1 to main are wrong, and others may free more or less than shown" in notes
-    assert f"the manifest {first} is missing." in notes
-    assert f"the manifest {last} is damaged." in notes
+    assert "The referenced bytes of other snapshots are right, but dropping them may free more or less" in notes
+    assert f"The manifest {first} is missing: the figures of 1 to main are wrong." in notes
+    assert f"The manifest {last} is damaged: the figures of " in notes
     assert f"{data} is missing: {held[data].bytes:,} bytes by the metadata, which count as 0" in notes
     assert "format version 4 are newer than this program" in notes
     assert "tag/tag-torn cannot be read" in notes

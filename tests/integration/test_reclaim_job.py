@@ -523,7 +523,7 @@ def test_topics_that_are_not_those_of_the_checkpoint_are_refused(broker: str, tm
     check_inputs(broker, SHARDS, LocalCheckpoint(tmp_path))
     file = tmp_path / TOPIC_IDS_FILE
     file.write_text(json.dumps({**json.loads(file.read_text()), DELETED_ENTRIES.name: "another"}))
-    with pytest.raises(PositionError, match="was made anew"):
+    with pytest.raises(PositionError, match="was recreated"):
         check_inputs(broker, SHARDS, LocalCheckpoint(tmp_path))
     with pytest.raises(PositionError, match="has 2 partitions, but --shards says 4"):
         check_inputs(broker, 4, LocalCheckpoint(tmp_path / "other"))

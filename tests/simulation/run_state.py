@@ -232,7 +232,7 @@ class RunState:
         """Whether a start refuses what a former owner has left, since it needs messages that are trimmed."""
         changelog = CHANGELOGS.get(address[0])
         is_trimmed = changelog is not None and (changelog.name, address[1]) in self.plane.log.trimmed
-        return is_trimmed and bool(self.mix.takeover) and "put a backup in its place" in str(error)
+        return is_trimmed and bool(self.mix.takeover) and "backup (deepclean restore-backup)" in str(error)
 
     def goes_down(self, address: Address) -> None:
         """A service dies, and stays away for some steps."""

@@ -40,7 +40,7 @@ def test_no_part_of_a_plane_is_busier_than_it_may_be(work: Workload) -> None:
     assert each * of_metadata / 1e6 <= work.busy * 1.000_001
     assert found.cores["metadata"] <= found.shards * (2 if work.is_followed else 1) * 1.000_001
     limits = {limit.name: limit for limit in found.limits}
-    assert limits["ids of blocks"].share <= 1
+    assert limits["block ids"].share <= 1
     assert limits["snapshots"].share <= 1
     assert [limit.share for limit in found.limits] == sorted((one.share for one in found.limits), reverse=True)
 
@@ -97,7 +97,7 @@ def test_json_has_every_figure_in_bytes_and_cores() -> None:
     words = ["size", "--keys", "1e9", "--deletes-per-day", "1e9", "--snapshots", "1000", "--json"]
     found = json.loads(CliRunner().invoke(app, words).output)
     assert found["memory_bytes"]["metadata"] == 2 * found["shards"] * 265e6
-    assert {limit["name"] for limit in found["limits"]} >= {"shards", "snapshots", "ids of blocks"}
+    assert {limit["name"] for limit in found["limits"]} >= {"shards", "snapshots", "block ids"}
 
 
 @pytest.mark.parametrize("number", ["inf", "nan", "-1"])

@@ -203,6 +203,6 @@ class TestConfirmation:
         words = ["snapshot", "delete", "vol1/tree", "snap1"]
         result = CliRunner().invoke(app, words, obj=Session(Path(), line.client), input=answer)
         assert result.exit_code == status, result.output
-        assert "would free 1000 B, 1 version. Go on?" in result.stderr
+        assert "would free 1000 B, 1 version. Continue?" in result.stderr
         left = json.loads(line.run("snapshot", "list", "vol1/tree", "--json").stdout)
         assert ("snap1" in [one["name"] for one in left]) is (status is ExitStatus.NOT_CONFIRMED)

@@ -101,7 +101,7 @@ class TestCells:
         assert backlog.trips == {BreakerCause.LIMITS: 0, BreakerCause.FORECAST: 0, BreakerCause.FIGURES: 1}
         assert backlog.collection_states[CollectionState.TRIPPED] == 1
         words = trip_words(line_of(shard).trip)
-        assert words == "its rows and its space figures disagree: by one of them, -100 B in -1 versions would be left"
+        assert words == "its rows and its space figures disagree: one space figure is -100 B in -1 versions"
 
     def test_it_is_lifted_when_the_figures_are_right_and_not_before(self, shard: Shard) -> None:
         back, waiting = delete(shard, "a"), delete(shard, "b")

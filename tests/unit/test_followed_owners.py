@@ -73,7 +73,7 @@ def test_a_read_follows_a_shard_that_moves(hosts: Hosts, other_answers: bool) ->
 
 def test_a_shard_that_nobody_takes_over_is_given_up(hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_reads, "MOVE_SECONDS", 0.05)
-    with pytest.raises(UnreachableError, match="nobody has said yet where shard 3 of metadata is"):
+    with pytest.raises(UnreachableError, match="no process has published the address of shard 3 of metadata"):
         hosts.shard.get("/state", int)
     hosts.publish(HERE)
     hosts.owner = ""

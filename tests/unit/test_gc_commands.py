@@ -165,7 +165,7 @@ def test_a_bucket_of_which_too_much_is_freed_is_suspended_until_its_breaker_is_r
     printed = line.run("breaker", "status")
     for words in (
         "vol1/one tripped at",
-        "claimed within an hour: 0 B in 0 versions, at most 535 B in 10 versions may go",
+        "0 B in 0 versions claimed in one hour, but the maximum is 535 B in 10 versions",
         "and the next version has 1000 B",
         "deepclean deleted list vol1/one",
         "deepclean breaker reset vol1/one",
@@ -233,10 +233,10 @@ def test_space_and_explain_say_what_holds_rows_back(line: CommandLine) -> None:
         delete_all(line, bucket)
     assert "Nothing is claimed at present: the bucket is paused since 20" in line.run("space", "vol1/one")
     assert ": who deleted this?" in line.run("space", "vol1/one")
-    assert "a person lets it go (deepclean gc status)" in line.run("space", "vol1/two")
-    assert "Nothing is claimed at present: everything is in the shadow since" in line.run("explain", "vol1/two")
-    assert "a person lets it go: everything is in the shadow" in line.run("explain", "vol1/two/k")
-    assert line.json("explain", "vol1/two/k")["suspended_because"].startswith("everything is in the shadow")
+    assert "an operator resumes collection (see deepclean gc status)" in line.run("space", "vol1/two")
+    assert "Nothing is claimed at present: everything is in shadow mode since" in line.run("explain", "vol1/two")
+    assert "an operator resumes collection: everything is in shadow mode" in line.run("explain", "vol1/two/k")
+    assert line.json("explain", "vol1/two/k")["suspended_because"].startswith("everything is in shadow mode")
     line.run("gc", "resume")
     assert line.json("space", "vol1/two")["suspended_because"] == ""
     assert "Nothing is claimed" not in line.run("space", "vol1/two")

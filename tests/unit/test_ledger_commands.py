@@ -95,7 +95,7 @@ def test_a_ledger_that_is_as_the_log_says(line: CommandLine) -> None:
     ]
     said = line.run("verify", "--shard", "1")
     assert "5 versions, 5 blocks, 1.0 KiB" in said
-    assert "Whatever was freed was held by nobody" in said
+    assert "No freed version was live or held" in said
     line.run("verify", "--shard", "2", status=2)
     assert "no broker for Spark" in line.run("verify", "--spark", status=2)
 
@@ -103,12 +103,12 @@ def test_a_ledger_that_is_as_the_log_says(line: CommandLine) -> None:
 def test_the_exit_status_distinguishes_losses_from_differences(line: CommandLine) -> None:
     log = line.client.plane.log
     record = log.partitions[LEDGER.name, 1].pop()
-    assert "finished, and without a record" in _output_of_verify(line, 4)
+    assert "finished, but without a record" in _output_of_verify(line, 4)
     message = codec(LedgerRows).decode_message(record.value)
     live = line.json("key", "put", "vol1/flat/live", "--size", "5")["committed"]
     forged = _naming(message, live["object_id"])
     log.append(LEDGER.name, 1, codec(LedgerRows).encode_message(forged))
-    assert "the log never made" in _output_of_verify(line, 3)
+    assert "no command of the log created" in _output_of_verify(line, 3)
     log.trim(METADATA_COMMANDS.name, 1, 1)
     assert "was trimmed" in line.run("verify", status=1)
 

@@ -152,7 +152,7 @@ def test_the_words_are_those_of_a_plane(report: Path) -> None:
     explained = run("report", report, "explain", "d/old")
     assert "held by    s1, s2" in explained
     assert "held: goes when the snapshots that hold it are deleted" in explained
-    assert "pending: goes when it is collected" in run("report", report, "explain", "d/gone")
+    assert "pending: goes when the source's garbage collection runs" in run("report", report, "explain", "d/gone")
     assert "lost/file" in run("report", report, "orphans")
     assert "one of the newest 10" in run("report", report, "retention")
 
@@ -178,7 +178,7 @@ def test_what_was_not_looked_for_is_said(tmp_path: Path) -> None:
     report = write_report(tmp_path / "report", [bucket, chain("t1", bucket="vol/other")], [thing("a", 5, 0)])
     shown = run("report", report, "orphans").splitlines()
     assert shown == [
-        "No finding, but not everything was looked for:",
+        "Nothing was found, but the search was incomplete:",
         f"note: {sentence}",
         "note: a list is damaged",
     ]
@@ -191,7 +191,7 @@ def test_what_was_not_looked_for_is_said(tmp_path: Path) -> None:
 def test_statuses_and_protection_have_columns_if_there_are_any(report: Path, tmp_path: Path) -> None:
     plain = run("report", report, "space")
     assert "PROTECTED BY" not in plain
-    assert plain.endswith("\n1 finding: 1 orphaned-file of 10 B. Ask for orphans.\n")
+    assert plain.endswith("\n1 finding: 1 orphaned-file of 10 B. The question orphans shows the details.\n")
     bucket = chain("s1", "s2")
     first, *others = bucket.refs
     tagged = replace(bucket, refs=(replace(first, status="EXPIRABLE", protected_by=("release",)), *others))
@@ -231,8 +231,8 @@ def test_a_retention_that_is_not_exact_is_marked(tmp_path: Path) -> None:
 
 
 def test_what_is_live_is_said_to_be_held_by_that(report: Path) -> None:
-    assert "held by    what is live and s1, s2" in run("report", report, "explain", "d/kept")
-    assert "held by    nobody" in run("report", report, "explain", "d/gone")
+    assert "held by    the live state and s1, s2" in run("report", report, "explain", "d/kept")
+    assert "held by    no snapshot" in run("report", report, "explain", "d/gone")
 
 
 def test_explain_fits_120_columns_and_json_has_ids_in_full(tmp_path: Path) -> None:

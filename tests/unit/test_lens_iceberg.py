@@ -171,7 +171,7 @@ def test_snapshots_that_name_each_other_as_parents_are_in_the_order_all_the_same
 
 
 def test_a_property_that_is_no_number_is_one_sentence() -> None:
-    with pytest.raises(IcebergError, match=r"max-snapshot-age-ms is '5d', and Iceberg wants a number"):
+    with pytest.raises(IcebergError, match=r"max-snapshot-age-ms is '5d', but must be a number"):
         expired_now(table({1: None}, {}, {"history.expire.max-snapshot-age-ms": "5d"}), 10 * DAY_MS)
 
 

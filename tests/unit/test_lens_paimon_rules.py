@@ -133,7 +133,7 @@ def test_the_own_policy_names_its_limits_and_the_options_that_apply_it() -> None
     schema = SchemaFile((), options={"snapshot.time-retained": "90 min", "snapshot.num-retained.min": "3"})
     assert schema.own_policy() == (
         "The table's own policy (snapshot.num-retained.min=3, snapshot.num-retained.max=2147483647, "
-        "snapshot.time-retained=5400000, snapshot.expire.limit=50) is not looked at. For an answer by it: "
+        "snapshot.time-retained=5400000, snapshot.expire.limit=50) is not applied. To apply it, use "
         "--num-retained-min 3 --num-retained-max 0 --time-retained 5400s --expire-limit 50."
     )
 

@@ -83,7 +83,9 @@ def test_a_what_if_of_a_protected_snapshot_says_by_what(tmp_path: Path) -> None:
     freed = asked(tmp_path, TAGGED, HELD).what_if(["s1", "s2"])
     assert freed.freed_bytes == 160
     assert freed.protected_by == ("reader", "release")
-    assert freed.notes == ("s1 is protected by release, reader: the figures are as if that were removed first.",)
+    assert freed.notes == (
+        "s1 is protected by release, reader: the figures assume that this protection is removed first.",
+    )
 
 
 @pytest.mark.parametrize(
@@ -103,7 +105,7 @@ def test_a_snapshot_that_is_deleted_already_is_named_as_that(tmp_path: Path) -> 
     deleted = LensFinding(DELETED_SNAPSHOT, "vol/bucket", "s0", "id-s0", 0, 0, "It is deleted.")
     questions = one_bucket(Report(write_report(tmp_path / "report", [chain("s1")], HELD, [deleted])))
     for name in ("s0", "id-s0"):
-        with pytest.raises(QuestionError, match=f"{name} of vol/bucket is deleted already and holds nothing"):
+        with pytest.raises(QuestionError, match=f"{name} of vol/bucket is already deleted and holds nothing"):
             questions.what_if([name])
     with pytest.raises(QuestionError, match="has no snapshot s9"):
         questions.plan(1, keep=["s9"])
@@ -210,7 +212,7 @@ def test_retention_marks_snapshots_without_a_time(tmp_path: Path) -> None:
     bucket = LensBucket("vol/bucket", (Ref("s1", "1"), Ref("s2", "2"), ACTIVE))
     found = asked(tmp_path, bucket, HELD).retention(RetentionPolicy(num_retained_min=1), MINUTE_MS)
     assert not found.preview.is_exact
-    assert found.notes == ("No time is known of s1, s2: age does not keep what is before them.",)
+    assert found.notes == ("The times of s1, s2 are not known: age does not keep the snapshot before each.",)
 
 
 def test_retention_says_what_the_own_policy_of_the_source_is(tmp_path: Path) -> None:

@@ -149,7 +149,7 @@ def test_nothing_is_accepted_while_somebody_writes(
 
     with monkeypatch.context() as busy:
         busy.setattr(MemoryLog, "open_sink", with_another)
-        with pytest.raises(StackError, match=r"Somebody writes to metadata\.commands: stop every client"):
+        with pytest.raises(StackError, match=r"Another client writes to metadata\.commands: stop every client"):
             accept_losses(log, tmp_path, 0, lost, "")
     lost = find_losses(log, tmp_path, 0)
     assert lost
@@ -165,14 +165,14 @@ def test_the_epochs_run_out(tmp_path: Path, log: MemoryLog) -> None:
     last = row_codec(ShardState).encode(replace(state, epoch=3))
     store.write({"transactionInfoTable": {TRANSACTION_INFO_KEY: last}})
     store.close()
-    with pytest.raises(StackError, match="3 times, which is the most it can"):
+    with pytest.raises(StackError, match="accepted a lost tail 3 times, which is the maximum"):
         accept_losses(log, tmp_path, 0, find_losses(log, tmp_path, 0), "")
     assert not accepted_commands(log)
 
 
 def test_a_recreated_topic_is_no_lost_tail(tmp_path: Path, log: MemoryLog, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MemoryLog, "topic_ids", lambda _, topics: dict.fromkeys(topics, "another"))
-    with pytest.raises(StackError, match="was made anew since metadata read it: that is no lost tail"):
+    with pytest.raises(StackError, match="was recreated since metadata read it: that is no lost tail"):
         find_losses(log, tmp_path, 0)
 
 
@@ -206,7 +206,7 @@ def test_a_tail_that_was_lost_and_has_grown_again_is_shown_and_accepted(
     tmp_path: Path, log: MemoryLog, clock: VirtualClock, grown: int
 ) -> None:
     grow(log, clock, grown)
-    with pytest.raises(PositionError, match="has lost its tail and has taken in others"):
+    with pytest.raises(PositionError, match="has lost its tail and has stored other records"):
         start_on(log, tmp_path)
     losses = find_losses(log, tmp_path, 0)
     assert losses == Losses((LostTail("metadata", COMMANDS, 0, 6, 3),))
@@ -323,7 +323,7 @@ def test_what_would_be_refused_is_no_success(
             assert command is not None
             assert state_of(tmp_path).epoch == 1
         else:
-            with pytest.raises(StackError, match=rf"metadata would not carry it out: .*{why}"):
+            with pytest.raises(StackError, match=rf"metadata would refuse the command: .*{why}"):
                 accept_losses(log, tmp_path, 0, losses, "")
             # Only the log knows what time it has: one that comes from another clock is there, and is passed over.
             assert log.end_offset(COMMANDS, 0) == end + (ahead > 0)

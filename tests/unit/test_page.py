@@ -153,9 +153,9 @@ def test_a_path_is_explained_with_who_holds_it_until_when(plane: PagedPlane, pag
         "name": "day-0003",
         "created": "",
         "why": "tagged audit-2025",
-        "until": "somebody deletes the tag audit-2025",
+        "until": "a user deletes the tag audit-2025",
     }
-    assert by_name["day-0000"]["until"].startswith("somebody deletes it")
+    assert by_name["day-0000"]["until"].startswith("a user")
     assert page.get("/api/paths", params={**PLACE, "beginning": "2026/n"}).json() == ["2026/new.csv"]
 
 
@@ -200,14 +200,17 @@ def test_a_reason_ends_when_it_is_known_to_end() -> None:
     assert until_text([by_age], {}, has_policy=True) == "1970-01-02 00:00:00"
     assert until_text([by_age, RetentionReason("MINIMUM", 4, (), -1)], {}, has_policy=True) == "not known"
     assert until_text([by_tag], {}, has_policy=True) == "not known", "a tag that is gone meanwhile says nothing"
-    assert until_text([], {}, has_policy=True) == "somebody deletes it, or a run of retention does"
-    assert until_text([], {}, has_policy=False) == "somebody deletes it"
-    assert until_text([by_tag], {"t": tag}, has_policy=False) == "somebody deletes it, from 1972-09-27 00:00:00 on"
+    assert until_text([], {}, has_policy=True) == "a user or a run of retention deletes it"
+    assert until_text([], {}, has_policy=False) == "a user deletes it"
+    assert (
+        until_text([by_tag], {"t": tag}, has_policy=False)
+        == "a user deletes it, at 1972-09-27 00:00:00 at the earliest"
+    )
     for_ever = {"t": replace(tag, expiry_time_ms=-1)}
-    assert until_text([by_tag, by_age], for_ever, has_policy=True) == "somebody deletes the tag t"
-    assert until_text([by_tag], for_ever, has_policy=False) == "somebody deletes the tag t, and then it"
+    assert until_text([by_tag, by_age], for_ever, has_policy=True) == "a user deletes the tag t"
+    assert until_text([by_tag], for_ever, has_policy=False) == "a user deletes the tag t, and then the snapshot"
     both = RetentionReason("TAG", 1, ("t", "u"), -1)
-    assert until_text([both], {**for_ever, "u": for_ever["t"]}, has_policy=True) == "somebody deletes the tags t, u"
+    assert until_text([both], {**for_ever, "u": for_ever["t"]}, has_policy=True) == "a user deletes the tags t, u"
 
 
 def test_of_many_holders_the_oldest_and_the_newest_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -225,11 +228,11 @@ def test_of_many_holders_the_oldest_and_the_newest_are_printed(capsys: pytest.Ca
 def test_a_deleted_directory_goes_when_all_below_it_has_gone() -> None:
     live, dead = ExplainedDirectory(7, 3, 0, False, 0, 0), ExplainedDirectory(7, 3, 9, False, 4, 4)
     assert directory_text(live, []) == (
-        "a directory, live; held by no snapshot; goes when it is deleted and all below it has gone"
+        "a directory, live; held by no snapshot; goes when it is deleted and everything below it is removed"
     )
     assert directory_text(dead, ["s1"]) == (
         "a directory, deleted at txn 9, not expanded yet; held by s1; "
-        "goes when all below it has gone, and s1 is deleted"
+        "goes when everything below it is removed, and s1 is deleted"
     )
 
 

@@ -37,9 +37,9 @@ def test_a_preview_says_what_goes_why_the_rest_stays_and_what_it_frees(tree: Com
     assert held == {"snap1": ["TAG"], "snap4": ["MINIMUM", "LIMIT", "AGE"]}
     text = tree.run(*tried)
     assert "tagged audit" in text
-    assert "one of the newest 1; behind the oldest 3, which a run looks at" in text
+    assert "one of the newest 1; not among the oldest 3, which one run considers" in text
     assert [line.split()[0] for line in text.splitlines()[1:5]] == ["snap1", "snap2", "snap3", "snap4"]
-    assert "no later one is there whose age counts" in text
+    assert "no later snapshot exists" in text
     assert "2 expire, 2 stay; that frees 4.9 KiB in 2 versions" in text
     assert len(tree.json("snapshot", "list", "vol1/tree")) == 4
 
@@ -70,10 +70,10 @@ def test_a_policy_that_expires_something_is_set_when_that_is_confirmed(tree: Com
     asked = tree.run("retention", "set", "vol1/tree", *policy, status=ExitStatus.NOT_CONFIRMED)
     assert asked.startswith("The first run, a minute from now, expires snap1: that frees 1000 B in 1 version.")
     assert tree.run("retention", "show", "vol1/tree", status=1).startswith("RETENTION_NOT_FOUND: ")
-    assert "the newest 3 snapshots stay; all others go with the next run" in tree.run(
+    assert "the newest 3 snapshots stay; all others expire with the next run" in tree.run(
         "retention", "set", "vol1/tree", *policy, "--yes"
     )
-    assert "and with the next run beyond the newest 9" in tree.run(
+    assert "with the next run, all beyond the newest 9" in tree.run(
         "retention", "set", "vol1/tree", "--num-retained-min", "3", "--num-retained-max", "9", "--time-retained", "1d"
     )
 
@@ -116,7 +116,9 @@ def test_consumers_are_set_listed_and_deleted(tree: CommandLine) -> None:
     plan = tree.json("retention", "preview", "vol1/tree", "--num-retained-min", "1", "--time-retained", "0")
     assert [one["snapshot"] for one in plan["expired"]] == ["snap1"]
     assert plan["kept"][0]["reasons"] == [{"reason": "CONSUMER", "bound": 0, "names": ["reader"], "until_ms": -1}]
-    assert "after snap4 on" in tree.run("consumer", "set", "vol1/tree", "reader", "--after", "snap4")
+    assert "reads next the snapshot after snap4" in tree.run(
+        "consumer", "set", "vol1/tree", "reader", "--after", "snap4"
+    )
     assert "has read all" in tree.run("consumer", "list", "vol1/tree")
     tree.run("consumer", "set", "vol1/tree", "reader", status=2)
     tree.run("consumer", "set", "vol1/tree", "reader", "--next", "snap1", "--after", "snap1", status=2)

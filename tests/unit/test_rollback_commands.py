@@ -33,7 +33,9 @@ def snapshots(line: CommandLine) -> list[str]:
 
 def test_a_rollback_brings_the_names_back_and_drops_newer_snapshots(line: CommandLine) -> None:
     assert keys(line) == {}
-    assert line.run("snapshot", "rollback", "--yes", "vol1/tree", "snap2").startswith("tree is what it was at snap2")
+    assert line.run("snapshot", "rollback", "--yes", "vol1/tree", "snap2").startswith(
+        "tree has the content of snap2 again"
+    )
     assert keys(line) == {"dir/below/k1": "", "dir/below/k2": "", "dir/k": "v2"}
     assert snapshots(line) == ["snap1", "snap2"]
     line.run("key", "put", "vol1/tree/dir/k", "--size", "5")  # the fence is gone

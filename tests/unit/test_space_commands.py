@@ -131,7 +131,7 @@ def test_a_plan_keeps_to_the_policy_and_explain_says_why_a_snapshot_stays(line: 
     kept = line.json("explain", "vol1/tree/.snapshot/s-two")
     assert (kept["has_policy"], [reason["reason"] for reason in kept["reasons"]]) == (True, ["MINIMUM"])
     assert line.json("space", "plan", "vol1/tree", "--free", "1")["snapshots"] == []
-    assert "the next one takes it" in line.run("explain", "vol1/tree/.snapshot/s-one")
+    assert "the next run expires it" in line.run("explain", "vol1/tree/.snapshot/s-one")
 
 
 def test_a_plan_leaves_alone_what_is_tagged_still_to_be_read_or_always_kept(line: CommandLine) -> None:
@@ -211,7 +211,7 @@ def test_what_lets_a_version_go() -> None:
     assert goes_when(VersionStage.LIVE, [], "") == "it is deleted"
     assert goes_when(VersionStage.LIVE, ["a"], "") == "it is deleted, and a is deleted"
     assert goes_when(VersionStage.HELD, list("abcdef"), "") == "a, b … f (6 snapshots) are deleted"
-    assert "a person lets it go" in goes_when(VersionStage.PENDING, [], "the chain is broken")
-    assert "by itself" in goes_when(VersionStage.PENDING, [], "")
+    assert "an operator resumes collection" in goes_when(VersionStage.PENDING, [], "the chain is broken")
+    assert "automatically" in goes_when(VersionStage.PENDING, [], "")
     assert "expanded" in goes_when(VersionStage.UNEXPANDED, [], "")
     assert "confirms" in goes_when(VersionStage.CLAIMED, [], "the chain is broken")

@@ -91,7 +91,10 @@ def test_a_freed_version_has_come_to_each_station(line: CommandLine) -> None:
 def test_a_held_version_says_what_it_waits_for(line: CommandLine) -> None:
     (way,) = shown(line, "vol1/flat/k1")
     assert stations(way) == ["requested", "deleted"]
-    assert (way["is_over"], way["state"]) == (False, "waits for the first judge, or for the snapshots that hold it")
+    assert (way["is_over"], way["state"]) == (
+        False,
+        "waits for the first judge, or for a drop of the snapshots that hold it",
+    )
 
 
 def test_the_versions_of_a_path_are_told_apart(line: CommandLine) -> None:

@@ -131,7 +131,7 @@ DELETIONS = Board(
                     "Bytes that no snapshot holds and whose claims are suspended, and those counted in shadow mode.",
                     (
                         ("sum(deepclean_metadata_suspended_bytes)", "suspended"),
-                        ("sum(deepclean_metadata_shadow_bytes)", "counted in the shadow"),
+                        ("sum(deepclean_metadata_shadow_bytes)", "counted in shadow mode"),
                     ),
                     unit="bytes",
                 ),

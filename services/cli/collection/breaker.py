@@ -192,8 +192,8 @@ def _print_trip(line: CollectionStatus) -> None:
     say(f"{scope(line)} tripped at {time_text(trip.at_ms)} (txn {trip.txn:,}): {trip_words(trip)}.")
     say(f"Nothing more of it is claimed; {bytes_text(line.pending_bytes)} wait. Was it meant to be deleted?")
     if trip.cause is not BreakerCause.LIMITS:
-        say("Rows and figures disagree, so one of them is wrong: deepclean audit tells which, before any reset.")
+        say("Rows or figures are wrong: deepclean audit shows which. Do not reset the breaker before.")
         return
-    say(f"  deepclean deleted list {path}     what it is")
-    say(f"  deepclean undelete {path}/PATH    bring it back")
-    say(f"  deepclean breaker reset {path}    it was meant: let it go")
+    say(f"  deepclean deleted list {path}     list the deletions")
+    say(f"  deepclean undelete {path}/PATH    undo a deletion")
+    say(f"  deepclean breaker reset {path}    free all that waits")

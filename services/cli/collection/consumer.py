@@ -37,7 +37,7 @@ def set_consumer(
     reply = request(context, volume_name, asked)
     print_result(
         {"consumer": consumer, "snapshot": snapshot, "snapshot_id": reply.snapshot_id},
-        f"consumer {consumer} has still to read what comes {'after' if read_snapshot else 'from'} {snapshot} on",
+        f"consumer {consumer} reads next {'the snapshot after ' if read_snapshot else ''}{snapshot}",
         as_json=as_json,
     )
 

@@ -192,9 +192,11 @@ def _sentence(policy: RetentionPolicy) -> str:
     minimum, maximum = policy.num_retained_min, policy.num_retained_max
     newest = "the newest snapshot stays" if minimum == 1 else f"the newest {counted(minimum, 'snapshot')} stay"
     if maximum == minimum:
-        return f"{newest}; all others go with the next run"
-    beyond = f", and with the next run beyond the newest {maximum}" if maximum else ""
-    return f"{newest}; others go when the next one is older than {duration_text(policy.time_retained_ms)}{beyond}"
+        return f"{newest}; all others expire with the next run"
+    beyond = f"; with the next run, all beyond the newest {maximum}" if maximum else ""
+    return (
+        f"{newest}; others expire when the next snapshot is older than {duration_text(policy.time_retained_ms)}{beyond}"
+    )
 
 
 def _fields(row: RetentionRow) -> list[tuple[str, object]]:
@@ -207,10 +209,10 @@ def _fields(row: RetentionRow) -> list[tuple[str, object]]:
         ("limit of a run", policy.expire_limit),
         ("mode", policy.execution_mode.lower()),
         ("consumers dropped after", _duration_or(policy.consumer_expiration_ms, "never")),
-        ("snapshot every", _duration_or(policy.snapshot_every_ms, "none is taken")),
-        ("tag every", _duration_or(policy.tag_every_ms, "none is made")),
-        ("automatic tags", policy.tag_num_retained_max or "all stay"),
-        ("they live for", _duration_or(policy.tag_time_retained_ms, "ever")),
+        ("snapshot every", _duration_or(policy.snapshot_every_ms, "no automatic snapshots")),
+        ("tag every", _duration_or(policy.tag_every_ms, "no automatic tags")),
+        ("automatic tags kept", policy.tag_num_retained_max or "all"),
+        ("automatic tags kept for", _duration_or(policy.tag_time_retained_ms, "ever")),
         (
             "last run",
             f"{time_text(row.last_run_ms)}, {row.last_expired} expired" if row.last_run_ms >= 0 else "none yet",

@@ -90,7 +90,7 @@ def _report(
 ) -> Iterator[_Asking]:
     source, location = context.obj
     if source is Source.REPORT and kept:
-        raise typer.BadParameter("the report is there already: leave --report out", param_hint="--report")
+        raise typer.BadParameter("the report exists: leave --report out", param_hint="--report")
     if html:
         _check_writable(html)
     with report_of(Reading(source, location, bucket, kept, master, heap)) as found:
@@ -158,7 +158,7 @@ def plan(
         list[str] | None, typer.Option(metavar="SNAPSHOT", help="Do not drop this snapshot; may be repeated.")
     ] = None,
     is_replicated: Annotated[
-        bool, typer.Option("--on-disks", help="SIZE is what is taken on disks, with all copies and parity.")
+        bool, typer.Option("--on-disks", help="SIZE is the size on disks, with all copies and parity.")
     ] = False,
     bucket: BucketOption = "",
     report: ReportOption = None,

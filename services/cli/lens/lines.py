@@ -41,7 +41,7 @@ _BETWEEN = "  "
 _GOES_WHEN = {
     "live": "it is deleted and no snapshot holds it",
     "held": "the snapshots that hold it are deleted",
-    "pending": "it is collected",
+    "pending": "the source's garbage collection runs",
 }
 
 
@@ -57,7 +57,8 @@ def print_spaces(head: ReportHead, spaces: Sequence[LensSpace], findings: Mappin
         _print_space(head, space)
         if found := findings.get(space.bucket):
             kinds = "; ".join(map(_sum_text, found))
-            say("", f"{counted(sum(one.count for one in found), 'finding')}: {kinds}. Ask for orphans.")
+            number_of_findings = counted(sum(one.count for one in found), "finding")
+            say("", f"{number_of_findings}: {kinds}. The question orphans shows the details.")
 
 
 def _sum_text(one: FindingSum) -> str:
@@ -141,8 +142,8 @@ def print_plan(plan: LensPlan, wanted: str) -> None:
 
 def print_explanation(what: str, found: LensExplanation) -> None:
     """Print who holds a path or a thing, in lines of at most ``WIDTH`` letters but for paths: ids are shortened."""
-    holders = (["what is live"] if found.is_live else []) + ([_ends(found.held_by)] if found.held_by else [])
-    held_by = _lines(" and ".join(holders) or "nobody", WIDTH - len("asked for  "))
+    holders = (["the live state"] if found.is_live else []) + ([_ends(found.held_by)] if found.held_by else [])
+    held_by = _lines(" and ".join(holders) or "no snapshot", WIDTH - len("asked for  "))
     print_fields(
         [
             ("asked for", f"{what} of {found.bucket}"),
@@ -207,7 +208,7 @@ def print_orphans(head: ReportHead, orphans: LensOrphans) -> None:
     """Print what the source's own tools do not show."""
     if not orphans.findings:
         nothing = "Nothing was found that the source's own tools do not show."
-        say("No finding, but not everything was looked for:" if orphans.not_looked_for else nothing)
+        say("Nothing was found, but the search was incomplete:" if orphans.not_looked_for else nothing)
     else:
         print_table(
             ["FINDING", head.noun.upper(), "PATH", "ID", "BYTES", "ON DISKS", "WHY"],

@@ -58,7 +58,7 @@ def audit(
     heap: Annotated[str, typer.Option(help="Heap of Spark's driver.")] = "1g",
     as_json: JsonOption = False,
 ) -> None:
-    """Recount what is live, held and owed by reading every table and checkpoint, and compare with the block store.
+    """Recount live, held and deletable blocks from every table and checkpoint, and compare with the block store.
 
     Exit status: 0 nothing found; 1 the audit could not be made; 2 wrong options; 3 something is lost, or about to be;
     4 only leaks, or figures that a recount does not confirm. The status reports findings even if --repair has repaired
@@ -190,5 +190,5 @@ def verdict_text(report: AuditReport) -> str:
         return "Every referenced block is present, and every present block is referenced or due for deletion."
     if report.has_losses:
         kinds = ", ".join(kind.value for kind in LOSSES if kind in report.findings)
-        return f"Something is wrong that frees or has freed what is needed ({kinds}): stop claims and find out why."
+        return f"Needed blocks were freed, or will be freed ({kinds}): stop claims and find out why."
     return "No block is lost. Some blocks will not be freed automatically, or some figures are wrong."

@@ -75,7 +75,7 @@ _BY_TOPIC = {
     ),
     SCM_COMMANDS.name: Advice(
         "Either blocks were not reported to the block store, which then confirms their deletion without having them; "
-        "or a deletion was not carried out, which key_deletion tries again by itself.",
+        "or a deletion was not carried out, which key_deletion tries again automatically.",
         "Send it again; a report behind later ones is ignored by the store, and its blocks are found by comparing its "
         "inventory with the namespace.",
     ),

@@ -67,7 +67,7 @@ def list_letters(
     letters = [(shard, row) for shard in shards for row in listed[shard].rows]
     letters.sort(key=lambda placed: -placed[1].time_ms)
     if any(one.has_more for one in listed.values()):
-        say(f"There are more than {limit} letters of a shard: --limit shows more of them.", err=True)
+        say(f"There are more than {limit} letters of a shard: --limit shows more.", err=True)
     if as_json:
         print_json(
             {
@@ -249,7 +249,7 @@ def _check_retry(read: DeadLetterBytes, shard: int, shards: int, advice: Advice,
         raise PlaneError(
             "INVALID_REQUEST",
             f"letter {name} was sent again {counted(row.attempts, 'time')} and has failed each time, now with "
-            f"{_line(row.error)}: find out what has changed since, then add --again",
+            f"{_line(row.error)}: repair the cause first, then add --again",
         )
 
 
@@ -306,5 +306,5 @@ def _hex_dump(value: bytes) -> list[str]:
         text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in part)
         lines.append(f"{start:08x}  {part.hex(' '):<47}  {text}")
     if len(value) > SHOWN_BYTES:
-        lines.append(f"… {counted(len(value) - SHOWN_BYTES, 'more byte')}; --json has all of them")
+        lines.append(f"… {counted(len(value) - SHOWN_BYTES, 'more byte')}; --json has all")
     return lines or ["(no bytes)"]

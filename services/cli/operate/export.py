@@ -29,7 +29,8 @@ def export(
         typer.Option(help=f"Only this table, of {', '.join(TABLES)}; may be repeated. By default all."),
     ] = None,
     keep: Annotated[
-        str, typer.Option(metavar="DURATION", help="Readers may go on reading an older state of a table for so long.")
+        str,
+        typer.Option(metavar="DURATION", help="Keep older states of a table, which readers may use, for this long."),
     ] = "24h",
     namespace: Annotated[
         str, typer.Option(help="Namespace of the tables in the catalog, one for each plane that uses the catalog.")
@@ -45,7 +46,7 @@ def export(
     heap: Annotated[str, typer.Option(help="Heap of Spark's driver.")] = "1g",
     as_json: JsonOption = False,
 ) -> None:
-    """Write what is new to Iceberg tables that any engine reads. Each change of a table is seen whole, or not yet."""
+    """Write changes since the last export to Iceberg tables that any engine reads. Readers see each change whole."""
     _check(table or (), conf or (), namespace)
     place = address if "://" in address else str(Path(address).absolute())
     with session_of(context) as session:

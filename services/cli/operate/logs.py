@@ -24,9 +24,7 @@ def logs(
     processes: Annotated[
         list[str] | None, typer.Argument(metavar="[PROCESS…]", help="Only these, such as metadata or streaming.")
     ] = None,
-    follows: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with what is written from now on, until Ctrl-C.")
-    ] = False,
+    follows: Annotated[bool, typer.Option("--follow", "-f", help="Then show new records until Ctrl-C.")] = False,
     lines: Annotated[int, typer.Option("--lines", "-n", min=0, metavar="N", help="Number of last lines.")] = 50,
     level: Annotated[Level, typer.Option(help="Least level.")] = Level.INFO,
     since: Annotated[str, typer.Option(metavar="DURATION", help="Not older than this: 90s, 15m, 1d12h.")] = "",

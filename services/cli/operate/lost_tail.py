@@ -41,8 +41,7 @@ def accept(
             return
         if not losses:
             say(
-                f"No service of shard {shard} has read what its topics do not hold, and metadata knows of all that it "
-                f"has told others."
+                f"No loss was found: the broker has lost no record that a service of shard {shard} has read or written."
             )
             return
         _show(losses)
@@ -53,14 +52,14 @@ def accept(
     if accepted is None:
         say(
             "",
-            "The commands of metadata are whole: each service goes on where its topics do, and nothing else is "
+            "No command of metadata is lost. Each service continues at the offset of the table, and nothing else is "
             "changed. Start the plane (deepclean up).",
         )
         _warn_of_older_copies(losses)
         return
     say(
         "",
-        f"Shard {shard} goes on in epoch {accepted.epoch} behind txn {accepted.txn:,} and chain version "
+        f"Shard {shard} continues in epoch {accepted.epoch} after txn {accepted.txn:,} and chain version "
         f"{accepted.chain_version:,}. Now move data/streaming away, start the plane (deepclean up), and make a backup "
         f"(deepclean backup): from the log alone this shard can no longer be rebuilt.",
     )
@@ -69,24 +68,24 @@ def accept(
 
 def _warn_of_older_copies(losses: Losses) -> None:
     if any(one.topic in _CHANGELOGS for one in losses.tails):
-        say("Make a backup (deepclean backup) at once: no copy of snapshots from before this can catch up.")
+        say("Make a backup (deepclean backup) at once: older backups of the service snapshots can no longer be used.")
 
 
 def _show(losses: Losses) -> None:
     if losses.tails:
         print_table(
-            ["SERVICE", "TOPIC", "READ TO", "GOES ON AT", "LOST"],
+            ["SERVICE", "TOPIC", "READ TO", "CONTINUES AT", "LOST"],
             (
                 (one.service, one.topic, f"{one.read_to:,}", f"{one.end:,}", f"{one.read_to - one.end:,}")
                 for one in losses.tails
             ),
-            numbers=["READ TO", "GOES ON AT", "LOST"],
+            numbers=["READ TO", "CONTINUES AT", "LOST"],
         )
     if losses.numbers:
         known, sent = losses.numbers.known, losses.numbers.sent
         say(
-            f"With all that metadata.commands holds, metadata is at txn {known.txn:,} and chain version "
-            f"{known.chain_version:,}; it has told others of txn {sent.txn:,} and chain version {sent.chain_version:,}."
+            f"With all commands of metadata.commands, metadata reaches txn {known.txn:,} and chain version "
+            f"{known.chain_version:,}; other processes know txn {sent.txn:,} and chain version {sent.chain_version:,}."
         )
     if not losses.is_chain_whole:
         say("gc.snapshot-chain does not reach metadata's chain version: markers are lost.")

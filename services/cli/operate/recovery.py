@@ -150,7 +150,10 @@ def rebuild(
     if as_json:
         print_json({**_digest_json(found), "published_below": run.published_below, "sent_messages": sent})
         return
-    say(f"The log had what commands below offset {run.published_below:,} caused. Sent: {counted(sent, 'message')}.")
+    say(
+        f"The log already had the messages of all commands below offset {run.published_below:,}. "
+        f"The rebuild sent {counted(sent, 'message')}."
+    )
 
 
 @contextmanager

@@ -81,9 +81,9 @@ def _print(work: Workload, found: Capacity) -> None:
         numbers=["CORES", "MEMORY"],
     )
     say("")
-    say("What more hosts do not help, the scarcest first:")
+    say("Limits that more hosts do not raise, the most used first:")
     print_table(
-        ["LIMIT", "USED", "OF", "", "BEYOND IT"],
+        ["LIMIT", "USED", "OF", "", "WHEN REACHED"],
         ((one.name, f"{one.used:,.0f}", f"{one.most:,.0f}", one.unit, one.advice) for one in found.limits),
         numbers=["USED", "OF"],
     )

@@ -70,7 +70,7 @@ def _print(plane: PlaneStatus) -> None:
     )
     for process in plane.processes:
         if process.reason:
-            say("", f"{process.name} is started again by itself, after a pause. {process.reason}")
+            say("", f"The plane starts {process.name} again after a pause. {process.reason}")
     rates, waiting, disk = plane.throughput, plane.backlog, plane.disk
     for title, fields in {
         "throughput, per second": [

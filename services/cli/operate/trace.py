@@ -24,7 +24,8 @@ from services.tracing.trace_ids import trace_id_text
 from services.tracing.ways import Way
 
 app = typer.Typer(
-    no_args_is_help=True, help="Follow deletions through all processes: when each came where, and what it waits for."
+    no_args_is_help=True,
+    help="Follow deletions through all processes: when each process got them, and what they wait for.",
 )
 READER = "deepclean.trace"
 DEFAULT_SINCE = "1h"

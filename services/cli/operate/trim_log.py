@@ -47,8 +47,8 @@ def trim_log(
     messages = sum(trim.messages for trim in trims)
     if messages and not is_dry_run:
         confirm(
-            f"This deletes {counted(messages, 'message')} of the log: from then on only a backup and what follows make "
-            f"a shard again.",
+            f"This deletes {counted(messages, 'message')} of the log: from then on a shard can be rebuilt only from a "
+            f"backup and the rest of the log.",
             is_confirmed=is_confirmed,
         )
     if writes_full_chain:
@@ -80,6 +80,6 @@ def _say_what_follows(messages: int, kept: list[Backup], *, is_dry_run: bool) ->
     else:
         say(
             "",
-            f"{counted(messages, 'message')} removed. From now on a shard is made again from a backup and what "
-            f"follows: keep {kept[-1].name}, and another copy of it elsewhere.",
+            f"{counted(messages, 'message')} removed. From now on a shard can be rebuilt only from a backup and the "
+            f"rest of the log: keep {kept[-1].name}, and another copy of it elsewhere.",
         )

@@ -28,17 +28,17 @@ COMMANDS_FOR_SPARK = 10_000_000
 """A smaller log is replayed in this process: with a million commands, Spark on two cores did not end earlier."""
 MAX_SHOWN = 20
 _MEANING = {
-    FindingKind.FREED_WHILE_LIVE: "freed, and the active namespace shows them",
-    FindingKind.FREED_WHILE_HELD: "freed, and a snapshot held them",
-    FindingKind.UNKNOWN_VERSION: "freed, and the log never made them",
+    FindingKind.FREED_WHILE_LIVE: "freed while the active namespace showed them",
+    FindingKind.FREED_WHILE_HELD: "freed while a snapshot held them",
+    FindingKind.UNKNOWN_VERSION: "freed, but no command of the log created them",
     FindingKind.BROUGHT_BACK: "undeletes that should have been refused",
-    FindingKind.NOT_CLAIMED: "freed, and that claim did not ask for them",
+    FindingKind.NOT_CLAIMED: "freed, but their claim did not name them",
     FindingKind.TWICE: "more than one record of a version",
-    FindingKind.NOT_FINISHED: "recorded, and no command finished them",
-    FindingKind.DIFFERENT: "fields of records that say other than the log",
+    FindingKind.NOT_FINISHED: "recorded, but no command finished them",
+    FindingKind.DIFFERENT: "fields of records that differ from the log",
     FindingKind.UNREADABLE: "messages that are no records",
-    FindingKind.MISSING: "finished, and without a record",
-    FindingKind.BYTES: "the block store has deleted other than the ledger says",
+    FindingKind.MISSING: "finished, but without a record",
+    FindingKind.BYTES: "the block store has deleted more or fewer bytes than the ledger says",
 }
 
 
@@ -132,8 +132,8 @@ def _print(report: VerifyReport) -> None:
     print_fields(
         [
             ("in the ledger", f"{amounts}, {bytes_text(report.size_bytes)}"),
-            ("asked for, not yet in it", f"{report.unfinished_rows:,} ({bytes_text(report.unfinished_bytes)})"),
-            ("brought back by undelete", f"{report.undeletes:,}"),
+            ("claimed, not in the ledger yet", f"{report.unfinished_rows:,} ({bytes_text(report.unfinished_bytes)})"),
+            ("undeleted", f"{report.undeletes:,}"),
             ("deleted by the block store", bytes_text(report.deleted_bytes_after or 0)),
             *((kind.value.lower().replace("_", " "), f"{count:,}: {_MEANING[kind]}") for kind, count in found),
         ]
@@ -171,7 +171,7 @@ def _print_examples(report: VerifyReport) -> None:
 def verdict_text(report: VerifyReport) -> str:
     """Return the meaning of a report and the operator's action, in one sentence."""
     if report.is_clean:
-        return "Whatever was freed was held by nobody, and the ledger says of it what the log says."
+        return "No freed version was live or held, and the ledger agrees with the log."
     if report.has_losses:
-        return "Something was freed that should not have been: stop claims, audit (deepclean audit) and find out why."
-    return "Nothing was freed that was needed; the ledger is not what the log says: keep both, and find out why."
+        return "A version was freed that should not have been: stop claims, audit (deepclean audit) and find out why."
+    return "No needed version was freed, but the ledger disagrees with the log: keep both, and find out why."

@@ -19,7 +19,7 @@ from services.client.errors import PlaneError
 from services.client.tasks.undelete import Undeleted, snapshot_to_copy_from, undelete_files, undelete_path
 from services.client.wire.paging import all_rows, deleted_position
 
-app = typer.Typer(no_args_is_help=True, help="List what is deleted and not claimed yet, and how each comes back.")
+app = typer.Typer(no_args_is_help=True, help="List deletions that are not claimed yet, and how each can be undone.")
 _RETURNING = {
     Returning.ITSELF: "yes",
     Returning.NEW_OBJECT: "as a new object",
@@ -62,7 +62,7 @@ def list_deleted(
 
 def _print_deleted(entries: list[ListedDeletion]) -> None:
     print_table(
-        ["PATH", "KIND", "SIZE", "DEATH", "DELETED", "CLAIMED NOT BEFORE", "COMES BACK"],
+        ["PATH", "KIND", "SIZE", "DEATH", "DELETED", "CLAIMED NOT BEFORE", "UNDELETE"],
         (
             (
                 entry.path or f"…/{entry.name}",
@@ -135,4 +135,4 @@ def _print(done: Undeleted, name: str, target: str) -> None:
     for refused in done.refused:
         say(f"{refused.code}: {refused.message}", err=True)
     if not done.returned and not done.refused:
-        say(f"no file below {name} is left to bring back to {target}")
+        say(f"no file below {name} can be undeleted to {target}")

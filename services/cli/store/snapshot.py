@@ -104,7 +104,7 @@ def rollback(
         if is_dry_run or not is_confirmed:
             target, newer = _rolled_back(session, bucket, name, tag)
             deletes = f", and deletes the newer snapshots {', '.join(newer)}" if newer else ""
-            sentence = f"Rolling {bucket} back to {target} drops what it has now and {target} has not{deletes}."
+            sentence = f"Rolling {bucket} back to {target} removes all that {bucket} has and {target} has not{deletes}."
             if is_dry_run:
                 found = {"name": target, "tag": tag, "deletes_snapshots": newer, "is_dry_run": True}
                 print_result(found, sentence, as_json=as_json)
@@ -114,7 +114,7 @@ def rollback(
         snapshot_id = session.request(shard, RollBackBucket(volume_name, bucket_name, name, tag)).snapshot_id
     print_result(
         {"name": name, "tag": tag, "snapshot_id": snapshot_id},
-        f"{bucket_name} is what it was at {name or f'tag {tag}'} ({snapshot_id})",
+        f"{bucket_name} has the content of {name or f'tag {tag}'} again ({snapshot_id})",
         as_json=as_json,
     )
 

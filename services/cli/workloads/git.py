@@ -181,9 +181,9 @@ def _amounts_table(report: HistoryReport) -> Table:
         "put": "",
         "live": "the active namespace",
         "held": "snapshots alone",
-        "pending": "nobody; not claimed yet",
-        "claimed": "nobody; on the way to SCM",
-        "freed": "nobody; confirmed by SCM",
+        "pending": "no snapshot; not claimed yet",
+        "claimed": "no snapshot; deletion in progress",
+        "freed": "no snapshot; deleted by SCM",
     }
     for name, amount in report.versions.items():
         table.add_row(name, f"{amount.versions:,}", bytes_text(amount.bytes), holders[name])

@@ -60,8 +60,8 @@ def undelete_path(plane: Plane, shard: int, bucket: Bucket, path: str, target: s
     if chosen is None:
         raise PlaneError(
             "TOO_LATE",
-            f"nothing deleted of {path} is left to bring back; what is below a deleted directory comes back with it "
-            f"(deepclean deleted list), and what a snapshot holds can be copied (deepclean restore)",
+            f"no deletion of {path} can be undone: undelete the deleted directory above it, if there is one (deepclean "
+            f"deleted list), or copy the path from a snapshot that has it (deepclean restore)",
         )
     died, _, kind, object_id, birth = chosen
     outcome = _carry_out(plane, shard, Undelete(*bucket, target, kind, object_id, birth, died))

@@ -29,8 +29,8 @@ class FollowedOwner:
         url = self._owners().url(self._service, self._shard) or self.newest_url()
         if not url:
             raise UnreachableError(
-                f"nobody has said yet where shard {self._shard} of {self._service} is: see whether an instance of "
-                f"{self._service} runs"
+                f"no process has published the address of shard {self._shard} of {self._service}: see whether an "
+                f"instance of {self._service} runs"
             )
         return url
 

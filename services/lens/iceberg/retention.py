@@ -76,7 +76,7 @@ def own_policy(metadata: TableMetadata, expired: Sequence[str]) -> str:
         limits.append(f"{_REF_AGE}={metadata.properties[_REF_AGE]}")
     return (
         f"The table's own policy ({', '.join(limits)}, and what its branches and tags say) would have expired "
-        f"{first_names(expired) or 'no snapshot'} when it was read. This answer is by the options alone."
+        f"{first_names(expired) or 'no snapshot'} when it was read. This answer uses only the options of the command."
     )
 
 
@@ -85,6 +85,4 @@ def _number(metadata: TableMetadata, name: str, default: int) -> int:
     try:
         return int(text)
     except ValueError:
-        raise IcebergError(
-            f"The table's property {name} is {text!r}, and Iceberg wants a number: set it anew."
-        ) from None
+        raise IcebergError(f"The table's property {name} is {text!r}, but must be a number: set it again.") from None

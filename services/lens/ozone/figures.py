@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from services.domain.words import counted
 from services.lens.relation import LensFinding
 
 
@@ -38,8 +39,8 @@ def own_sizes_note(figures: Mapping[str, int], sizes: Mapping[str, tuple[int, in
     """Return a note if Ozone's own figures of a snapshot are not its referenced and exclusive bytes, by its name."""
     is_different = any(
         figures.get(f"{name}/{own_name}", size_bytes) != size_bytes
-        for name, counted in sizes.items()
-        for own_name, size_bytes in zip(("referencedSize", "exclusiveSize"), counted, strict=True)
+        for name, ours in sizes.items()
+        for own_name, size_bytes in zip(("referencedSize", "exclusiveSize"), ours, strict=True)
     )
     return (OWN_SIZES_DIFFER,) if is_different else ()
 
@@ -96,28 +97,28 @@ def compared(
 
 
 def _different(
-    bucket: str, figures: Mapping[str, int], name: str, counted: int, kind: str, remedy: str
+    bucket: str, figures: Mapping[str, int], name: str, by_rows: int, kind: str, remedy: str
 ) -> Iterator[LensFinding]:
     said = figures.get(name)
-    if said is None or said == counted:
+    if said is None or said == by_rows:
         return
-    size = counted - said if name.endswith("Bytes") else 0
-    sentence = f"{name} is {said}, and the rows add up to {counted}" + (f": {remedy}." if remedy else ".")
+    size = by_rows - said if name.endswith("Bytes") else 0
+    sentence = f"{name} is {said}, and the rows add up to {by_rows}" + (f": {remedy}." if remedy else ".")
     yield LensFinding(kind, bucket, "", "", size, size, sentence)
 
 
 def unreachable(bucket: str, amount: Amount, snapshot: str) -> LensFinding:
     """Return the finding of files below directories that were deleted before a snapshot; "" is the present state."""
+    files = counted(amount.rows, "file")
     if snapshot:
         sentence = (
-            f"Files below directories deleted before snapshot {snapshot}, {amount.rows} of them, are still in "
-            f"fileTable and usedBytes, and in the referencedSize of {snapshot}. Only older snapshots show them, and "
-            f"hold them."
+            f"fileTable, usedBytes and the referencedSize of {snapshot} still include {files} below directories that "
+            f"were deleted before snapshot {snapshot}. Only older snapshots show and hold such files."
         )
     else:
         sentence = (
-            f"Files below deleted directories, {amount.rows} of them, are still in fileTable and usedBytes. Only "
-            f"snapshots show them, and hold them; the others are pending."
+            f"fileTable and usedBytes still include {files} below deleted directories. Only snapshots show and hold "
+            f"such files; those that no snapshot holds are pending."
         )
     return LensFinding("unreachable-file", bucket, "", snapshot, amount.bytes, amount.replicated_bytes, sentence)
 

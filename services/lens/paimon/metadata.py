@@ -113,7 +113,7 @@ class SchemaFile(msgspec.Struct, frozen=True, rename="camel"):
             f"--time-retained {-(-age_ms // 1000)}s --expire-limit {limit}"
         )
         said = ", ".join(f"{name}={value}" for name, value in limits.items())
-        return f"The table's own policy ({said}) is not looked at. For an answer by it: {options}."
+        return f"The table's own policy ({said}) is not applied. To apply it, use {options}."
 
     def _number(self, option: str, default: str) -> int:
         """Return a count, or a time in milliseconds: a time without a unit is in milliseconds."""

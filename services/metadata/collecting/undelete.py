@@ -211,11 +211,11 @@ def _restore_parts(
 
 def _only_a_copy(command: Undelete, outcome: Return) -> CommandError:
     if outcome is Return.SNAPSHOT_IN_BETWEEN:
-        code, reason = ErrorCode.SNAPSHOT_IN_BETWEEN, "another one was captured since it was deleted"
+        code, reason = ErrorCode.SNAPSHOT_IN_BETWEEN, "another snapshot was created after its deletion"
     else:
         code, reason = ErrorCode.HELD_BY_SNAPSHOT, "its object may be live as another version"
     return CommandError(
-        code, f"a snapshot holds {command.path} and {reason}: copy it from the snapshot (deepclean restore)"
+        code, f"a snapshot holds {command.path}, and {reason}: copy it from the snapshot (deepclean restore)"
     )
 
 

@@ -188,6 +188,6 @@ export class Picture {
     this.answer.textContent = `Dropping ${shown} frees `;
     element("b", this.answer, {textContent: text});
     this.answer.append(".");
-    if (guards.length) this.answer.append(` Protected by ${guards.join(", ")}: as if that were removed first.`);
+    if (guards.length) this.answer.append(` Protected by ${guards.join(", ")}: the figure assumes that this protection is removed first.`);
   }
 }

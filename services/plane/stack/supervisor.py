@@ -85,10 +85,12 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the plane with the options of the command line. Return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m services.plane.stack.supervisor", description="Run the plane.")
     parser.add_argument("home", type=Path, help="where the plane keeps everything")
-    parser.add_argument("--config", type=Path, help="deepclean.toml: what the plane is made of, and what runs here")
+    parser.add_argument(
+        "--config", type=Path, help="deepclean.toml: the parts of the plane, and which of them run here"
+    )
     parser.add_argument("--shards", type=int, help="number of shards; as many as before by default")
     parser.add_argument("--base-port", type=int, help="first of the ports; 0 takes free ones")
-    parser.add_argument("--secure", action="store_true", help="refuse strangers; once on, a home stays so")
+    parser.add_argument("--secure", action="store_true", help="require authentication; a secured home stays secured")
     parser.add_argument("--datanodes", type=int, help="number of datanodes; as many as before by default")
     parser.add_argument("--no-page", action="store_true", help="start no page")
     options = parser.parse_args(arguments)

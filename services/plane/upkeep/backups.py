@@ -210,8 +210,8 @@ def _keep_copy(made: Path, target: Path, service: str) -> int:
         if made.exists():
             raise
         raise StackError(
-            f"{made} went while it was read, since {service} was started again, or it was kept for longer than "
-            f"DEEPCLEAN_COPY_SECONDS: back up again."
+            f"The copy {made} was removed while the backup read it: {service} was restarted, or the copy was older "
+            f"than DEEPCLEAN_COPY_SECONDS. Back up again."
         ) from error
 
 

@@ -168,7 +168,7 @@ def _lost_tails_of(log: Log, store: Store, service: str, shard: int) -> Iterator
             continue
         if row.topic_id != topic_ids[topic]:
             raise StackError(
-                f"Topic {topic} was made anew since {service} read it: that is no lost tail; restore the topic."
+                f"Topic {topic} was recreated since {service} read it: that is no lost tail; restore the topic."
             )
         end = log.end_offset(topic, shard)
         if row.next_offset > end:
@@ -227,7 +227,7 @@ def _skip(log: Log, home: Path, shard: int, store: RocksStore, reason: str) -> A
     """Append the command to the log, apply it to the database, and return it."""
     state = _stored_state(store)
     if state is None:
-        raise StackError("metadata has applied nothing: there is nothing to go on from; restore a backup.")
+        raise StackError("metadata has applied no command, so it cannot continue from its database: restore a backup.")
     command = _begun(log, shard, store, state)
     if command is None:
         highest = (
@@ -279,7 +279,7 @@ def _begun(log: Log, shard: int, store: Store, state: ShardState) -> AcceptLostT
 
 def _command(log: Log, shard: int, state: ShardState, highest: Highest, reason: str) -> AcceptLostTail:
     if state.epoch >= HIGHEST_EPOCH:
-        raise StackError(f"Shard {shard} has gone on without a tail {HIGHEST_EPOCH} times, which is the most it can.")
+        raise StackError(f"Shard {shard} has accepted a lost tail {HIGHEST_EPOCH} times, which is the maximum.")
     return AcceptLostTail(
         offset=log.end_offset(METADATA_COMMANDS.name, shard),
         expected_txn=state.txn,
@@ -303,12 +303,14 @@ def _append(log: Log, record: LogRecord) -> None:
         sink.send(record.topic, record.partition, record.value)
         sink.flush()
     if log.end_offset(record.topic, record.partition) != record.offset + 1:
-        raise StackError(f"Somebody writes to {record.topic}: stop every client of this broker, do it again.")
+        raise StackError(
+            f"Another client writes to {record.topic}: stop every client of this broker, and run the command again."
+        )
 
 
 def _require_accepted(record: LogRecord, store: Store) -> None:
     if why := _why_refused(record, store):
-        raise StackError(f"metadata would not carry it out: {why}")
+        raise StackError(f"metadata would refuse the command: {why}")
 
 
 def _why_refused(record: LogRecord, store: Store) -> str:

@@ -198,6 +198,6 @@ def _why_outside(offset: int, end: int) -> str:
     if offset > end:
         return (
             "the broker has lost its tail; restore the log, or put that database or a later backup in place "
-            "and go on without what is lost (deepclean accept-lost-tail)"
+            "and accept the loss (deepclean accept-lost-tail)"
         )
-    return "the database that is gone on with is newer; leave --compare-with out"
+    return "the database with which --go-on continues is newer; leave --compare-with out"

@@ -82,7 +82,9 @@ def newest_start(markers: Iterable[tuple[int, SnapshotChainRecord]]) -> int | No
 
 def _plan(topic: Topic, shard: int, first: int, pins: Iterable[Pin], find_full_chain: FindFullChain) -> Trim:
     if CLIENTS in topic.consumers:
-        return Trim(topic.name, shard, first, first, "clients read it, and nobody knows how far they are")
+        return Trim(
+            topic.name, shard, first, first, "clients read it, and the plane does not know the positions of clients"
+        )
     oldest = min(pins, key=lambda pin: pin.offset)
     until, pinned_by = max(oldest.offset, first), oldest.who
     if topic is SNAPSHOT_CHAIN and until > first:

@@ -12,6 +12,7 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
+from services.domain.words import counted
 from services.runtime.copies.kept_copies import KeptCopies
 from services.runtime.http.reads import ReadError
 from services.storage.rocks import RocksStore
@@ -66,13 +67,13 @@ class AskedCopies:
         place = self.kept.directory
         others = self.kept.others(name)
         if (place / name).exists():
-            raise ReadError("COPY_EXISTS", f"{place / name} is there already: choose another name for this copy")
+            raise ReadError("COPY_EXISTS", f"{place / name} already exists: choose another name for this copy")
         if others >= self._max_copies:
             raise ReadError(
                 "TOO_MANY_COPIES",
-                f"{others} copies that nobody has given back are in {place}, and DEEPCLEAN_MAX_COPIES is "
-                f"{self._max_copies}: let the backups end that use them, or give them back (DELETE); after "
-                f"{self.kept.kept_seconds:g} seconds, and at the next start, they go by themselves",
+                f"{place} has {counted(others, 'copy', 'copies')} in use, and DEEPCLEAN_MAX_COPIES is "
+                f"{self._max_copies}: wait until the backups end, or release copies (DELETE). The service removes "
+                f"copies after {self.kept.kept_seconds:g} seconds and at its next start",
             )
         store.back_up_to(place / name)
         return place / name

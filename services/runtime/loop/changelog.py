@@ -83,9 +83,9 @@ class LostChangesError(PositionError):
 
     def __init__(self, who: str, topic: str, number: int) -> None:
         super().__init__(
-            f"{who}: {topic} does not hold what this database has written to it behind unit {number}: the broker has "
-            f"lost its tail, or the database is of a past that was given up; restore the topic, go on without "
-            f"(deepclean accept-lost-tail), or put a backup in its place that was taken later"
+            f"{who}: {topic} lacks the units after unit {number} that this database has written to it: the broker has "
+            f"lost its tail, or the database is from an abandoned history; restore the topic, accept the loss "
+            f"(deepclean accept-lost-tail), or restore a later backup (deepclean restore-backup)"
         )
         self.number = number
 
@@ -151,7 +151,7 @@ class Changelog:
         if row is not None and row.topic_id != self._topic_id:
             raise PositionError(
                 f"{self._who}: topic {self.topic.name} was recreated since this database last wrote to it; restore the "
-                f"topic, or go on without (deepclean accept-lost-tail); keep the database, which has what was in it"
+                f"topic, or accept the loss (deepclean accept-lost-tail) and keep the database"
             )
         self._require_base(row)
         begun_at = self._begin(store, sink)
@@ -161,7 +161,9 @@ class Changelog:
             if row is None or not self._is_overtaken(store, row):
                 raise
             self._require_beginning(error)
-        logger.warning("built anew: its last unit of work was never published", who=self._who, number=row.number)
+        logger.warning(
+            "rebuilt from the changelog without its last, unpublished unit of work", who=self._who, number=row.number
+        )
         store.write({family: dict.fromkeys(_keys(store, family)) for family in families})
         return self._apply(store, None, begun_at)
 
@@ -211,9 +213,9 @@ class Changelog:
                 pass
         except PositionError as error:
             raise PositionError(
-                f"{self._who}: the last unit of work of this database was never published, and another process has "
-                f"gone on without it; the database cannot be built anew from {self.topic.name}, which lacks its "
-                f"beginning: put a backup in its place (deepclean restore-backup)"
+                f"{self._who}: another process took this shard over before the last unit of work of this database was "
+                f"published; the database cannot be rebuilt from {self.topic.name}, which no longer has all units: "
+                f"restore a backup (deepclean restore-backup)"
             ) from (error.__cause__ or reason)
 
     def _row(self, store: Store) -> ChangelogRow | None:
@@ -284,8 +286,7 @@ class Changelog:
     def _incomplete(self, first: int, last: int) -> PositionError:
         return PositionError(
             f"{self._who}: {self.topic.name} lacks the units {first} to {last}, which this database does not have: "
-            f"the broker has lost them; put a backup in its place that was taken later "
-            f"(deepclean restore-backup)"
+            f"the broker has lost them; restore a later backup (deepclean restore-backup)"
         )
 
     def _sent_changes(self, row: ChangelogRow | None, waiting: Iterable[SentChange] = ()) -> Iterator[SentChange]:
@@ -304,8 +305,7 @@ class Changelog:
         if base.offset < (first := self._log.first_offset(self.topic.name, self._shard)):
             raise PositionError(
                 f"{self._who}: {self.topic.name} begins at offset {first}, and this database needs it from "
-                f"{base.offset} on: it was trimmed; put a backup in its place that was taken later "
-                f"(deepclean restore-backup)"
+                f"{base.offset} on: it was trimmed; restore a later backup (deepclean restore-backup)"
             )
 
     # ---- after a loss

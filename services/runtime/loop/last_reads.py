@@ -53,9 +53,9 @@ class CheckedSource:
             return False
         if (record.offset, last_read(record)) != (known.offset, known.read):
             raise PositionError(
-                f"{self._who}: what was read of {record.topic} at offset {known.offset} is not what it holds there "
-                f"now: the broker has lost its tail and has taken in others since; restore it, or go on without "
-                f"(deepclean accept-lost-tail)"
+                f"{self._who}: {record.topic} now holds another record at offset {known.offset} than the one that was "
+                f"read there: the broker has lost its tail and has stored other records since; restore the topic, or "
+                f"accept the loss (deepclean accept-lost-tail)"
             )
         return True
 

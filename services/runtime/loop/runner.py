@@ -230,7 +230,7 @@ class Runner:
             if row.next_offset > end:
                 raise PositionError(
                     f"{self.service.name}, shard {self.shard}: read {topic} up to {row.next_offset}, but it ends at "
-                    f"{end}: the broker has lost its tail; restore it, or go on without (deepclean accept-lost-tail)"
+                    f"{end}: the broker has lost its tail; restore it, or accept the loss (deepclean accept-lost-tail)"
                 )
             positions[topic] = row
         return positions

@@ -11,6 +11,7 @@ from pyarrow import fs, parquet
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 
 from services.domain.durations import HOUR_MS
+from services.domain.words import counted
 from services.lens.iceberg.location import VERSION_HINT, FoundTable, plain_path, version_of
 from services.lens.iceberg.metadata import TableMetadata
 from services.lens.iceberg.neighbours import MOST_READ, metadata_of_others, tables_below
@@ -84,14 +85,17 @@ class Comparison:
         yield from self._findings("missing-file", missing, lambda _: _MISSING)
         if others := self._others:
             named_first = f"{others[0]} and {len(others) - 1:,} more" if len(others) > 1 else others[0]
-            sentence = f"Another table is in the directory of this one: {named_first}. Its files are not looked at."
+            sentence = (
+                f"Another table is in the directory of this one: {named_first}. The lens does not look at its files."
+            )
             notes.not_looked_for.append(f"The files in directories of other tables were not looked at: {named_first}.")
             yield LensFinding("nested-table", self._bucket, self._shown(others[0]), others[0], 0, 0, sentence)
         elsewhere = found.where(~found.path.startswith(self._root + "/") & ~found.path.contains(EMPTY_PART))
         count, size_bytes = sums(elsewhere.withColumnRenamed("bytes", "size"))
         if count:
             sentence = (
-                f"{count:,} files of the table are not in its directory: neither they nor others were looked for."
+                f"The table has {counted(count, 'file')} outside of its directory. The lens lists no other directory, "
+                f"so it finds neither missing nor orphaned files there."
             )
             notes.not_looked_for.append(f"Orphans and missing files outside of {self._root} were not looked for.")
             yield LensFinding("files-elsewhere", self._bucket, "", self._root, size_bytes, size_bytes, sentence)

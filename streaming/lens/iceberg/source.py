@@ -124,8 +124,9 @@ class _TableReport:
 
     def _note_lost(self, what: str, file: AvroFile) -> None:
         self.notes.losses.append(
-            f"The figures of {names_of_runs(self.refs, file.runs)} are incomplete, and others may free less than "
-            f"shown; what others refer to is right: the {what} {file.path} {file.damage}."
+            f"The {what} {file.path} {file.damage}: the figures of {names_of_runs(self.refs, file.runs)} are "
+            f"incomplete. The referenced bytes of other snapshots are right, but dropping them may free less than "
+            f"shown."
         )
 
     def _manifests(self) -> dict[str, tuple[int, Runs]]:

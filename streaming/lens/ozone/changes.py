@@ -195,7 +195,7 @@ class BucketStates:
             self._database.executescript(_REACHABLE)
         except sqlite3.IntegrityError:
             raise OzoneLocationError(
-                f"Two rows of {self._keys.name} in one store have the same object id, so nobody can tell which of them "
+                f"Two rows of {self._keys.name} in one store have the same object id, so it is not known which one "
                 f"was renamed: import another bucket (--bucket)."
             ) from None
 

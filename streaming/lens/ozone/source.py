@@ -11,6 +11,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, functions
 
+from services.domain.words import counted
 from services.lens.ozone.figures import (
     NOT_LOOKED_FOR_WITHOUT_A_STORE,
     NOTHING,
@@ -99,13 +100,13 @@ def _add_disagreement(writer: ReportWriter, plan: Plan, row: Row) -> None:
     """Add a finding for blocks that count in one way of several, and a note, since other figures may be right."""
     if row.is_of_others:
         sentence = (
-            f"{row.blocks} blocks are named by rows of several buckets: they count once, in one of these. Ozone frees "
-            f"a block with the first of its rows."
+            f"Rows of several buckets name the same blocks ({counted(row.blocks, 'block')}): each counts once, in one "
+            f"of these buckets. Ozone frees a block with the first of its rows."
         )
     else:
         sentence = (
-            f"{row.blocks} blocks are in several rows that different snapshots hold: they count once, as held by all "
-            f"of these. Ozone frees a block with the first of its rows."
+            f"Several rows that different snapshots hold name the same blocks ({counted(row.blocks, 'block')}): each "
+            f"counts once, as held by all of these snapshots. Ozone frees a block with the first of its rows."
         )
     next(bucket for bucket in plan.buckets if bucket.keys.name == row.bucket).notes.append(sentence)
     writer.add_findings([LensFinding("shared-block", row.bucket, "", "", row.bytes, row.replicated_bytes, sentence)])
@@ -143,8 +144,8 @@ def _listed(facts: DataFrame, plan: Plan) -> tuple[list[LensFinding], int]:
 
 
 DELETED = (
-    "This snapshot is deleted and holds nothing any more: what only it held is pending. Until Ozone has purged it, "
-    "Ozone frees nothing of the state after it."
+    "This snapshot is deleted. It holds nothing; versions that only it held are pending. Until Ozone purges it, Ozone "
+    "frees nothing of the next snapshot (of the active namespace, if there is none)."
 )
 
 
@@ -160,13 +161,13 @@ def _lens_bucket(bucket: BucketPlan, sums: dict[tuple[str, str], Amount]) -> Len
     name = "active" if all(ref.name != "active" for ref in refs) else "active namespace"
     refs.append(Ref(name, "", RefKind.ACTIVE, is_droppable=False))
     remarks = []
-    for kind, what in (("open-key", "keys that are being written"), ("upload-part", "parts of unfinished uploads")):
+    for kind, *nouns in (("open-key", "unfinished key"), ("upload-part", "part of an upload", "parts of uploads")):
         amount = sums.get((kind, ""), NOTHING)
         if amount.rows:
             sizes = "the size of a block until it is committed" if kind == "open-key" else "their size"
             remarks.append(
-                f"{amount.rows} {what} count as live with {amount.bytes} bytes ({amount.replicated_bytes} on disks), "
-                f"{sizes}; no snapshot holds them."
+                f"The live bytes include {counted(amount.rows, *nouns)} with {amount.bytes} bytes "
+                f"({amount.replicated_bytes} on disks), {sizes}; no snapshot holds these bytes."
             )
     not_looked_for = () if bucket.is_every_store_there else NOT_LOOKED_FOR_WITHOUT_A_STORE
     return LensBucket(bucket.keys.name, tuple(refs), tuple(bucket.notes), tuple(remarks), figures, not_looked_for)

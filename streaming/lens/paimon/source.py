@@ -98,8 +98,8 @@ class _Report:
     def _note_manifest(self, use: ManifestUse, what: str) -> None:
         names = names_of_runs([place.ref for place in self._table.places], use.holders)
         self._notes.losses.append(
-            f"The figures of {names} are wrong, and others may free more or less than shown; what others refer to is "
-            f"right: the manifest manifest/{use.manifest.name} {what}."
+            f"The manifest manifest/{use.manifest.name} {what}: the figures of {names} are wrong. The referenced bytes "
+            f"of other snapshots are right, but dropping them may free more or less than shown."
         )
 
     def _note_incomplete(self, files: DataFrame, uses: dict[str, ManifestUse]) -> None:
