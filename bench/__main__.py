@@ -23,8 +23,9 @@ from bench.sizes import SizeError, Sizes, sizes_text
 from schemas.compiled import unused_modules
 from schemas.private_files import keep_files_private
 from services.cli.errors import OneLineErrors
-from services.cli.output import counted, print_json, print_table
+from services.cli.output import print_json, print_table
 from services.cli.terminal import say
+from services.domain.words import counted
 from services.plane.machine.signals import stopping_on_signals
 
 SIZES_TEXT = sizes_text()

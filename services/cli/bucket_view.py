@@ -8,8 +8,8 @@ from dataclasses import asdict
 from schemas.space_answers import FreedSpace
 from services.cli.output import print_result
 from services.cli.session import Session, bucket_path
-from services.cli.space_lines import freed_text
 from services.client.tasks.space_view import BucketView
+from services.wording.space import freed_text
 
 
 def view_of(session: Session, bucket: str) -> BucketView:

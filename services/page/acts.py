@@ -9,11 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 from schemas.records import CollectionState, DeleteSnapshot, ExpireSnapshots, SetCollection
-from services.cli.output import bytes_text, counted
 from services.client.errors import PlaneError
 from services.client.plane import accepted
 from services.client.tasks.space_view import BucketView
 from services.domain.errors import DeepcleanError
+from services.domain.words import counted
+from services.wording.figures import bytes_text
 
 CHANGED = "CHANGED"
 """Code of an act whose bytes are not those that were confirmed."""

@@ -9,7 +9,6 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-import typer
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, ProcessCollector, generate_latest
 from pydantic import TypeAdapter, ValidationError
 from starlette.applications import Starlette
@@ -23,9 +22,6 @@ from starlette.routing import Route
 from schemas.build_info import report_build
 from schemas.credentials import CredentialsError
 from schemas.records import CollectionState
-from services.cli.amounts import parse_size
-from services.cli.output import bytes_text
-from services.cli.space_lines import freed_text
 from services.client.errors import PlaneTimeoutError, UnreachableError
 from services.client.plane import Plane
 from services.client.tasks.space_view import BucketView
@@ -43,6 +39,9 @@ from services.page.watcher import Watcher
 from services.plane.machine.errors import StackError
 from services.runtime.http.metrics import HttpMetrics, Measured
 from services.runtime.http.reads import body_of, status_of
+from services.wording.amounts import AmountError, parse_size
+from services.wording.figures import bytes_text
+from services.wording.space import freed_text
 
 INDEX = "index.html"
 SMALLEST_PACKED = 500
@@ -205,7 +204,7 @@ def _post(answer: Callable[[dict[str, Any]], Any]) -> Callable[[Request], Any]:
 def _answered(answer: Callable[[Any], Any], asked: Any) -> Response:
     try:
         return Response(encoded(answer(asked)), media_type="application/json")
-    except typer.BadParameter as error:
+    except AmountError as error:
         return _refused(INVALID_REQUEST, str(error), 400)
     except (UnreachableError, PlaneTimeoutError, StackError, CredentialsError) as error:
         return _refused("UNREACHABLE", str(error), 503)

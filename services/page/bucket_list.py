@@ -12,9 +12,10 @@ from typing import Any
 
 from schemas.answers import BucketSpace
 from schemas.records import BucketRow
-from services.cli.output import counted, size_text
 from services.client.errors import PlaneError
 from services.client.plane import Plane
+from services.domain.words import counted
+from services.wording.figures import size_text
 
 MOST_LISTED = 50
 """Most buckets in the list: those with the most bytes."""

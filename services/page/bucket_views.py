@@ -10,16 +10,17 @@ from itertools import chain
 from typing import Any
 
 from schemas.records import SnapshotInfo, SpaceCellValue
-from services.cli.collection_lines import suspended_words
-from services.cli.output import counted, size_text, time_text
-from services.cli.space_lines import snapshot_texts, states_of, why_it_stays
 from services.client.tasks.space_pages import space_pages
 from services.client.tasks.space_view import BucketView, KeepReasons, NamedSnapshots
 from services.domain.retention import KeepReason
 from services.domain.run_space import Runs
 from services.domain.space_matrix import NOBODY, SpaceCell, cell_counts
+from services.domain.words import counted
 from services.page.bucket_list import bytes_by_state
 from services.page.picture import draw, script_data
+from services.wording.collection import suspended_words
+from services.wording.figures import size_text, time_text
+from services.wording.space import snapshot_texts, states_of, why_it_stays
 
 MOST_BYTES = 2**63 - 1
 POLICY = "the retention policy"

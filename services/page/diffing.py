@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from schemas.answers import DiffJob, DiffStatus
-from services.cli.output import counted
 from services.client.tasks.snapshot_ids import live_snapshot_id
 from services.client.tasks.space_view import BucketView
+from services.domain.words import counted
 from services.page.diff_tree import MOST_ENTRIES, counts_text, diff_tree, tree_rows
 
 WAIT_SECONDS = 5

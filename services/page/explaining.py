@@ -8,14 +8,14 @@ from typing import Any
 
 from schemas.records import SnapshotInfo
 from schemas.space_answers import ExplainedVersion
-from services.cli.collection_lines import suspended_words
-from services.cli.holders import Holder, holders_of
-from services.cli.output import amount_in_words, bytes_text, on_disks, size_text, time_text
-from services.cli.space_lines import block_fields, directory_text, goes_when, names_text
 from services.client.errors import PlaneError
 from services.client.tasks.space_view import BucketView, NamedSnapshots, held_by_path, is_held_by
 from services.domain.table_keys import local_id_shard
 from services.page.asked import INVALID_REQUEST
+from services.wording.collection import suspended_words
+from services.wording.figures import amount_in_words, bytes_text, on_disks, size_text, time_text
+from services.wording.holders import Holder, holders_of
+from services.wording.space import block_fields, directory_text, goes_when, names_text
 
 MOST_PATHS = 20
 NOTHING_LEFT = (

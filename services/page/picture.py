@@ -11,9 +11,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-from services.cli.output import time_text
 from services.domain.run_space import Runs, renumbered
 from services.domain.space_matrix import SpaceCell, total
+from services.wording.figures import time_text
 
 MOST_CELLS = 5_000
 

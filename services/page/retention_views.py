@@ -6,15 +6,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import typer
-
 from schemas.answers import ExpiringSnapshot, RetainedSnapshot
 from schemas.records import RetentionPolicy
-from services.cli.amounts import duration_ms, duration_text
-from services.cli.output import amount_in_words, counted, time_text
-from services.cli.space_lines import reasons_text
 from services.client.errors import PlaneError
 from services.client.tasks.space_view import BucketView
+from services.domain.words import counted
+from services.wording.amounts import AmountError, duration_ms, duration_text
+from services.wording.figures import amount_in_words, time_text
+from services.wording.space import reasons_text
 
 NUMBERS = ("num_retained_min", "num_retained_max", "expire_limit")
 MOST_DIGITS = 18
@@ -26,7 +25,7 @@ def retention_answer(view: BucketView, asked: Mapping[str, str]) -> dict[str, An
 
     Raises:
         PlaneError: BUCKET_NOT_FOUND; INVALID_REQUEST for a policy that breaks a rule.
-        typer.BadParameter: a duration or a number that cannot be read.
+        AmountError: a duration or a number that cannot be read.
     """
     view.plane.metadata(view.shard).bucket(view.volume, view.bucket)
     reads = view.plane.snapshots(view.shard)
@@ -71,7 +70,7 @@ def _changed(policy: RetentionPolicy, asked: Mapping[str, str]) -> RetentionPoli
 
 def _whole(text: str) -> int:
     if not (text.isascii() and text.isdigit()) or len(text) > MOST_DIGITS:
-        raise typer.BadParameter(f"{text[:MOST_DIGITS]!r} is not a whole number")
+        raise AmountError(f"{text[:MOST_DIGITS]!r} is not a whole number")
     return int(text)
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from services.cli.output import amount_in_words, bytes_text, counted
+from services.domain.words import counted
 from services.plane.upkeep.status import LAG_MESSAGES, LAG_SECONDS, MESSAGES_APPLIED, Backlog, Reported
+from services.wording.figures import amount_in_words, bytes_text
 
 _SILENT = Reported(None, None)
 

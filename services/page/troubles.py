@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from schemas.records import CollectionState
-from services.cli.output import bytes_text, counted, time_text
+from services.domain.words import counted
 from services.plane.stack.plane_file import PlaneState
 from services.plane.stack.process_names import BROKER, SERVICES
 from services.plane.upkeep.status import PlaneStatus, SuspendedCollection
+from services.wording.figures import bytes_text, time_text
 
 LAG_SECONDS = 60.0
 LEAST_FREE_BYTES = 2 * 1024**3

@@ -10,10 +10,11 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
 from services.cli.lens.page import page_of
-from services.cli.output import bytes_text, counted
+from services.domain.words import counted
 from services.lens.questions import one_bucket
 from services.lens.relation import LensBucket, LensFinding, Ref
 from services.lens.report import Report
+from services.wording.figures import bytes_text
 from tests.browser.conftest import OpenPage
 from tests.lens_reports import ACTIVE, thing, write_report
 

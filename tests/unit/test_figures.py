@@ -26,7 +26,6 @@ from schemas.records import (
 )
 from schemas.stored_rows import row_codec
 from schemas.topics import METADATA_PROGRESS, SNAPSHOT_CHAIN
-from services.cli.collection_lines import trip_words
 from services.domain.row_columns import row_names
 from services.domain.space_matrix import NOBODY
 from services.domain.table_keys import ascending_death_key, cell_key, descending_death_key, garbage_key
@@ -36,6 +35,7 @@ from services.metadata.reads.queries import shard_backlog
 from services.metadata.recovery.digest import digest_shard
 from services.metadata.state.tables import DELETED_TABLE, SPACE_TABLE, UNEXPANDED_TABLE
 from services.storage.tables import TablesReader
+from services.wording.collection import trip_words
 from tests.shard_copies import rebuilt_digest
 from tests.unit.test_metadata import SENDERS, Shard
 

@@ -9,9 +9,9 @@ import pytest
 from schemas.codec import codec
 from schemas.records import BucketLayout, MetadataCommand, StopClaims
 from schemas.topics import METADATA_COMMANDS
-from services.cli.output import time_text
 from services.plane.in_memory.client import InMemoryClient
 from services.plane.in_memory.plane import InMemoryPlane
+from services.wording.figures import time_text
 from services.workloads import workload
 from services.workloads.replay import Replay
 from tests.unit.test_space_commands import CommandLine

@@ -21,8 +21,9 @@ PURE_MODULES = {
 BASE = ("schemas", "services.domain")
 SHARED = (*BASE, "services.storage", "services.log", "services.runtime")
 CLIENT = (*BASE, "services.log", "services.client")
+WORDING = (*CLIENT, "services.wording")
 CLI = (
-    *CLIENT,
+    *WORDING,
     *(
         f"services.cli.{name}"
         for name in (
@@ -56,7 +57,8 @@ ALLOWED = {
     ),
     "services.cli.workloads": (*CLI, "services.cli.workloads", "services.plane", "services.workloads"),
     "services.cli": ("schemas", "services"),
-    "services.page": (*CLI, "services.page", "services.plane", "services.runtime.http"),
+    "services.page": (*WORDING, "services.page", "services.plane", "services.runtime.http"),
+    "services.wording": WORDING,
     "services.plane": ("schemas", "services", "streaming"),
     "services.workloads.judge": (*BASE, *WORK, "services.workloads.judge"),
     "services.workloads": (*CLIENT, "services.workloads"),

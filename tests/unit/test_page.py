@@ -29,10 +29,9 @@ from schemas.records import (
     UnsetRetention,
 )
 from schemas.space_answers import ExplainedDirectory
-from services.cli.holders import MOST_SHOWN, Holder, print_holders, until_text
+from services.cli.holders import MOST_SHOWN, print_holders
 from services.cli.main import app
 from services.cli.session import Session
-from services.cli.space_lines import directory_text
 from services.client.errors import PlaneTimeoutError
 from services.client.plane import Plane
 from services.client.tasks.space_pages import all_cells, space_pages
@@ -55,6 +54,8 @@ from services.plane.stack.secrets import DIRECTORY_NAME
 from services.plane.upkeep.status import LastAudit, ProcessStatus, SuspendedCollection
 from services.runtime.http.metrics import NO_ROUTE, REQUESTS_METRIC
 from services.runtime.http.server import ServerError
+from services.wording.holders import Holder, until_text
+from services.wording.space import directory_text
 from tests.paged_plane import BUCKET, DAY_MS, KIB, NO_PLANE, VOLUME, PagedPlane, healthy
 
 PLACE = {"volume": VOLUME, "bucket": BUCKET}

@@ -21,7 +21,6 @@ from schemas.records import (
 )
 from schemas.topics import METADATA_COMMANDS
 from services.cli.operate.status import MOST_SUSPENDED, collection_fields
-from services.cli.output import time_text
 from services.metadata.reads import http_api
 from services.plane.in_memory.client import InMemoryClient
 from services.plane.in_memory.plane import InMemoryPlane
@@ -39,6 +38,7 @@ from services.plane.upkeep.status import (
     suspended_collections,
     throughput,
 )
+from services.wording.figures import time_text
 from tests.contract.test_http_reads import serving
 
 

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 import typer
 
-from services.cli.amounts import duration_ms, duration_text
+from services.cli.amounts import duration_ms
 from services.cli.exit_status import ExitStatus
+from services.wording.amounts import duration_text
 from tests.unit.test_command_line import CommandLine
 
 

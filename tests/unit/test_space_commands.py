@@ -15,10 +15,10 @@ from schemas.space_answers import VersionStage
 from services.cli.amounts import parse_size
 from services.cli.main import app
 from services.cli.session import Session
-from services.cli.space_lines import goes_when
 from services.domain.table_keys import local_id
 from services.plane.in_memory.client import InMemoryClient
 from services.plane.in_memory.plane import InMemoryPlane
+from services.wording.space import goes_when
 
 
 class CommandLine:

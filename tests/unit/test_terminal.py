@@ -15,6 +15,7 @@ from rich.console import Console
 
 from bench import __main__ as bench
 from services.cli import output, terminal
+from services.domain.words import counted
 from services.plane.in_memory.client import InMemoryClient
 from services.plane.in_memory.plane import InMemoryPlane
 from tests.unit.test_space_commands import CommandLine
@@ -106,8 +107,8 @@ def test_commands_print_by_no_other_way() -> None:
 
 @pytest.mark.parametrize(("number", "said"), [(0, "0 copies"), (1, "1 copy"), (2, "2 copies"), (1_000, "1,000 copies")])
 def test_one_is_said_in_the_singular(number: int, said: str) -> None:
-    assert output.counted(number, "copy", "copies") == said
-    assert output.counted(number, "key") == f"{number:,} key{'' if number == 1 else 's'}"
+    assert counted(number, "copy", "copies") == said
+    assert counted(number, "key") == f"{number:,} key{'' if number == 1 else 's'}"
 
 
 def test_commands_say_one_of_a_thing_in_the_singular(line: CommandLine) -> None:

@@ -11,18 +11,13 @@ from schemas.answers import CollectionStatus
 from schemas.records import BreakerCause, BreakerLimits, CollectionState, ResetBreaker, SetBreaker
 from services.cli.amounts import parse_size
 from services.cli.arguments import BucketArgument
-from services.cli.collection_lines import (
-    IdOption,
-    collection_lines,
-    order,
-    print_lines,
-    scope,
-    shards_of,
-    trip_words,
-)
-from services.cli.output import amount_in_words, bytes_text, counted, print_json, print_result, time_text
+from services.cli.collection_lines import IdOption, collection_lines, order, print_lines, scope, shards_of
+from services.cli.output import print_json, print_result
 from services.cli.session import JsonOption, Session, bucket_path, execute, session_of
 from services.cli.terminal import say
+from services.domain.words import counted
+from services.wording.collection import trip_words
+from services.wording.figures import amount_in_words, bytes_text, time_text
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -8,8 +8,9 @@ import typer
 
 from schemas.records import DeleteConsumer, SetConsumer
 from services.cli.arguments import BucketArgument
-from services.cli.output import print_json, print_result, print_table, time_text
+from services.cli.output import print_json, print_result, print_table
 from services.cli.session import JsonOption, bucket_path, request, session_of
+from services.wording.figures import time_text
 
 app = typer.Typer(no_args_is_help=True, help="Protect the snapshots that a named consumer has not read yet.")
 ConsumerArgument = Annotated[

@@ -10,29 +10,9 @@ import typer
 from schemas.space_answers import ExplainedVersion, PathExplanation
 from services.cli.bucket_view import view_of
 from services.cli.collection.space import print_bucket, suspended_in
-from services.cli.collection_lines import suspended_words
-from services.cli.holders import Holder, holders_of, print_holders
-from services.cli.output import (
-    amount_in_words,
-    bytes_text,
-    counted,
-    on_disks,
-    print_fields,
-    print_json,
-    print_table,
-    size_text,
-    time_text,
-)
+from services.cli.holders import print_holders
+from services.cli.output import print_fields, print_json, print_table
 from services.cli.session import JsonOption, Session, bucket_path, key_path, session_of
-from services.cli.space_lines import (
-    accounted_bytes,
-    block_fields,
-    directory_text,
-    goes_when,
-    names_text,
-    snapshot_texts,
-    why_it_stays,
-)
 from services.cli.terminal import say
 from services.client.errors import PlaneError
 from services.client.tasks.space_view import (
@@ -44,6 +24,19 @@ from services.client.tasks.space_view import (
     is_held_by,
 )
 from services.domain.table_keys import local_id_shard
+from services.domain.words import counted
+from services.wording.collection import suspended_words
+from services.wording.figures import amount_in_words, bytes_text, on_disks, size_text, time_text
+from services.wording.holders import Holder, holders_of
+from services.wording.space import (
+    accounted_bytes,
+    block_fields,
+    directory_text,
+    goes_when,
+    names_text,
+    snapshot_texts,
+    why_it_stays,
+)
 
 SNAPSHOT_INDICATOR = "/.snapshot/"
 MAX_DIGITS = 19

@@ -15,12 +15,13 @@ from services.cli.collection_lines import (
     print_lines,
     scope,
     set_collection,
-    state_words,
-    trip_words,
 )
-from services.cli.output import bytes_text, counted, print_json, print_table, time_text
+from services.cli.output import print_json, print_table
 from services.cli.session import JsonOption, session_of
 from services.cli.terminal import say
+from services.domain.words import counted
+from services.wording.collection import state_words, trip_words
+from services.wording.figures import bytes_text, time_text
 
 app = typer.Typer(no_args_is_help=True, help="Pause and resume garbage collection, for one bucket or for everything.")
 BucketArgument = Annotated[

@@ -16,14 +16,18 @@ from schemas.records import (
     SetRetention,
     UnsetRetention,
 )
-from services.cli.amounts import duration_ms, duration_text
+from services.cli.amounts import duration_ms
 from services.cli.arguments import BucketArgument
 from services.cli.confirmation import YesOption, confirm
-from services.cli.output import counted, print_fields, print_json, print_result, time_text
+from services.cli.output import print_fields, print_json, print_result
 from services.cli.session import JsonOption, Session, bucket_path, request, session_of
-from services.cli.space_lines import expiry_sentence, print_preview
+from services.cli.space_lines import print_preview
 from services.cli.terminal import say
 from services.client.errors import PlaneError
+from services.domain.words import counted
+from services.wording.amounts import duration_text
+from services.wording.figures import time_text
+from services.wording.space import expiry_sentence
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -10,24 +10,17 @@ from typer.core import TyperGroup
 
 from schemas.answers import BucketSpace
 from schemas.space_answers import SnapshotSpaces
-from services.cli.amounts import parse_size, typed_size_text
+from services.cli.amounts import parse_size
 from services.cli.arguments import BucketArgument, snapshot_candidates
 from services.cli.bucket_view import print_what_if, view_of
-from services.cli.collection_lines import suspended_words
 from services.cli.output import print_fields, print_json
 from services.cli.session import JsonOption, session_of
-from services.cli.space_lines import (
-    accounted_bytes,
-    accounted_replicated_bytes,
-    freed_text,
-    print_snapshots,
-    print_states,
-    say_plan,
-    snapshot_texts,
-    states_of,
-)
+from services.cli.space_lines import print_snapshots, print_states, say_plan
 from services.cli.terminal import say
 from services.client.tasks.space_view import BucketView, NamedSnapshots
+from services.wording.amounts import typed_size_text
+from services.wording.collection import suspended_words
+from services.wording.space import accounted_bytes, accounted_replicated_bytes, freed_text, snapshot_texts, states_of
 
 SHOW = "show"
 

@@ -9,8 +9,9 @@ import typer
 from schemas.records import CreateTag, DeleteTag
 from services.cli.amounts import duration_ms
 from services.cli.arguments import BucketArgument, snapshot_candidates
-from services.cli.output import print_json, print_result, print_table, time_text
+from services.cli.output import print_json, print_result, print_table
 from services.cli.session import JsonOption, bucket_path, request, session_of
+from services.wording.figures import time_text
 
 app = typer.Typer(no_args_is_help=True, help="Protect snapshots by named tags.")
 TagArgument = Annotated[str, typer.Argument(metavar="TAG", help="Name of the tag, unique in the bucket.")]

@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from schemas.records import RetentionPolicy
-from services.cli.amounts import duration_ms, duration_text, parse_size, typed_size_text
+from services.cli.amounts import duration_ms, parse_size
 from services.cli.lens.lines import (
     print_explanation,
     print_freed,
@@ -28,6 +28,7 @@ from services.cli.lens.reading import Reading, Source, report_of
 from services.cli.output import print_json
 from services.lens.questions import SOURCES_OF_MANY, one_bucket, orphans, questions
 from services.lens.report import Report
+from services.wording.amounts import duration_text, typed_size_text
 
 
 class QuestionsOnALocation(TyperGroup):

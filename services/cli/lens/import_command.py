@@ -13,10 +13,11 @@ import typer
 
 from services.cli.exit_status import ExitStatus
 from services.cli.lens.importing import Importer
-from services.cli.output import counted, print_json
+from services.cli.output import print_json
 from services.cli.progress import shown_progress
 from services.cli.session import JsonOption, bucket_path, session_of
 from services.cli.terminal import say
+from services.domain.words import counted
 from services.plane.machine.spark_jobs import run_job
 
 MODULE = "streaming.lens.ozone.states"

@@ -8,18 +8,10 @@ from operator import attrgetter
 from textwrap import wrap
 
 from schemas.records import SnapshotStatus
-from services.cli.output import bytes_text, counted, print_fields, print_table, size_text, time_text
-from services.cli.space_lines import (
-    amounts_of,
-    freed_text,
-    names_text,
-    print_preview,
-    print_snapshots,
-    print_states,
-    say_plan,
-    sizes_of,
-)
+from services.cli.output import print_fields, print_table
+from services.cli.space_lines import print_preview, print_snapshots, print_states, say_plan
 from services.cli.terminal import printable, say
+from services.domain.words import counted
 from services.lens.questions import (
     LensExplanation,
     LensFreed,
@@ -30,6 +22,8 @@ from services.lens.questions import (
     LensVersion,
 )
 from services.lens.report import FindingSum, ReportHead
+from services.wording.figures import bytes_text, size_text, time_text
+from services.wording.space import amounts_of, freed_text, names_text, sizes_of
 
 ORDINARY = SnapshotStatus.SNAPSHOT_ACTIVE.value
 """The status that is not worth a column."""

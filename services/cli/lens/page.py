@@ -15,13 +15,14 @@ from importlib import resources
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from services.cli.output import bytes_text, counted, time_text
-from services.cli.space_lines import amounts_of
+from services.domain.words import counted
 from services.lens.questions import BucketQuestions, LensSnapshot, LensSpace, orphans, questions
 from services.lens.relation import LensFinding, Ref
 from services.lens.report import Report, ReportHead
 from services.page.assets import asset, inlined
 from services.page.picture import MOST_CELLS, Picture, draw, script_data
+from services.wording.figures import bytes_text, time_text
+from services.wording.space import amounts_of
 
 MOST_BUCKETS = 20
 MOST_FINDINGS = 1_000

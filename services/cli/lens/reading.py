@@ -11,13 +11,13 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from services.cli.amounts import duration_text
-from services.cli.output import counted
 from services.cli.progress import shown_progress
+from services.domain.words import counted
 from services.lens.iceberg.location import find_table
 from services.lens.paimon.metadata import no_table
 from services.lens.report import Report, check_free
 from services.plane.machine.spark_jobs import run_spark_job
+from services.wording.amounts import duration_text
 from services.workloads.git_command import GitRepository
 
 MODULE = "streaming.lens"

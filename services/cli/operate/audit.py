@@ -11,14 +11,16 @@ import typer
 
 from schemas.audit_report import LOSSES, Amount, AuditReport, BucketAudit, FindingKind
 from services.cli.exit_status import ExitStatus
-from services.cli.output import bytes_text, counted, print_fields, print_json, print_table, time_text
+from services.cli.output import print_fields, print_json, print_table
 from services.cli.progress import shown_progress
 from services.cli.session import JsonOption, bucket_path, session_of
 from services.cli.terminal import say
 from services.client.kafka_plane import KafkaPlane
 from services.client.tasks.orphans import DEFAULT_REPAIR_ROWS, Repair, requeue
 from services.client.tasks.quota_repair import QuotaRepair, repair_quotas
+from services.domain.words import counted
 from services.plane.upkeep.audits import AuditError, Auditor, FinishedAudit
+from services.wording.figures import bytes_text, time_text
 
 MAX_SHOWN = 20
 _MEANING = {

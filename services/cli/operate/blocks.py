@@ -9,11 +9,13 @@ import typer
 
 from schemas.records import BlockRun
 from services.cli.exit_status import ExitStatus
-from services.cli.output import bytes_text, counted, print_fields, print_json, print_table
+from services.cli.output import print_fields, print_json, print_table
 from services.cli.session import JsonOption, Session, session_of
 from services.cli.terminal import say
 from services.client.plane import Plane
 from services.client.tasks.key_bytes import lost_blocks
+from services.domain.words import counted
+from services.wording.figures import bytes_text
 
 app = typer.Typer(
     no_args_is_help=True, help="Show the datanodes, deletions that they do not acknowledge, and blocks that are lost."

@@ -16,13 +16,15 @@ from schemas.topics import BY_NAME
 from services.cli.amounts import duration_ms
 from services.cli.confirmation import YesOption, confirm
 from services.cli.operate.dead_letter_advice import Advice, advice_for_record
-from services.cli.output import bytes_text, counted, print_fields, print_json, print_result, print_table, time_text
+from services.cli.output import print_fields, print_json, print_result, print_table
 from services.cli.session import JsonOption, Session, session_of
 from services.cli.terminal import printable, say
 from services.client.errors import PlaneError
 from services.client.wire.paging import first_rows
 from services.domain.dead_letters import RETRY_HEADER, RetryMark, mark_header
+from services.domain.words import counted
 from services.log.clock import SystemClock
+from services.wording.figures import bytes_text, time_text
 
 app = typer.Typer(no_args_is_help=True, help="Show messages that could not be read or applied, and resolve them.")
 PAGE_ROWS = 1_000

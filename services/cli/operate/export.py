@@ -10,10 +10,11 @@ from typing import Annotated
 import typer
 
 from services.cli.amounts import duration_ms
-from services.cli.output import counted, print_json, print_table
+from services.cli.output import print_json, print_table
 from services.cli.session import JsonOption, session_of
 from services.cli.terminal import say
 from services.client.kafka_plane import KafkaPlane
+from services.domain.words import counted
 from services.plane.upkeep.table_export import DEFAULT_NAMESPACE, TABLES, TableExport, TableExportError, WrittenTables
 
 MS_AN_HOUR = 3_600_000

@@ -14,14 +14,16 @@ import typer
 from schemas.access import group_prefix
 from schemas.topics import CLIENTS
 from services.cli.operate.plane_log import log_of
-from services.cli.output import bytes_text, counted, on_disks, print_fields, print_json, print_table, time_text
+from services.cli.output import print_fields, print_json, print_table
 from services.cli.session import JsonOption, bucket_path, session_of
 from services.cli.terminal import say
 from services.client.kafka_plane import KafkaPlane
 from services.client.tasks.ledger_reads import BEGINNING, LedgerFilter, Place, place_of, read_ledger
 from services.domain.ledger_rows import LedgerRow
 from services.domain.replication import redundancy_bytes
+from services.domain.words import counted
 from services.plane.upkeep.ledger_export import ExportError, export_ledger
+from services.wording.figures import bytes_text, on_disks, time_text
 
 app = typer.Typer(no_args_is_help=True, help="Show why and when versions were freed; each record is kept forever.")
 CLIENT_ID = f"{group_prefix(CLIENTS)}ledger"

@@ -10,10 +10,11 @@ from typing import Annotated
 import typer
 
 from services.cli.amounts import duration_ms
-from services.cli.output import print_json_line, time_text
+from services.cli.output import print_json_line
 from services.cli.session import JsonOption, made_session
 from services.cli.terminal import say
 from services.plane.upkeep.process_logs import Level, LogFilter, LogLine, followed, last_lines, log_files
+from services.wording.figures import time_text
 
 POLL_SECONDS = 0.25
 _COLOURS = {Level.WARNING: "yellow", Level.ERROR: "red", Level.CRITICAL: "red"}

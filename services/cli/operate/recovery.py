@@ -12,14 +12,16 @@ import typer
 from rich.console import Console
 
 from schemas.topics import METADATA_COMMANDS
-from services.cli.output import bytes_text, counted, print_json
+from services.cli.output import print_json
 from services.cli.session import JsonOption, made_session
 from services.cli.terminal import say, say_aside
+from services.domain.words import counted
 from services.plane.stack.plane_file import running_plane
 from services.plane.stack.plane_lock import acquire_plane_lock, log_of_stopped_plane
 from services.plane.stack.process_names import SERVICES
 from services.plane.upkeep.backups import backups_directory, find_backup, make_backup, restore_backup
 from services.plane.upkeep.rebuilds import PlacedDigest, readable_metadata, rebuilding
+from services.wording.figures import bytes_text
 
 SERVICE = Annotated[
     list[str] | None,

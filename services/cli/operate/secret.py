@@ -7,9 +7,10 @@ from typing import Annotated
 import typer
 
 from schemas.records import SecretRole, SetGroups
-from services.cli.output import counted, print_result
+from services.cli.output import print_result
 from services.cli.session import JsonOption, Session, session_of
 from services.domain.authorization import SERVICES
+from services.domain.words import counted
 from services.plane.broker.security import BrokerSecurity
 from services.plane.machine.errors import StackError
 from services.plane.stack.enrolment import change_secret, remove_secret

@@ -8,11 +8,13 @@ from typing import Annotated
 import typer
 
 from services.cli.confirmation import YesOption, confirm
-from services.cli.output import bytes_text, counted, print_json, print_table
+from services.cli.output import print_json, print_table
 from services.cli.session import JsonOption, made_session, session_of
 from services.cli.terminal import say, say_aside
 from services.domain.table_keys import MOST_SHARDS
+from services.domain.words import counted
 from services.plane.upkeep.growth import add_shards
+from services.wording.figures import bytes_text
 
 app = typer.Typer(no_args_is_help=True, help="Show the shards of a plane, and add shards to it while it runs.")
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from services.cli.amounts import duration_ms
-from services.cli.output import bytes_text, counted, print_fields, print_json, print_table
+from services.cli.output import print_fields, print_json, print_table
 from services.cli.session import JsonOption
 from services.cli.terminal import say
 from services.domain.capacity import (
@@ -20,6 +20,8 @@ from services.domain.capacity import (
     Workload,
     capacity_of,
 )
+from services.domain.words import counted
+from services.wording.figures import bytes_text
 
 _MS_PER_DAY = SECONDS_PER_DAY * 1_000
 

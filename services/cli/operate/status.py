@@ -8,20 +8,14 @@ import typer
 
 from schemas.records import CollectionState
 from services.cli.exit_status import ExitStatus
-from services.cli.output import (
-    amount_in_words,
-    bytes_text,
-    counted,
-    print_fields,
-    print_json,
-    print_table,
-    time_text,
-)
+from services.cli.output import print_fields, print_json, print_table
 from services.cli.session import JsonOption, made_session
 from services.cli.terminal import say
+from services.domain.words import counted
 from services.plane.stack.plane_file import PlaneState, known_plane
 from services.plane.upkeep.observed import observe_plane
 from services.plane.upkeep.status import Backlog, LastAudit, PlaneStatus, ProcessStatus, SuspendedCollection
+from services.wording.figures import amount_in_words, bytes_text, time_text
 
 MOST_SUSPENDED = 10
 RUNS = "running"

@@ -13,19 +13,14 @@ from typing import Annotated, Any
 import typer
 
 from services.cli.operate.row_filters import conditions, field_path, plain_text, values_at
-from services.cli.output import (
-    bytes_text,
-    counted,
-    print_fields,
-    print_json_line,
-    print_table,
-    time_text,
-)
+from services.cli.output import print_fields, print_json_line, print_table
 from services.cli.session import JsonOption, made_session
 from services.cli.terminal import printable, say
+from services.domain.words import counted
 from services.plane.stack.process_names import SERVICES
 from services.plane.upkeep.readable_tables import KeyRange, ReadableRow, ReadableTables, TableReadError, TableSummary
 from services.plane.upkeep.table_places import TablesPlace, place_in_directory, places_in_home, reading_tables
+from services.wording.figures import bytes_text, time_text
 
 app = typer.Typer(no_args_is_help=True, help="Show the rows of any table of a plane's databases, read-only.")
 FIRST_TIME_MS = 10**11

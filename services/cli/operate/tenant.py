@@ -20,10 +20,11 @@ from schemas.records import (
     SetS3Secret,
 )
 from services.cli.operate.secret import security_of
-from services.cli.output import print_json, print_result, print_table, time_text
+from services.cli.output import print_json, print_result, print_table
 from services.cli.session import JsonOption, Session, session_of
 from services.client.errors import PlaneError
 from services.plane.broker.security import SIGNING_BYTES
+from services.wording.figures import time_text
 
 app = typer.Typer(no_args_is_help=True, help="Create tenants, and give users access to them.")
 TenantArgument = Annotated[str, typer.Argument(metavar="TENANT", help="Name of the tenant.")]

@@ -10,9 +10,10 @@ import typer
 from schemas.credentials import write_secret
 from schemas.records import CancelDelegationToken, GetDelegationToken, RenewDelegationToken
 from services.cli.operate.secret import security_of
-from services.cli.output import print_json, print_result, print_table, time_text
+from services.cli.output import print_json, print_result, print_table
 from services.cli.session import JsonOption, session_of
 from services.plane.broker.security import SIGNING_BYTES
+from services.wording.figures import time_text
 
 app = typer.Typer(no_args_is_help=True, help="Get, renew and cancel delegation tokens.")
 TokenArgument = Annotated[str, typer.Argument(metavar="TOKEN", help="Id of the token, such as 0-512.")]

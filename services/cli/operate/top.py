@@ -16,15 +16,17 @@ from rich.table import Table
 from rich.text import Text
 
 from services.cli.operate.status import RUNS, process_state
-from services.cli.output import counted, print_json_line, time_text
+from services.cli.output import print_json_line
 from services.cli.session import JsonOption, made_session
 from services.cli.terminal import printable
+from services.domain.words import counted
 from services.page.stations import Station, stations
 from services.page.troubles import troubles
 from services.plane.stack.plane_file import running_plane
 from services.plane.stack.secrets import http_token
 from services.plane.upkeep.observed import plane_disk, plane_status, urls_of
 from services.plane.upkeep.status import DiskUse, PlaneStatus, observe_processes
+from services.wording.figures import time_text
 
 
 def top(

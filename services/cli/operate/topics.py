@@ -10,10 +10,11 @@ import typer
 
 from schemas.credentials import KafkaCredentials, read_credentials
 from services.cli.exit_status import ExitStatus
-from services.cli.output import counted, print_json, print_table
+from services.cli.output import print_json, print_table
 from services.cli.session import JsonOption, made_session
 from services.cli.terminal import say
 from services.domain.topic_rules import Replicas, TopicFlaw
+from services.domain.words import counted
 from services.plane.broker.topic_care import check_topics, chosen_replicas, mend_settings
 from services.plane.broker.topics import create_plane_topics, wanted_topics
 from services.plane.stack.plane_file import running_plane

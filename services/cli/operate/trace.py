@@ -13,15 +13,17 @@ import typer
 from services.cli.amounts import duration_ms
 from services.cli.bucket_view import view_of
 from services.cli.operate.plane_log import log_of
-from services.cli.output import bytes_text, counted, print_fields, print_json, print_result, print_table, time_text
+from services.cli.output import print_fields, print_json, print_result, print_table
 from services.cli.session import JsonOption, Session, bucket_path, key_path, session_of
 from services.cli.terminal import say
 from services.client.errors import PlaneError
+from services.domain.words import counted
 from services.log.clock import SystemClock
 from services.tracing.followed import FollowedShard
 from services.tracing.requests import Requests
 from services.tracing.trace_ids import trace_id_text
 from services.tracing.ways import Way
+from services.wording.figures import bytes_text, time_text
 
 app = typer.Typer(
     no_args_is_help=True,

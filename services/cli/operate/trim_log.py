@@ -9,9 +9,10 @@ import typer
 
 from schemas.topics import DELETED_ENTRIES
 from services.cli.confirmation import DryRunOption, YesOption, confirm
-from services.cli.output import counted, print_json, print_table
+from services.cli.output import print_json, print_table
 from services.cli.session import JsonOption, made_session
 from services.cli.terminal import say
+from services.domain.words import counted
 from services.log.kafka import KafkaLog
 from services.log.schema_topic import follow_schemas
 from services.plane.stack.plane_file import running_plane

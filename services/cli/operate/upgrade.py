@@ -5,9 +5,10 @@ from __future__ import annotations
 import typer
 
 from services.cli.confirmation import DryRunOption, YesOption, confirm
-from services.cli.output import counted, print_json, print_result, print_table
+from services.cli.output import print_json, print_result, print_table
 from services.cli.session import JsonOption, made_session
 from services.cli.terminal import say
+from services.domain.words import counted
 from services.plane.broker.quiet_admin import quiet_admin
 from services.plane.broker.topics import publish_schemas
 from services.plane.stack.plane_file import running_plane

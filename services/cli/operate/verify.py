@@ -14,15 +14,17 @@ import typer
 from schemas.topics import METADATA_COMMANDS
 from services.cli.exit_status import ExitStatus
 from services.cli.operate.plane_log import log_of
-from services.cli.output import bytes_text, counted, print_fields, print_json, print_table
+from services.cli.output import print_fields, print_json, print_table
 from services.cli.session import JsonOption, session_of
 from services.cli.terminal import say
 from services.client.kafka_plane import KafkaPlane
 from services.client.plane import Plane
+from services.domain.words import counted
 from services.log.port import Log
 from services.plane.upkeep.verification import replay_by_parts
 from services.verifier.report import FindingKind, VerifyReport
 from services.verifier.run import compared_with_store, replay_shard, require_beginning
+from services.wording.figures import bytes_text
 
 COMMANDS_FOR_SPARK = 10_000_000
 """A smaller log is replayed in this process: with a million commands, Spark on two cores did not end earlier."""

@@ -24,7 +24,7 @@ from schemas.records import (
     SetQuota,
 )
 from services.cli.arguments import BucketArgument
-from services.cli.output import bytes_text, print_fields, print_json, print_result, print_table, time_text
+from services.cli.output import print_fields, print_json, print_result, print_table
 from services.cli.session import JsonOption, bucket_path, execute, session_of
 from services.cli.store.quota import (
     NO_QUOTA,
@@ -36,6 +36,7 @@ from services.cli.store.quota import (
 )
 from services.cli.terminal import say
 from services.client.wire.paging import all_rows
+from services.wording.figures import bytes_text, time_text
 
 
 class VersioningState(StrEnum):

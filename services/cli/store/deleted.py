@@ -11,13 +11,14 @@ from schemas.answers import ListedDeletion, Returning
 from schemas.records import DeletedKind
 from services.cli.arguments import BucketArgument
 from services.cli.exit_status import ExitStatus
-from services.cli.output import bytes_text, print_json, print_table, time_text
+from services.cli.output import print_json, print_table
 from services.cli.session import JsonOption, bucket_path, key_path, session_of
 from services.cli.store.entries import AllOption, LimitOption, print_first
 from services.cli.terminal import say
 from services.client.errors import PlaneError
 from services.client.tasks.undelete import Undeleted, snapshot_to_copy_from, undelete_files, undelete_path
 from services.client.wire.paging import all_rows, deleted_position
+from services.wording.figures import bytes_text, time_text
 
 app = typer.Typer(no_args_is_help=True, help="List deletions that are not claimed yet, and how each can be undone.")
 _RETURNING = {

@@ -11,12 +11,13 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from schemas.answers import DiffJob
 from services.cli.arguments import BucketArgument
-from services.cli.output import print_json, print_result, print_table, time_text
+from services.cli.output import print_json, print_result, print_table
 from services.cli.session import JsonOption, Session, bucket_path, session_of
 from services.cli.terminal import say
 from services.client.tasks.diffs import diff as find_differences
 from services.client.tasks.snapshot_ids import ACTIVE, live_snapshot_id
 from services.domain.snapshot_diff import DiffEntry, DiffKind
+from services.wording.figures import time_text
 
 STATE_HELP = f"A snapshot, or {ACTIVE} for the active namespace."
 

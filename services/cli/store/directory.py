@@ -9,7 +9,7 @@ import typer
 from schemas.answers import ListedEntry
 from schemas.records import DeleteDirectory, MakeDirectory, RenameDirectory
 from services.cli.arguments import BucketArgument
-from services.cli.output import print_reply, print_table, time_text
+from services.cli.output import print_reply, print_table
 from services.cli.session import JsonOption, execute, key_path, session_of
 from services.cli.store.entries import (
     AllOption,
@@ -20,6 +20,7 @@ from services.cli.store.entries import (
     list_entries,
     print_first,
 )
+from services.wording.figures import time_text
 
 app = typer.Typer(no_args_is_help=True, help="Create, delete, rename and list directories (FILE_SYSTEM_OPTIMIZED).")
 DirectoryArgument = Annotated[str, typer.Argument(metavar="VOLUME/BUCKET/PATH", help="The directory.")]

@@ -16,15 +16,7 @@ from schemas.records import DeleteKey, DeleteKeyVersion, KeyRow, PutKey, RenameK
 from services.cli.amounts import parse_size
 from services.cli.arguments import BucketArgument
 from services.cli.exit_status import ExitStatus
-from services.cli.output import (
-    bytes_text,
-    counted,
-    print_fields,
-    print_json,
-    print_reply,
-    print_table,
-    time_text,
-)
+from services.cli.output import print_fields, print_json, print_reply, print_table
 from services.cli.session import JsonOption, execute, key_path, session_of
 from services.cli.store.entries import (
     AllOption,
@@ -39,6 +31,8 @@ from services.cli.store.entries import (
 from services.cli.terminal import say
 from services.client.tasks.bulk_deletes import delete_keys
 from services.client.tasks.key_bytes import KeyPlace, put_bytes, read_bytes, runs_of_key
+from services.domain.words import counted
+from services.wording.figures import bytes_text, time_text
 
 app = typer.Typer(no_args_is_help=True, help="Put, get, delete, rename, list and show keys.")
 BLOCK_SIZE = "256MiB"

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from services.cli.amounts import parse_size
-from services.cli.output import bytes_text
+from services.wording.figures import bytes_text
 
 NO_QUOTA = -1
 

@@ -6,10 +6,12 @@ from typing import Annotated
 
 import typer
 
-from services.cli.output import bytes_text, counted, print_result
+from services.cli.output import print_result
 from services.cli.session import JsonOption, key_path, session_of
 from services.cli.store.entries import snapshot_id_of
 from services.client.tasks.restore import restore as restore_path
+from services.domain.words import counted
+from services.wording.figures import bytes_text
 
 
 def restore(

@@ -11,11 +11,12 @@ from schemas.records import CreateSnapshot, DeleteSnapshot, RenameSnapshot, Roll
 from services.cli.arguments import BucketArgument, SnapshotArgument, SnapshotsArgument
 from services.cli.bucket_view import print_what_if, view_of, what_if_sentence
 from services.cli.confirmation import DryRunOption, YesOption, confirm
-from services.cli.output import print_fields, print_json, print_result, print_table, size_text, time_text
+from services.cli.output import print_fields, print_json, print_result, print_table
 from services.cli.session import JsonOption, Session, bucket_path, request, session_of
 from services.cli.store.diff import cancel_diff, diff, list_diffs
 from services.cli.terminal import say
 from services.client.errors import PlaneError
+from services.wording.figures import size_text, time_text
 
 app = typer.Typer(no_args_is_help=True, help="Create, delete, rename, list, compare and roll back to snapshots.")
 app.command("diff")(diff)

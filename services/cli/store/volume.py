@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from schemas.records import CreateVolume, DeleteVolume, SetOwner, SetQuota, VolumeRow
-from services.cli.output import print_json, print_result, print_table, time_text
+from services.cli.output import print_json, print_result, print_table
 from services.cli.session import JsonOption, session_of
 from services.cli.store.quota import (
     NO_QUOTA,
@@ -21,6 +21,7 @@ from services.cli.store.quota import (
 )
 from services.client.plane import Plane
 from services.client.wire.paging import all_rows
+from services.wording.figures import time_text
 
 app = typer.Typer(no_args_is_help=True, help="Create, delete and list volumes.")
 VolumeArgument = Annotated[str, typer.Argument(metavar="VOLUME", help="Name of the volume.")]

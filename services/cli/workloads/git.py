@@ -17,11 +17,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 
 from services.cli.exit_status import ExitStatus
-from services.cli.output import bytes_text, counted, print_json
+from services.cli.output import print_json
 from services.cli.session import JsonOption, made_session
 from services.cli.terminal import printable
 from services.cli.workloads.planes import open_plane
 from services.client.plane import Plane
+from services.domain.words import counted
+from services.wording.figures import bytes_text
 from services.workloads.generated_history import GeneratedHistory
 from services.workloads.git_command import GitError, GitRepository
 from services.workloads.git_history import GitHistory
