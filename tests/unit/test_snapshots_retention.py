@@ -677,7 +677,7 @@ def test_a_dropped_snapshot_is_told_apart_from_one_that_never_existed() -> None:
         harness.info("snap-1")
     assert (caught.value.code, caught.value.next_snapshot) == ("SNAPSHOT_EXPIRED", "snap-2")
     harness.delete("snap-3")
-    with pytest.raises(SnapshotExpiredError, match="no later one"):
+    with pytest.raises(SnapshotExpiredError, match="no later snapshot exists"):
         harness.info("snap-3")
     with pytest.raises(CommandError, match="there is no snapshot") as never:
         harness.info("snap-9")
