@@ -39,7 +39,7 @@ from services.lens.ozone.tables import BucketKeys
 FILES_PER_DIRECTORY = 1_000
 BATCH_ROWS = 10_000
 OBJECT_STORE = 3
-PAUSE_SECONDS = 0.2
+PAUSE_SECONDS = 1.0
 _RATIS_EPOCH = 2 << 62
 _SIGN = 1 << 63
 

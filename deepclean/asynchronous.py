@@ -402,7 +402,8 @@ class AsyncBucket(AsyncNamespace):
         Raises:
             NotFoundError: there is no such snapshot or tag.
             ProtectedError: a tag protects a newer snapshot.
-            BusyError: another operation is under way. The rollback is not repeated; newer snapshots may be deleted.
+            BusyError: another operation is under way. The rollback is not repeated; some newer snapshots may be deleted
+                already.
         """
         await self._threads.run(self._sync.roll_back, snapshot, tag=tag)
 

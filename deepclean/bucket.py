@@ -265,7 +265,8 @@ class Bucket(Namespace):
         Raises:
             NotFoundError: there is no such snapshot or tag.
             ProtectedError: a tag protects a newer snapshot.
-            BusyError: another operation is under way. The rollback is not repeated; newer snapshots may be deleted.
+            BusyError: another operation is under way. The rollback is not repeated; some newer snapshots may be deleted
+                already.
         """
         self._calls.request(self.volume, RollBackBucket(self.volume, self.bucket, snapshot, tag))
 

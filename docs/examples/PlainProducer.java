@@ -30,7 +30,7 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
  *
  * <pre>java -cp kafka-clients.jar:avro.jar:... PlainProducer BROKERS SHARD SCHEMAS VOLUME BUCKET KEY</pre>
  *
- * plain_producer.py does the same in Python. Exit status: 0 deleted, 1 refused, 2 no answer.
+ * plain_producer.py does the same in Python. Exit status: 0 deleted, 1 refused or not sent, 2 no answer.
  */
 public final class PlainProducer {
     private static final String COMMAND_FILE = "metadata_command.v1.avsc";
@@ -117,8 +117,9 @@ public final class PlainProducer {
         byte[] message = message(schema, ids.get(COMMAND_FILE), command);
 
         Map<String, Object> settings = Map.of("bootstrap.servers", brokers);
+        Map<String, Object> reading = Map.of("bootstrap.servers", brokers, "isolation.level", "read_committed");
         try (KafkaConsumer<byte[], byte[]> replies =
-                        new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer());
+                        new KafkaConsumer<>(reading, new ByteArrayDeserializer(), new ByteArrayDeserializer());
                 KafkaProducer<byte[], byte[]> producer =
                         new KafkaProducer<>(settings, new ByteArraySerializer(), new ByteArraySerializer())) {
             TopicPartition place = new TopicPartition("metadata.replies", shard);

@@ -3,7 +3,8 @@
     python docs/examples/plain_producer.py --bootstrap-servers 127.0.0.1:9700 VOLUME BUCKET KEY
 
 It needs confluent-kafka, fastavro and the folder ``schemas/released``; any language that has a Kafka client and Avro
-can do the same. ``docs/clients.md`` goes through it step by step. Exit status: 0 deleted, 1 refused, 2 no answer.
+can do the same. ``docs/clients.md`` goes through it step by step. Exit status: 0 deleted, 1 refused or not sent, 2 no
+answer.
 """
 
 from __future__ import annotations

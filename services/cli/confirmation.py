@@ -29,7 +29,7 @@ def confirm(consequence: str, *, is_confirmed: bool) -> None:
         return
     consequence = consequence[:1].upper() + consequence[1:]
     if not is_terminal():
-        raise NotConfirmedError(f"{consequence} This cannot be undone: add --yes to skip this question.")
+        raise NotConfirmedError(f"{consequence} This cannot be undone: add --yes to confirm.")
     try:
         is_wanted = typer.confirm(printable(f"{consequence} Continue?"), err=True)
     except typer.Abort:  # Ctrl-C, or the end of the input

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 
 import pytest
 
 from services.client.wire import http_reads
 from services.client.wire.owners import FollowedOwner
+from services.domain.errors import RetryableError
 from services.log.kafka import KafkaLog, producer_configuration
 from services.log.kafka_sinks import KafkaSink
 from services.log.memory import MemorySink
@@ -15,6 +17,7 @@ from services.log.port import LogRecord
 from services.runtime.loop import runner
 from services.runtime.loop.changelog import Changelog
 from services.runtime.loop.runner import Runner
+from services.runtime.process.hosted_shard import HostedShard
 from tests.faults.fault import Fault
 
 
@@ -61,6 +64,22 @@ def a_shard_elsewhere_is_the_end_of_a_read(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(http_reads, "WRONG_SHARD", "none")
 
 
+def a_late_refusal_is_believed(patch: pytest.MonkeyPatch) -> None:
+    """A client whose time was over when the former owner refused did not ask the new one, which it knew."""
+    patch.setattr(FollowedOwner, "known_url", lambda _: "")
+
+
+def an_owner_that_nobody_knows_goes_on(patch: pytest.MonkeyPatch) -> None:
+    """An owner whose address could not be published once never published it, and applied all commands."""
+    announce = HostedShard._announce
+
+    def once(self: HostedShard, runner: Runner) -> None:
+        with contextlib.suppress(RetryableError):
+            announce(self, runner)
+
+    patch.setattr(HostedShard, "_announce", once)
+
+
 def a_unit_that_nobody_has_seen_is_a_lost_tail(patch: pytest.MonkeyPatch) -> None:
     """An owner of snapshots that had been refused in a unit of work could not become the owner again."""
     patch.setattr(Changelog, "_is_overtaken", lambda *_: False)
@@ -85,6 +104,16 @@ FAULTS = (
         clients_stay_with_the_owner_that_they_know, caught_by=_FOLLOWED, message="cannot be reached|does not own shard"
     ),
     Fault(a_shard_elsewhere_is_the_end_of_a_read, caught_by=_FOLLOWED, message="is not served here"),
+    Fault(
+        a_late_refusal_is_believed,
+        caught_by="tests/unit/test_followed_owners.py::test_who_is_told_late_that_a_shard_has_moved_asks_its_new_owner",
+        message="does not own shard 3",
+    ),
+    Fault(
+        an_owner_that_nobody_knows_goes_on,
+        caught_by="tests/unit/test_announced_owners.py::test_an_address_is_published_until_the_log_has_it",
+        message="assert '' == 'http://127.0.0.1:1'",
+    ),
     Fault(
         a_beginning_is_not_awaited,
         caught_by="tests/unit/test_changelog.py::test_a_beginning_that_readers_see_later_is_awaited",

@@ -72,8 +72,16 @@ class Patient:
     line: CommandLine
     prometheus_url: str
 
-    def url(self, name: str) -> str:
-        return running_plane(self.line.home).processes[name].url
+    def switches(self) -> dict[str, Any]:
+        return dict(self._asked("GET"))
+
+    def switch(self, wanted: dict[str, Any]) -> None:
+        self._asked("PUT", json=wanted)
+
+    def _asked(self, method: str, **sent: Any) -> Any:
+        url = f"{running_plane(self.line.home).processes['mock_scm'].url}/v1/switches"
+        with httpx.Client(trust_env=False) as http:
+            return http.request(method, url, **sent).raise_for_status().json()
 
     def signal(self, name: str, number: int) -> None:
         os.kill(running_plane(self.line.home).processes[name].identity.pid, number)
@@ -166,15 +174,14 @@ def drop_the_letter(patient: Patient) -> None:
 
 
 def the_block_store_confirms_nothing(patient: Patient) -> None:
-    httpx.put(f"{patient.url('mock_scm')}/v1/switches", json={"is_failing": True}).raise_for_status()
+    patient.switch({"is_failing": True})
     patient.line.run("bucket", "create", "vol/unconfirmed")
     patient.delete_a_key("vol/unconfirmed")
 
 
 def repair_the_block_store(patient: Patient) -> None:
-    switches = httpx.get(f"{patient.url('mock_scm')}/v1/switches").raise_for_status().json()
-    assert switches["is_failing"]
-    httpx.put(f"{patient.url('mock_scm')}/v1/switches", json={}).raise_for_status()
+    assert patient.switches()["is_failing"]
+    patient.switch({})
 
 
 def a_policy_outlives_its_bucket(patient: Patient) -> None:
@@ -186,7 +193,7 @@ def a_policy_outlives_its_bucket(patient: Patient) -> None:
 
 
 def unset_the_policy(patient: Patient) -> None:
-    patient.line.run("retention", "show", "vol/short")
+    assert "BUCKET_NOT_FOUND" in patient.line.run("retention", "show", "vol/short")
     patient.line.run("retention", "unset", "vol/short")
 
 

@@ -179,5 +179,5 @@ def _check_what_is_listed(seed: int, begin: float) -> None:
 def test_the_elder_of_two_snapshots_services_does_not_start_again() -> None:
     schedule, plane = draw_schedule(3), TwinPlane(SHARDS, random=Random(3))
     list(play(plane, schedule, "snapshots", 10, len(schedule.operations)))
-    with pytest.raises(LostChangesError, match="the database is of a past that was given up"):
+    with pytest.raises(LostChangesError, match="from an abandoned history"):
         plane.start("snapshots", 0)

@@ -60,7 +60,7 @@ INSTANCES_MUTANTS: Mapping[str, Mutant] = {
         "first SnapshotReply.* then SnapshotReply",
     ),
     "a unit that nobody has seen is missed": Mutant(
-        a_unit_that_nobody_has_seen_is_a_lost_tail, _TAKEOVERS, "services", "a past that was given up"
+        a_unit_that_nobody_has_seen_is_a_lost_tail, _TAKEOVERS, "services", "from an abandoned history"
     ),
     "a standby that publishes": Mutant(a_standby_publishes, _TAKEOVERS, "owners", "a standby of .* has published"),
     "a header that says too much": Mutant(what_is_polled_counts_as_published, _TAKEOVERS, "answers", "no answer to"),

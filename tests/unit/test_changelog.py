@@ -620,7 +620,7 @@ class TestWhatIsMissing:
         finally:
             store.close()
         if lost > 6:
-            with pytest.raises(PositionError, match=r"taken later|accept-lost-tail"):
+            with pytest.raises(PositionError, match=r"later backup|accept-lost-tail"):
                 _run(backup, log, ())
 
     @pytest.mark.parametrize("lost", range(1, 8))

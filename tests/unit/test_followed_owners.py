@@ -92,6 +92,37 @@ def test_who_is_told_late_that_a_shard_has_moved_asks_its_new_owner(
     assert hosts.asked == [HERE, THERE]
 
 
+def test_a_first_owner_is_awaited(hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plane has just been started, or the shard was just added."""
+    looks = iter(range(10))
+
+    def look_again(owner: FollowedOwner) -> None:
+        if next(looks) == 2:
+            hosts.publish(HERE)
+        owner.newest_url()
+
+    monkeypatch.setattr(FollowedOwner, "look_again", look_again)
+    assert hosts.shard.get("/state", int) == 7
+    assert hosts.asked == [HERE]
+
+
+def test_two_hosts_that_both_refuse_are_asked_once_each_when_time_is_over(
+    hosts: Hosts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_reads, "MOVE_SECONDS", -1.0)
+
+    def look_again(owner: FollowedOwner) -> None:
+        hosts.publish(THERE if owner.known_url() == HERE else HERE)
+        owner.newest_url()
+
+    monkeypatch.setattr(FollowedOwner, "look_again", look_again)
+    hosts.publish(HERE)
+    hosts.owner, hosts.other_answers = "", True
+    with pytest.raises(UnreachableError, match="does not own shard 3"):
+        hosts.shard.get("/state", int)
+    assert hosts.asked == [HERE, THERE]
+
+
 def test_a_shard_that_its_last_owner_refuses_is_out_of_reach(hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_reads, "MOVE_SECONDS", 0.05)
     hosts.publish(HERE)

@@ -2,7 +2,7 @@
 //
 //	go run . BROKERS SHARD SCHEMAS VOLUME BUCKET KEY
 //
-// plain_producer.py does the same in Python. Exit status: 0 deleted, 1 refused, 2 no answer.
+// plain_producer.py does the same in Python. Exit status: 0 deleted, 1 refused or not sent, 2 no answer.
 package main
 
 import (
@@ -19,7 +19,9 @@ import (
 	"time"
 
 	"github.com/hamba/avro/v2"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 const (
@@ -28,6 +30,8 @@ const (
 	commandFile = "metadata_command.v1.avsc"
 	answerTime  = 30 * time.Second
 )
+
+var errNoAnswer = errors.New("no answer in time; the command is in the log and may still be applied")
 
 // request says what to delete, and where.
 type request struct {
@@ -83,16 +87,23 @@ func message(schema avro.Schema, id uint32, client string, wanted request) ([]by
 	return append(binary.BigEndian.AppendUint32([]byte{0}, id), body...), nil
 }
 
-// awaitReply returns the answer to the command. All clients' answers come on this topic, so others are passed over.
+// awaitReply returns the answer to the command, or errNoAnswer. All clients' answers come on this topic, so others are
+// passed over.
 func awaitReply(
 	ctx context.Context, kafka *kgo.Client, writers map[uint32]avro.Schema, client string,
 ) (map[string]any, error) {
 	for {
 		fetches := kafka.PollFetches(ctx)
+		if ctx.Err() != nil {
+			return nil, errNoAnswer
+		}
 		if err := fetches.Err(); err != nil {
 			return nil, err
 		}
 		for record := range fetches.RecordsAll() {
+			if len(record.Value) < 5 {
+				continue
+			}
 			writer, isKnown := writers[binary.BigEndian.Uint32(record.Value[1:5])]
 			if !isKnown {
 				return nil, fmt.Errorf("the answer at offset %d is of a newer schema", record.Offset)
@@ -108,17 +119,30 @@ func awaitReply(
 	}
 }
 
-// open connects a client that reads the shard's answers from their present end on.
-func open(ctx context.Context, brokers string, shard int32) (*kgo.Client, error) {
-	kafka, err := kgo.NewClient(
-		kgo.SeedBrokers(strings.Split(brokers, ",")...),
-		kgo.RecordPartitioner(kgo.ManualPartitioner()), // idempotence and acks=all are this library's defaults
-		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{replies: {shard: kgo.NewOffset().AtEnd()}}),
-	)
+// endOfReplies returns the offset behind the shard's last answer.
+func endOfReplies(ctx context.Context, kafka *kgo.Client, shard int32) (int64, error) {
+	partition := kmsg.NewListOffsetsRequestTopicPartition()
+	partition.Partition, partition.Timestamp = shard, -1 // the end
+	topic := kmsg.NewListOffsetsRequestTopic()
+	topic.Topic, topic.Partitions = replies, append(topic.Partitions, partition)
+	asked := kmsg.NewPtrListOffsetsRequest()
+	asked.Topics = append(asked.Topics, topic)
+	answer, err := asked.RequestWith(ctx, kafka)
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
-	return kafka, kafka.Ping(ctx)
+	found := answer.Topics[0].Partitions[0]
+	return found.Offset, kerr.ErrorForCode(found.ErrorCode)
+}
+
+// send publishes the command; the client then reads the shard's answers from where they ended before.
+func send(ctx context.Context, kafka *kgo.Client, shard int32, value []byte) error {
+	end, err := endOfReplies(ctx, kafka, shard)
+	if err != nil {
+		return err
+	}
+	kafka.AddConsumePartitions(map[string]map[int32]kgo.Offset{replies: {shard: kgo.NewOffset().At(end)}})
+	return kafka.ProduceSync(ctx, &kgo.Record{Topic: commands, Partition: shard, Value: value}).FirstErr()
 }
 
 // deleteKey sends one command and returns its answer.
@@ -140,14 +164,17 @@ func deleteKey(ctx context.Context, brokers, schemas string, wanted request) (ma
 	if err != nil {
 		return nil, err
 	}
-	kafka, err := open(ctx, brokers, wanted.shard)
+	kafka, err := kgo.NewClient(
+		kgo.SeedBrokers(strings.Split(brokers, ",")...),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()), // idempotence and acks=all are this library's defaults
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()),   // answers may be in transactions
+	)
 	if err != nil {
 		return nil, err
 	}
 	defer kafka.Close()
-	sent := kafka.ProduceSync(ctx, &kgo.Record{Topic: commands, Partition: wanted.shard, Value: value})
-	if err := sent.FirstErr(); err != nil {
-		return nil, err
+	if err := send(ctx, kafka, wanted.shard, value); err != nil {
+		return nil, fmt.Errorf("the broker did not take the command: %w", err)
 	}
 	return awaitReply(ctx, kafka, writers, client)
 }
@@ -180,8 +207,8 @@ func main() {
 	wanted := request{int32(shard), os.Args[4], os.Args[5], os.Args[6]}
 	reply, err := deleteKey(ctx, os.Args[1], os.Args[3], wanted)
 	switch {
-	case errors.Is(err, context.DeadlineExceeded):
-		fmt.Println("no answer in time; the command is in the log and may still be applied")
+	case errors.Is(err, errNoAnswer):
+		fmt.Println(err)
 		os.Exit(2)
 	case err != nil:
 		log.Fatal(err)

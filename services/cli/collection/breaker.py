@@ -187,7 +187,7 @@ def _print_trip(line: CollectionStatus) -> None:
     say(f"{scope(line)} tripped at {time_text(trip.at_ms)} (txn {trip.txn:,}): {trip_words(trip)}.")
     say(f"Nothing more of it is claimed; {bytes_text(line.pending_bytes)} wait. Was it meant to be deleted?")
     if trip.cause is not BreakerCause.LIMITS:
-        say("Rows or figures are wrong: deepclean audit shows which. Do not reset the breaker before.")
+        say("Rows or figures are wrong: deepclean audit shows which. Do not reset the breaker before that.")
         return
     say(f"  deepclean deleted list {path}     list the deletions")
     say(f"  deepclean undelete {path}/PATH    undo a deletion")

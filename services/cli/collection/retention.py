@@ -216,7 +216,7 @@ def _fields(row: RetentionRow) -> list[tuple[str, object]]:
         ("snapshot every", _duration_or(policy.snapshot_every_ms, "no automatic snapshots")),
         ("tag every", _duration_or(policy.tag_every_ms, "no automatic tags")),
         ("automatic tags kept", policy.tag_num_retained_max or "all"),
-        ("automatic tags kept for", _duration_or(policy.tag_time_retained_ms, "ever")),
+        ("lifetime of automatic tags", _duration_or(policy.tag_time_retained_ms, "no end")),
         (
             "last run",
             f"{time_text(row.last_run_ms)}, {row.last_expired} expired" if row.last_run_ms >= 0 else "none yet",

@@ -34,7 +34,9 @@ def status(
         print_json(observed)
     else:
         _print(observed)
-    if observed.state != PlaneState.RUNNING or not all(process.is_alive for process in observed.processes):
+    if observed.state != PlaneState.RUNNING or not all(
+        process.is_alive for process in observed.processes if process.is_here
+    ):
         raise typer.Exit(ExitStatus.FAILED)
 
 

@@ -98,18 +98,19 @@ class HttpShard:
     ) -> T:
         """Like ``get`` with another HTTP method, or with a body, sent as JSON, for what is too long for a URL.
 
-        While the shard moves, it is asked again where its owner answers by then: for ``MOVE_SECONDS``, and once at each
-        further owner, since a stopped process may take longer than that to refuse.
+        While the shard moves, it is asked again where its owner answers by then: for ``MOVE_SECONDS``, and after that
+        once at each owner that was not asked yet, since a stopped process may take longer than that to refuse.
 
         Raises:
             UnreachableError: no owner has answered.
         """
         if self.owner is None:
             return self._asked(self.address, method, path, answer_type, parameters, body)
-        until = time.monotonic() + MOVE_SECONDS
+        until, all_asked = time.monotonic() + MOVE_SECONDS, set[str]()
         while True:
-            asked = self.owner.url()
+            asked = ""
             try:
+                asked = self.owner.url()
                 return self._asked(asked, method, path, answer_type, parameters, body)
             except UnreachableError as error:
                 last = error
@@ -120,8 +121,9 @@ class HttpShard:
                     f"{self.service} at {asked} does not own shard {self.shard}, and no other process has published "
                     f"that it does: see whether all instances run (deepclean status), then try again"
                 )
+            all_asked.add(asked)
             self.owner.look_again()
-            if time.monotonic() > until and self.owner.url() == asked:
+            if time.monotonic() > until and self.owner.known_url() in all_asked | {""}:
                 raise last
 
     def _asked(

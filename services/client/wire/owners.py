@@ -24,9 +24,13 @@ class FollowedOwner:
         self._shard = shard
         self._pause = threading.Event()
 
+    def known_url(self) -> str:
+        """Return the last address that was read; empty if there was none."""
+        return self._owners().url(self._service, self._shard)
+
     def url(self) -> str:
-        """Return the last address that was read."""
-        url = self._owners().url(self._service, self._shard) or self.newest_url()
+        """Return the last address that was read; read the topic if there was none."""
+        url = self.known_url() or self.newest_url()
         if not url:
             raise UnreachableError(
                 f"no process has published the address of shard {self._shard} of {self._service}: see whether an "
