@@ -156,7 +156,7 @@ def test_a_path_is_explained_with_who_holds_it_until_when(plane: PagedPlane, pag
         "why": "tagged audit-2025",
         "until": "a user deletes the tag audit-2025",
     }
-    assert by_name["day-0000"]["until"] == "a user deletes it"
+    assert by_name["day-0000"]["until"] == "a user or a run of retention deletes it"
     assert page.get("/api/paths", params={**PLACE, "beginning": "2026/n"}).json() == ["2026/new.csv"]
 
 
