@@ -19,7 +19,8 @@ _WAITS_FOR = {
     Station.DELETED: "the first judge, or for a drop of the snapshots that hold it",
     Station.SWEPT: "the first judge, or for a drop of the snapshots that hold it",
     Station.JUDGED: "key_deletion: the undo window, purge hours and rates",
-    Station.EXPANDED: "directory_deletion: removal of the rows below it, and a drop of the snapshots that hold it",
+    Station.EXPANDED: "directory_deletion: removal of the rows below the directory, and the drop of the snapshots that "
+    "hold the directory",
     Station.CLAIM_SENT: "metadata to apply the claim",
     Station.CLAIMED: "key_deletion to send the block deletion",
     Station.REFUSED: "a drop of the snapshot that holds it",
