@@ -331,7 +331,7 @@ def process(
         ({"processes": (process("snapshots", alive=False),)}, "snapshots does not run", "deepclean status", True),
         ({"processes": (process("snapshots", answering=False),)}, "does not answer", "deepclean status", True),
         (
-            {"processes": (process("metadata"), process("streaming", alive=False, answering=False, here=False))},
+            {"processes": (process("metadata"), process("streaming", answering=False, here=False))},
             "streaming on another host",
             "",
             True,

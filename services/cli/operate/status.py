@@ -34,9 +34,7 @@ def status(
         print_json(observed)
     else:
         _print(observed)
-    if observed.state != PlaneState.RUNNING or not all(
-        process.is_alive for process in observed.processes if process.is_here
-    ):
+    if observed.state != PlaneState.RUNNING or not all(process.is_alive for process in observed.processes):
         raise typer.Exit(ExitStatus.FAILED)
 
 
@@ -143,6 +141,6 @@ def _audit_text(audit: LastAudit) -> str:
 
 def process_state(process: ProcessStatus) -> str:
     """Return the state of a process in a word or two: ``RUNS`` or what is wrong."""
-    if process.is_here and not process.is_alive:
+    if not process.is_alive:
         return "not running"
     return RUNS if process.is_answering or process.name == "broker" else "silent"

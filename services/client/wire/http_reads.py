@@ -106,7 +106,7 @@ class HttpShard:
         """
         if self.owner is None:
             return self._asked(self.address, method, path, answer_type, parameters, body)
-        until, all_asked = time.monotonic() + MOVE_SECONDS, set[str]()
+        until, all_asked = time.monotonic() + MOVE_SECONDS, {""}
         while True:
             asked = ""
             try:
@@ -123,7 +123,7 @@ class HttpShard:
                 )
             all_asked.add(asked)
             self.owner.look_again()
-            if time.monotonic() > until and self.owner.known_url() in all_asked | {""}:
+            if time.monotonic() > until and self.owner.known_url() in all_asked:
                 raise last
 
     def _asked(

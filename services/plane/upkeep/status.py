@@ -80,7 +80,7 @@ class ProcessStatus:
     pid: int
     """0 for a process of another host."""
     is_alive: bool
-    """Of a process of another host: whether it answers, since no more is known here."""
+    """True for a process of another host: that it has ended is not known here."""
     is_answering: bool
     url: str
     messages_per_second: float
@@ -214,13 +214,12 @@ def process_status(
 ) -> ProcessStatus:
     """Return the status of one process, which has ``address``; ``process`` is None if another host runs it."""
     own = reported.get(name, _SILENT)
-    is_answering = own.now is not None
     return ProcessStatus(
         name=name,
         is_here=process is not None,
         pid=process.identity.pid if process else 0,
-        is_alive=process.identity.is_alive() if process else is_answering,
-        is_answering=is_answering,
+        is_alive=process is None or process.identity.is_alive(),
+        is_answering=own.now is not None,
         url=address,
         messages_per_second=own.rate(*MESSAGES_APPLIED),
         lag_messages=own.total(*LAG_MESSAGES),
