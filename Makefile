@@ -105,7 +105,7 @@ $(FUZZER): requirements-fuzz.lock $(INSTALLED)
 	@$(PIP) --require-hashes --only-binary :all: -r requirements-fuzz.lock
 	@touch $@
 
-$(COMPILED): schemas/avro_binary.py hatch_build.py $(INSTALLED)
+$(COMPILED): schemas/avro_binary.py schemas/compiled.py hatch_build.py $(INSTALLED)
 	@.venv/bin/python hatch_build.py
 	@touch $@
 

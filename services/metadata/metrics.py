@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import threading
 import time
-from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,6 +15,7 @@ from operator import attrgetter
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from schemas.answers import DiffJob, DiffStatus, ShardBacklog
+from schemas.histograms import observe_many
 from schemas.records import BreakerCause, CollectionState
 from services.domain.errors import DeepcleanError
 from services.domain.purge_hours import purge_hours
@@ -149,7 +149,7 @@ class MetadataMetrics:
         for one, versions in freed.items():
             if one.deletion_ms:  # 0 for rows that were written before it was noted
                 free_ms = max(one.deletion_ms + settings.undo_window_ms, one.since_ms)
-                _observe(
+                observe_many(
                     self.freed_seconds.labels(str(one.shard)), hours.open_ms(free_ms, one.finished_ms) / 1_000, versions
                 )
 
@@ -163,13 +163,6 @@ class MetadataMetrics:
                 for value, figure_of in figures.items():
                     gauge.labels(str(shard), value).set_function(partial(sums.value, figure_of))
             self.freed_seconds.labels(str(shard))  # so that the first late version shows as an increase
-
-
-def _observe(histogram: Histogram, seconds: float, count: int) -> None:
-    """Observe the same value many times at once: one command can finish thousands of versions."""
-    place = bisect_left(histogram._upper_bounds, seconds)
-    histogram._sum.inc(seconds * count)
-    histogram._buckets[place].inc(count)
 
 
 @dataclass(slots=True)

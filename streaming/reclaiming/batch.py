@@ -61,11 +61,12 @@ class BatchPlan:
             *(col("offset"), col("value")),
             col("key").alias("message_key"),
             col("headers").alias("message_headers"),
+            functions.unix_millis("timestamp").alias("published_ms"),
         ]
         readable = when(col("view_version").isNotNull(), col("value"))  # the rest is only counted
         self._decoded = [col("*"), schemas.decode(readable).alias("decoded")]
         self._checked = [
-            *(col(name) for name in ("shard", "offset", "value", "message_key", "message_headers")),
+            *(col(name) for name in ("shard", "offset", "value", "message_key", "message_headers", "published_ms")),
             col("view_version"),
             col("decoded.message").alias("entry"),
             (schemas.is_exact(col("decoded")) & _has_text()).alias("is_exact"),
@@ -74,7 +75,7 @@ class BatchPlan:
         self._known = [col("*"), _is_judged().alias("is_judged")]
         self._exploded = [col("*"), functions.posexplode_outer(_object_ids()).alias("place", "object_id")]
         self._rows = [
-            *(col(name) for name in ("shard", "offset", "view_version", "is_exact", "has_whole_rows")),
+            *(col(name) for name in ("shard", "offset", "published_ms", "view_version", "is_exact", "has_whole_rows")),
             *(_unless_judged(name) for name in ("value", "message_key", "message_headers")),
             *(col(f"entry.{name}") for name in ("chain_version", *_SWEEP)),
             _barrier().alias("barrier"),
@@ -193,7 +194,7 @@ def _verdict(*, is_patient: bool) -> Column:
 
 _RESULTS = (
     *("entries", "reclaimable_rows", "reclaimable_directories", "held"),
-    *("barriers", "premature", "passed_first", "passed_last"),
+    *("barriers", "premature", "passed_first", "passed_last", "oldest_ms"),
 )
 """The columns of a group that the driver collects."""
 
@@ -220,6 +221,7 @@ def _collected() -> list[Column]:
         "parts": functions.collect_set(when(is_judged, functions.struct("sweep_txn", "sweep_part", "message_rows"))),
         "passed_first": functions.min(passed),
         "passed_last": functions.max(passed),
+        "oldest_ms": functions.min(when(is_judged, col("published_ms"))),
         "entries": functions.count("object_id"),
         "reclaimable_rows": functions.count_if(is_reclaimable & ~is_directory),
         "reclaimable_directories": functions.count_if(is_reclaimable & is_directory),

@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, make
 from prometheus_client.exposition import ThreadingWSGIServer
 
 from schemas.build_info import report_build
+from schemas.histograms import observe_many
 from schemas.http_token import OPEN_PATHS, UNAUTHORIZED, is_authorized
 from streaming.reclaiming.outcome import BatchOutcome
 from streaming.reclaiming.rule import HELD, RECLAIMABLE
@@ -21,6 +22,8 @@ from streaming.reclaiming.waiting import Waiting
 QUERY_STEPS = ("latestOffset", "walCommit", "getBatch", "queryPlanning", "addBatch", "commitOffsets")
 """The parts of a batch that Spark times, by its own names; addBatch is all that this job does."""
 _BATCH_SECONDS = (0.1, 0.2, 0.35, 0.5, 0.75, 1, 1.5, 2.5, 5, 10, 30, 60)
+VERDICT_SECONDS = (0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0, 900.0, 3_600.0)
+"""Bucket bounds. One of them is the objective of the alerts: see deploy/prometheus/rules.yml."""
 
 
 class ReclaimMetrics:
@@ -40,6 +43,13 @@ class ReclaimMetrics:
         self._barriers = counter("deepclean_streaming_barriers_total", "Barriers passed on.")
         self._seconds = Histogram(
             "deepclean_streaming_batch_seconds", "Time that a batch took.", buckets=_BATCH_SECONDS, registry=registry
+        )
+        self._verdict_seconds = Histogram(
+            "deepclean_streaming_verdict_seconds",
+            "For each judged entry, the time from the writing of its message to gc.deleted-entries until its verdict "
+            "was published. Messages that are judged together count as old as the oldest of them.",
+            buckets=VERDICT_SECONDS,
+            registry=registry,
         )
         self._last_batch = gauge("deepclean_streaming_last_batch_timestamp_seconds", "When the last batch ended.")
         self._chain_version = gauge("deepclean_streaming_chain_version", "Version of the chain view.", ["shard"])
@@ -78,12 +88,15 @@ class ReclaimMetrics:
         self._last_batch.set(time.time())
 
     def caught_up(self, outcome: BatchOutcome) -> None:
-        """Add the counts of an outcome, of a batch or of messages that waited."""
+        """Add the counts of an outcome, of a batch or of messages that waited, which was published just now."""
         self._judged.labels(RECLAIMABLE).inc(outcome.reclaimable)
         self._judged.labels(HELD).inc(outcome.held)
         self._entries.inc(outcome.entries)
         self._dead_letters.inc(outcome.dead_letters)
         self._barriers.inc(len(outcome.barriers))
+        now_ms = time.time() * 1_000
+        for some in outcome.published:  # the broker's clock may be ahead of this one
+            observe_many(self._verdict_seconds, max(0.0, now_ms - some.oldest_ms) / 1_000, some.count)
 
     def query_progressed(self, durations_ms: Mapping[str, int], messages: int) -> None:
         """Add what Spark has reported of a batch: the duration of each step, and the messages that it read."""

@@ -36,6 +36,14 @@ class Stretch:
     beyond: int
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class PublishedEntries:
+    """So many entries that were judged, and the time at which the oldest of their messages was written."""
+
+    oldest_ms: int
+    count: int
+
+
 @dataclass(frozen=True, slots=True)
 class BatchOutcome:
     """Counts, barriers and waiting messages of one batch."""
@@ -48,6 +56,8 @@ class BatchOutcome:
     passed_over: tuple[Stretch, ...] = ()
     """Messages of shards that cannot be judged now; nothing was published for them. One stretch a shard."""
     barriers: tuple[PlacedBarrier, ...] = ()
+    published: tuple[PublishedEntries, ...] = ()
+    """All judged entries, up to 200 consecutive messages of a shard together."""
 
 
 def batch_outcome(found: Iterable[Mapping[str, Any]]) -> BatchOutcome:
@@ -69,6 +79,9 @@ def batch_outcome(found: Iterable[Mapping[str, Any]]) -> BatchOutcome:
         premature=tuple(sorted(premature)),
         passed_over=_joined(rows),
         barriers=tuple(sorted(barriers, key=lambda one: (one.shard, one.offset))),
+        published=tuple(
+            sorted(PublishedEntries(row["oldest_ms"], row["entries"]) for row in rows if row["oldest_ms"] is not None)
+        ),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ from services.domain.chain_view import ChainView
 from services.domain.row_columns import DeletedEntry, deleted_entries, entries_by_columns, row_names
 from streaming.reclaiming import batch_plans
 from streaming.reclaiming.batch_plans import BatchPlans
-from streaming.reclaiming.outcome import BatchOutcome, PlacedBarrier, PrematureMessage, Stretch
+from streaming.reclaiming.outcome import BatchOutcome, PlacedBarrier, PrematureMessage, PublishedEntries, Stretch
 from streaming.reclaiming.prepared_plan import PreparedPlan, handed_in
 from streaming.reclaiming.reclaim import is_one_of
 from streaming.reclaiming.view_table import VersionTable, ViewTable
@@ -38,6 +39,8 @@ MESSAGE_TYPE = (
     "timestampType int, headers array<struct<key:string,value:binary>>"
 )
 BUCKET_ID = 256
+WRITTEN_AT = datetime(2026, 11, 28, tzinfo=UTC)
+"""When the first message of a batch was written; each further one a second later."""
 BARRIER = Barrier("settle-1", 1, 3, "", collection_txn=5, passed_txn=9)
 FREE = DeletedEntry(BUCKET_ID, 1, DeletedKind.KEY, 5, 9, 0, 1)
 HELD = replace(FREE, object_id=2, birth=50, death=150, snapshots_before_death=1)
@@ -71,7 +74,7 @@ class Bench:
 
     def frame(self, messages: Sequence[tuple[int, bytes | None]], partitions: int = 1) -> DataFrame:
         rows: list[tuple[Any, ...]] = [
-            (b"", body, "gc.deleted-entries", shard, offset, None, 0, [])
+            (b"", body, "gc.deleted-entries", shard, offset, WRITTEN_AT + timedelta(seconds=offset), 0, [])
             for offset, (shard, body) in enumerate(messages)
         ]
         return self.session.createDataFrame(self.session.sparkContext.parallelize(rows, partitions), MESSAGE_TYPE)
@@ -98,6 +101,11 @@ class Bench:
 def bench() -> Iterator[Bench]:
     with started_session() as session:
         yield Bench(session)
+
+
+def written_ms(offset: int) -> int:
+    """When the message at an offset of a batch was written."""
+    return int(WRITTEN_AT.timestamp() + offset) * 1_000
 
 
 def body(*entries: DeletedEntry, barrier: Barrier | None = None) -> bytes:
@@ -202,8 +210,19 @@ def test_a_shard_without_a_view_is_passed_over_as_a_whole(bench: Bench, partitio
     found = bench.judge(*messages, versions=(1, None), partitions=partitions)
     assert {shard for _, shard in found.sent} == {0}
     assert found.outcome == BatchOutcome(
-        entries=2, reclaimable=1, held=1, passed_over=(Stretch(1, 1, 7), Stretch(2, 3, 4))
+        entries=2,
+        reclaimable=1,
+        held=1,
+        passed_over=(Stretch(1, 1, 7), Stretch(2, 3, 4)),
+        published=(PublishedEntries(written_ms(0), 2),),
     )
+
+
+def test_entries_are_as_old_as_the_oldest_judged_message_among_them(bench: Bench) -> None:
+    messages = [(0, b"garbage"), (0, body(FREE)), (1, body(FREE)), (0, body(HELD))]
+    messages += [(1, body(replace(FREE, chain_version=5)))]
+    found = bench.judge(*messages)
+    assert found.outcome.published == (PublishedEntries(written_ms(1), 2), PublishedEntries(written_ms(2), 1))
 
 
 def test_what_was_found_is_of_all_groups(bench: Bench) -> None:

@@ -1,4 +1,4 @@
-"""What the Spark job reports of its shards: each has its number at every moment, 0 where nothing waits."""
+"""What the Spark job reports: for each shard a number at every moment, 0 where nothing waits; how late verdicts are."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from unittest import mock
 from prometheus_client import CollectorRegistry, Gauge
 
 from streaming.reclaiming.metrics import ReclaimMetrics
-from streaming.reclaiming.outcome import PrematureMessage, Stretch
+from streaming.reclaiming.outcome import BatchOutcome, PrematureMessage, PublishedEntries, Stretch
 from streaming.reclaiming.waiting import Waiting
 
 PASSED_OVER = "deepclean_streaming_passed_over_messages"
@@ -50,3 +50,18 @@ def test_a_scrape_meets_every_shard_while_the_numbers_are_replaced() -> None:
         metrics.waiting(waiting, 2)
     assert met == [{"0": 5, "1": 5}, {"0": 9, "1": 5}]
     assert passed_over(registry) == {"0": 9, "1": 5}
+
+
+def test_a_verdict_is_as_old_as_the_message_of_its_entry() -> None:
+    registry = CollectorRegistry()
+    metrics = ReclaimMetrics(registry)
+    published = (PublishedEntries(100_000, 3), PublishedEntries(399_500, 40), PublishedEntries(500_000, 1))
+    with mock.patch("streaming.reclaiming.metrics.time.time", return_value=400.0):
+        metrics.batch_judged(BatchOutcome(published=published), 1.0)
+        metrics.caught_up(BatchOutcome(published=(PublishedEntries(0, 2),)))
+
+    def within(bound: str) -> float | None:
+        return registry.get_sample_value("deepclean_streaming_verdict_seconds_bucket", {"le": bound})
+
+    assert [within(bound) for bound in ("0.5", "60.0", "300.0", "900.0", "+Inf")] == [41, 41, 44, 46, 46]
+    assert registry.get_sample_value("deepclean_streaming_verdict_seconds_sum") == 3 * 300 + 40 * 0.5 + 2 * 400

@@ -71,6 +71,16 @@ OBJECTIVES = Row(
             unit="s",
         ),
         Panel(
+            "Judged late",
+            "Share of deleted entries that were judged more than 5 minutes after they were written to "
+            "gc.deleted-entries. The objective is at most 1 % over 30 days.",
+            (
+                ("deepclean:verdict_late:ratio_rate1h", "last hour"),
+                ("deepclean:verdict_late:ratio_rate3d", "last three days"),
+            ),
+            unit="percentunit",
+        ),
+        Panel(
             "Age of the backlog",
             "Age of the last applied message while further messages wait.",
             (("max by (service, topic) (deepclean_input_lag_seconds)", "{{service}}: {{topic}}"),),

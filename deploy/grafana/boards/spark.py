@@ -27,6 +27,15 @@ SPARK = Board(
                     unit="s",
                 ),
                 Panel(
+                    "Time until judged",
+                    "From the time at which an entry was written to gc.deleted-entries until its verdict is published.",
+                    (
+                        (quantile(0.5, "deepclean_streaming_verdict_seconds"), "half"),
+                        (quantile(0.99, "deepclean_streaming_verdict_seconds"), "99 %"),
+                    ),
+                    unit="s",
+                ),
+                Panel(
                     "Time by Spark's steps",
                     "Seconds of each second; addBatch is the judging, the others are Spark's own.",
                     ((rate("deepclean_streaming_query_seconds_total", "step"), "{{step}}"),),
