@@ -85,8 +85,9 @@ class AsyncNamespace:
         """Yield what is directly below a directory, or below the root, by name.
 
         In a flat bucket, names are divided at slashes: a part that several keys share is shown as a directory, without
-        an id and a time. An empty part, as in ``a//b``, belongs to the part behind it: ``/b`` is listed below ``a``,
-        and ``dir/`` as a key below ``dir``. What lies below the directories is skipped, mostly without being read.
+        an id and a time. An empty part is joined to what follows it: ``a//b`` is listed as ``/b`` below ``a``. A key
+        ``dir/`` is listed below ``dir``, with its whole path. What lies below the directories is skipped, mostly
+        without being read.
 
         Raises:
             NotFoundError: there is nothing at the path, or no such bucket or snapshot.
@@ -316,7 +317,8 @@ class AsyncBucket(AsyncNamespace):
         )
 
     async def put_if(self, key: str, *, size_bytes: int, expected_generation: int, tag: str = "") -> int:
-        """Commit a key only if it is as expected: ``expected_generation`` is the ``update_id`` of its row; -1, none.
+        """Commit a key only if it is as expected: ``expected_generation`` is the ``update_id`` of its row, or -1 if
+        there must be no such key.
 
         Raises:
             NotFoundError: the key does not exist, or has another generation.
@@ -487,8 +489,8 @@ class AsyncBucket(AsyncNamespace):
         return await self._threads.run(self._sync.consumers)
 
     async def set_consumer(self, consumer: str, snapshot: str, *, is_behind: bool = False) -> None:
-        """Say which snapshot a consumer reads next; ``is_behind``: it has read this one. Those that it has still to
-        read do not expire.
+        """Say which snapshot a consumer reads next; with ``is_behind``, which one it has read already, so that it
+        reads the one after it next. Those that it has still to read do not expire.
         """
         await self._threads.run(self._sync.set_consumer, consumer, snapshot, is_behind=is_behind)
 

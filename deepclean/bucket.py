@@ -170,7 +170,8 @@ class Bucket(Namespace):
         return reply.txn
 
     def put_if(self, key: str, *, size_bytes: int, expected_generation: int, tag: str = "") -> int:
-        """Commit a key only if it is as expected: ``expected_generation`` is the ``update_id`` of its row; -1, none.
+        """Commit a key only if it is as expected: ``expected_generation`` is the ``update_id`` of its row, or -1 if
+        there must be no such key.
 
         Raises:
             NotFoundError: the key does not exist, or has another generation.
@@ -367,8 +368,8 @@ class Bucket(Namespace):
         return self._calls.snapshots(self.volume).consumers(*self._real())
 
     def set_consumer(self, consumer: str, snapshot: str, *, is_behind: bool = False) -> None:
-        """Say which snapshot a consumer reads next; ``is_behind``: it has read this one. Those that it has still to
-        read do not expire.
+        """Say which snapshot a consumer reads next; with ``is_behind``, which one it has read already, so that it
+        reads the one after it next. Those that it has still to read do not expire.
         """
         self._calls.request(self.volume, SetConsumer(self.volume, self.bucket, consumer, snapshot, is_behind))
 

@@ -80,7 +80,7 @@ class Connection:
         return self._plane.load(shard)
 
     def place_volume(self, volume: str, chosen: int) -> int:
-        """Have the name of a new volume belong to a shard for ever. Return ``chosen``, unless it belongs to another."""
+        """Have the name of a new volume belong to a shard for ever. Return ``chosen``, or an earlier choice."""
         return self._plane.place_volume(volume, chosen)
 
     def submit(self, shard: int, command: NamespaceCommand) -> int:

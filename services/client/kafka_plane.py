@@ -132,7 +132,7 @@ class KafkaPlane:
             ) from error
 
     def place_volume(self, volume: str, chosen: int) -> int:
-        """Have the name of a new volume belong to a shard for ever. Return ``chosen``, unless it belongs to another.
+        """Have the name of a new volume belong to a shard for ever. Return ``chosen``, or an earlier choice.
 
         Raises:
             UnreachableError: the broker does not answer; a repeat goes on from there.

@@ -461,7 +461,7 @@ class Plane(Protocol):
         ...
 
     def place_volume(self, volume: str, chosen: int) -> int:
-        """Have the name of a new volume belong to a shard for ever. Return ``chosen``, unless it belongs to another."""
+        """Have the name of a new volume belong to a shard for ever. Return ``chosen``, or an earlier choice."""
         ...
 
     def submit(self, shard: int, command: NamespaceCommand) -> int:

@@ -75,7 +75,7 @@ class KeyDeletionMetrics:
         )
         self.purges_in_undo_window = gauge(
             "deepclean_key_deletion_purges_in_undo_window",
-            "Purge requests whose rows can still be undeleted, and wait for that reason alone.",
+            "Purge requests that wait only because their rows can still be undeleted.",
         )
         self.purges_throttled = gauge(
             "deepclean_key_deletion_purges_throttled",

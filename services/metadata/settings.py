@@ -33,8 +33,8 @@ class MetadataSettings:
     """Most rows a second that are copied to rewrite snapshot checkpoints; each takes about 2 µs. 0: no
     checkpoint is rewritten."""
     rest_seconds: int = 60
-    """How long a shard must not have been written to before the parts of its tables are merged; this uses a core for
-    some seconds for each ten million rows. 0: they are merged only as rows are written."""
+    """How long a shard must not have been written to before its tables are compacted into few files; this uses a core
+    for some seconds for each ten million rows. 0: they are compacted only as rows are written."""
     undo_window_ms: int = 0
     """The undo window of the deletion services, repeated here for `deepclean deleted list` and for
     deepclean_metadata_freed_seconds, which does not count the window."""

@@ -72,7 +72,9 @@ class ReclaimMetrics:
             "Messages that the last batch left unread, in the shard with the most. A message has up to 1,000 rows.",
         )
         self._query_seconds = counter(
-            "deepclean_streaming_query_seconds_total", "Time that Spark's query has taken, by its own step.", ["step"]
+            "deepclean_streaming_query_seconds_total",
+            "Time that Spark's query has taken, by the step that Spark names.",
+            ["step"],
         )
         self._query_messages = counter("deepclean_streaming_query_messages_total", "Messages that Spark's query read.")
         self._query_batches = counter("deepclean_streaming_query_batches_total", "Batches that Spark's query finished.")

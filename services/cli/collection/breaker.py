@@ -24,7 +24,14 @@ app = typer.Typer(
     help="Set limits that suspend claims of a bucket when far more is to be freed than usual, and reset the breaker.",
 )
 LimitedBucketArgument = Annotated[
-    str, typer.Argument(metavar="VOLUME/BUCKET", help="One bucket; by default each that has no limits of its own.")
+    str, typer.Argument(metavar="VOLUME/BUCKET", help="One bucket; by default the limits for all buckets are set.")
+]
+ShownBucketArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="VOLUME/BUCKET",
+        help="One bucket; by default all that have limits of their own or a tripped breaker, and the general limits.",
+    ),
 ]
 
 
@@ -52,9 +59,9 @@ def set_limits(
 ) -> None:
     """Limit what may be claimed of a bucket within an hour to a share of its bytes and of its versions.
 
-    The share is taken of the live and deleted amount at the start of the hour. The floors are for small buckets, of
-    which most may be freed on a normal day. Options left out keep their values; the first time, --share is required and
-    a floor that is left out is 0.
+    The share is taken of the live and deleted amount at the start of the hour. The floors are for small buckets: on a
+    normal day most of what is in such a bucket may be freed. Options left out keep their values; the first time,
+    --share is required and a floor that is left out is 0.
     """
     volume, name = bucket_path(bucket) if bucket else ("", "")
     floor_bytes = None if floor is None else parse_size(floor)
@@ -100,7 +107,7 @@ def unset(context: typer.Context, bucket: BucketArgument, as_json: JsonOption = 
 
 
 @app.command()
-def status(context: typer.Context, bucket: LimitedBucketArgument = "", as_json: JsonOption = False) -> None:
+def status(context: typer.Context, bucket: ShownBucketArgument = "", as_json: JsonOption = False) -> None:
     """Show the limits, and for which buckets the breaker has tripped, when, why, how much waits, and what to do."""
     with session_of(context) as session:
         lines = collection_lines(session, bucket)

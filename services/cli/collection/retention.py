@@ -59,7 +59,9 @@ LimitOption = Annotated[
 ]
 ForgetOption = Annotated[
     str | None,
-    typer.Option("--consumer-expiration", help="Remove consumers that were not set for this long; 0: never [0]."),
+    typer.Option(
+        "--consumer-expiration", help="Remove consumers whose snapshot was last set longer ago than this; 0: never [0]."
+    ),
 ]
 
 

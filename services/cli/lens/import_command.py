@@ -37,7 +37,10 @@ def ozone(
     ],
     bucket: Annotated[str, typer.Option(metavar="VOLUME/BUCKET", help="This bucket alone.")] = "",
     volume: Annotated[
-        str, typer.Option(metavar="VOLUME", help="Import into this volume; by default into those of Ozone's names.")
+        str,
+        typer.Option(
+            metavar="VOLUME", help="Import into this volume; by default into volumes with the same names as in Ozone."
+        ),
     ] = "",
     shard: Annotated[
         int | None, typer.Option(help="Shard of new volumes; by default the one with the least load.")

@@ -38,7 +38,9 @@ def export(
     ] = DEFAULT_NAMESPACE,
     conf: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="A setting of Spark, as of another catalog; may be repeated."),
+        typer.Option(
+            metavar="NAME=VALUE", help="A setting of Spark, for example for another catalog; may be repeated."
+        ),
     ] = None,
     is_from_beginning: Annotated[
         bool,

@@ -30,7 +30,7 @@ def page(
 ) -> None:
     """Serve a page that shows the plane in a browser, until Ctrl-C.
 
-    A plane that deepclean up has started has such a page already; that one only shows.
+    A plane that deepclean up has started has such a page already; that one is read-only.
     """
     if may_act and is_opened:
         raise typer.BadParameter(

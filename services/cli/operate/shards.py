@@ -21,7 +21,10 @@ app = typer.Typer(no_args_is_help=True, help="Show the shards of a plane, and ad
 
 @app.command("list")
 def list_shards(context: typer.Context, as_json: JsonOption = False) -> None:
-    """Show what each shard keeps and does. New volumes are created where both are least."""
+    """Show what each shard keeps and does.
+
+    A new volume is created in the shard with the least load: its share of the bytes plus its share of the commands.
+    """
     with session_of(context) as session:
         plane = session.connected()
         found = [(shard, plane.load(shard), plane.metadata(shard).state()) for shard in range(plane.learn_shards())]

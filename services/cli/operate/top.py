@@ -34,12 +34,12 @@ def top(
     seconds: Annotated[
         float, typer.Option(min=0.1, max=60, help="Number of seconds between two pictures; rates are of this time.")
     ] = 2.0,
-    pictures: Annotated[int, typer.Option("--count", min=0, metavar="N", help="End after N pictures; 0: never.")] = 0,
+    pictures: Annotated[int, typer.Option("--count", min=0, metavar="N", help="End after N refreshes; 0: never.")] = 0,
     as_json: JsonOption = False,
 ) -> None:
     """Show the way of deletions through the plane, live, until Ctrl-C.
 
-    With --json, an object a picture.
+    With --json, print one object at each refresh.
     """
     observed = _observed(context, seconds, pictures)
     try:

@@ -124,7 +124,10 @@ def export(
         ),
     ] = "http://127.0.0.1:4318",
     share: Annotated[
-        float, typer.Option(min=0, max=1, help="Share of the deletions; the same ones wherever it is chosen.")
+        float,
+        typer.Option(
+            min=0, max=1, help="Share of the deletions to send. Exporters with the same share send the same deletions."
+        ),
     ] = 1.0,
     shard: ShardsOption = None,
     since: Annotated[
@@ -141,7 +144,7 @@ def export(
 ) -> None:
     """Send deletions as OpenTelemetry traces to a collector: Jaeger, Tempo, or any other that speaks OTLP over HTTP.
 
-    Without --follow, all since a time, as they are now.
+    Without --follow, send all deletions since --since, in their present state.
     """
     if not endpoint.startswith(("http://", "https://")):
         raise typer.BadParameter(f"{endpoint!r} is not a URL: write http://127.0.0.1:4318", param_hint="--endpoint")

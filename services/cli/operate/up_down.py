@@ -68,7 +68,7 @@ def up(
         ),
     ] = None,
     has_page: Annotated[
-        bool, typer.Option("--page/--no-page", help="Start the page, too: on loopback, and it only shows.")
+        bool, typer.Option("--page/--no-page", help="Start the page, too: on loopback, and read-only.")
     ] = True,
     as_json: JsonOption = False,
 ) -> None:

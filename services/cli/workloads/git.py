@@ -53,7 +53,7 @@ def git(
     tags: Annotated[bool, typer.Option("--tags", help="Create a snapshot at each tag instead.")] = False,
     max_commits: Annotated[int | None, typer.Option(min=1, help="Play the oldest commits only.")] = None,
     in_memory: Annotated[
-        bool, typer.Option("--in-memory", help="Run the plane within this process, in seconds.")
+        bool, typer.Option("--in-memory", help="Run the plane within this process, which takes seconds.")
     ] = False,
     plane: Annotated[bool, typer.Option("--plane", help="Use the plane that `deepclean up` started.")] = False,
     report: Annotated[Path | None, typer.Option(help="Write the report as JSON.")] = None,

@@ -99,7 +99,7 @@ class InMemoryClient:
         return ShardLoad(0, log.end_offset(commands, shard) - since)
 
     def place_volume(self, volume: str, chosen: int) -> int:
-        """Have the name of a new volume belong to a shard for ever. Return ``chosen``, unless it belongs to another."""
+        """Have the name of a new volume belong to a shard for ever. Return ``chosen``, or an earlier choice."""
         return self._volumes.place(volume, chosen)
 
     def submit(self, shard: int, command: NamespaceCommand) -> int:

@@ -103,7 +103,9 @@ class PlaneDescription(BaseSettings):
     host: HostSection = HostSection()
     spark: SparkSection = SparkSection()
     block_store: BlockStoreSection = BlockStoreSection()
-    elsewhere: dict[str, str] = Field(default={}, description="By name HOST:PORT of each process on another host.")
+    elsewhere: dict[str, str] = Field(
+        default={}, description="For each process on another host, by its name: HOST:PORT."
+    )
     settings: dict[str, dict[str, Setting]] = Field(
         default={},
         description="Settings of services by their names; [settings.all] holds for every one.",

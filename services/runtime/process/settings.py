@@ -55,8 +55,8 @@ class ServiceSettings(BaseSettings):
     )
     shards: Annotated[tuple[int, ...], NoDecode] = Field(
         (0,),
-        description="Shards that may run here, separated by commas. At most one process may run a shard, but for those "
-        "with an instance name.",
+        description="Shards that may run here, separated by commas. At most one process may run a shard, unless "
+        "the processes have instance names.",
     )
     has_added_shards: bool = Field(
         False,
@@ -66,7 +66,7 @@ class ServiceSettings(BaseSettings):
         "",
         pattern=r"^[A-Za-z0-9._-]{0,200}$",
         description="Name of this process among those of its service, which then divide the shards among themselves by "
-        "Kafka's group protocol and take over those of one that is gone. Empty: it runs all of its shards.",
+        "Kafka's group protocol and take over the shards of a process that is gone. Empty: it runs all of its shards.",
     )
     standby: bool = Field(
         True,
