@@ -33,6 +33,9 @@ class Checkpoint(Protocol):
     def replace(self, name: str, text: str) -> None:
         """Write a file, or replace it, durably; make the directory. Errors as of ``read``."""
 
+    def names(self, folder: str) -> list[str]:
+        """Return the names of the files in a folder; none if it is missing. Errors as of ``read``."""
+
     def is_empty(self) -> bool:
         """Return whether the directory has no files, or is missing. Errors as of ``read``."""
 
@@ -67,6 +70,13 @@ class LocalCheckpoint:
             os.fsync(directory)
         finally:
             os.close(directory)
+
+    def names(self, folder: str) -> list[str]:
+        """Return the names of the files in a folder; none if it is missing."""
+        try:
+            return [file.name for file in (self._directory / folder).iterdir()]
+        except FileNotFoundError:
+            return []
 
     def is_empty(self) -> bool:
         """Return whether the directory has no files, or is missing."""
@@ -122,6 +132,15 @@ class HadoopCheckpoint:
                 stream.cancel()
                 raise
             stream.close()
+        except Py4JJavaError as error:
+            raise self._failed(error) from error
+
+    def names(self, folder: str) -> list[str]:
+        """Return the names of the files in a folder; none if it is missing."""
+        try:
+            if not self._files.exists(self._path(folder)):
+                return []
+            return [str(one.getPath().getName()) for one in self._files.list(self._path(folder))]
         except Py4JJavaError as error:
             raise self._failed(error) from error
 

@@ -16,6 +16,7 @@ from schemas.build_info import report_build
 from schemas.histograms import observe_many
 from schemas.http_token import OPEN_PATHS, UNAUTHORIZED, is_authorized
 from streaming.reclaiming.outcome import BatchOutcome
+from streaming.reclaiming.position import first_needed
 from streaming.reclaiming.rule import HELD, RECLAIMABLE
 from streaming.reclaiming.waiting import Waiting
 
@@ -67,6 +68,14 @@ class ReclaimMetrics:
             "deepclean_streaming_premature_messages",
             "Messages whose chain version is above that of Spark's chain view; they wait until the view reaches it.",
         )
+        self._needed = gauge(
+            "deepclean_streaming_needed_offset",
+            "Offset in gc.deleted-entries of the first message that the job may still read; deepclean trim-log removes "
+            "only those before it.",
+            ["shard"],
+        )
+        self._ends: Mapping[int, int] = {}
+        self._first_waiting: Mapping[int, int] = {}
         self._behind = gauge(
             "deepclean_streaming_messages_behind",
             "Messages that the last batch left unread, in the shard with the most. A message has up to 1,000 rows.",
@@ -122,6 +131,17 @@ class ReclaimMetrics:
             stretch = waiting.passed_over.get(shard)
             self._passed_over.labels(str(shard)).set(stretch.beyond - stretch.first if stretch else 0)
         self._premature.set(len(waiting.premature))
+        self._first_waiting = waiting.first_offsets()
+        self._report_needed()
+
+    def finished_until(self, ends: Mapping[int, int]) -> None:
+        """Report the offset behind the last finished batch, by shard; messages before it may wait still."""
+        self._ends = ends
+        self._report_needed()
+
+    def _report_needed(self) -> None:
+        for shard, offset in first_needed(self._ends, self._first_waiting).items():
+            self._needed.labels(str(shard)).set(offset)
 
     def behind_by(self, count: Callable[[], int]) -> None:
         """Call ``count`` at every scrape for the number of messages that the job is behind."""

@@ -45,6 +45,7 @@ from streaming.reclaiming.checkpoint import Checkpoint
 from streaming.reclaiming.inputs import recreated
 from streaming.reclaiming.metrics import ReclaimMetrics
 from streaming.reclaiming.outcome import BatchOutcome, PrematureMessage, Stretch
+from streaming.reclaiming.position import ends_in, finished_ends
 from streaming.reclaiming.prepared_plan import handed_in, use_here
 from streaming.reclaiming.query_progress import ProgressListener
 from streaming.reclaiming.view_table import VersionTable, ViewTable
@@ -132,6 +133,7 @@ class ReclaimJob:
         """
         self._waiting = saved(self._options.checkpoint)
         self._metrics.waiting(self._waiting, len(self._chain.chains))
+        self._metrics.finished_until(finished_ends(self._options.checkpoint))
         self._schemas.require(OUTPUTS)
         self._follow_chain()
         self._session.streams.addListener(self._listener)
@@ -383,6 +385,7 @@ class ReclaimJob:
 
     def _progressed(self, progress: StreamingQueryProgress) -> None:
         self._metrics.query_progressed(progress.durationMs, progress.numInputRows)
+        self._metrics.finished_until(ends_in(progress.sources[0].endOffset))
 
     def _messages_behind(self) -> int:
         progress = self._query.lastProgress if self._query is not None else None

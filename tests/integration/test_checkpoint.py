@@ -12,6 +12,7 @@ from schemas.formats import FILE, FormatError
 from services.domain.errors import InvariantError, RetryableError
 from streaming.reclaiming.checkpoint import Checkpoint, HadoopCheckpoint, check_format, local_checkpoint
 from streaming.reclaiming.outcome import Stretch
+from streaming.reclaiming.position import finished_ends
 from streaming.reclaiming.waiting import Waiting, saved
 from tests.spark_session import SPARK_MARKS, started_session
 
@@ -62,6 +63,16 @@ def test_a_file_is_there_once_it_was_written_and_is_replaced_as_a_whole(made: Ma
     checkpoint.replace("waiting.json", "2")
     assert made(directory).read("waiting.json") == "2"
     assert (directory / "waiting.json").read_text("utf-8") == "2"
+
+
+def test_it_tells_where_sparks_last_batch_ended(made: Made, tmp_path: Path) -> None:
+    checkpoint = made(tmp_path / "kept")
+    assert finished_ends(checkpoint) == {}
+    for name, text in (("commits/3", ""), ("offsets/3", 'v1\n{}\n{"gc.deleted-entries": {"0": 50, "1": 60}}')):
+        (tmp_path / "kept" / name).parent.mkdir(parents=True)
+        (tmp_path / "kept" / name).write_text(text)
+    assert checkpoint.names("commits") == ["3"]
+    assert finished_ends(checkpoint) == {0: 50, 1: 60}
 
 
 def test_what_waits_outlives_the_process_at_any_address(made: Made, tmp_path: Path) -> None:

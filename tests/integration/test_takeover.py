@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -22,13 +23,17 @@ from schemas.records import (
     PutKey,
     Settle,
 )
+from schemas.topics import METADATA_COMMANDS
 from services.client.kafka_plane import KafkaPlane
 from services.log.kafka import KafkaLog
 from services.log.owner_topic import OwnerTopic
 from services.plane.machine.processes import ChildProcess
 from services.plane.stack.description import read_description
+from services.plane.stack.plane_file import running_plane
 from services.plane.stack.process_names import SERVICES
 from services.plane.stack.stack import Stack
+from services.plane.upkeep.backups import backups_directory, make_backup
+from services.plane.upkeep.log_trims import planned_trims
 from services.plane.upkeep.metrics_page import samples
 from tests.broker_cluster import BrokerCluster
 from tests.waiting import eventually
@@ -94,6 +99,7 @@ def test_the_shards_of_a_host_that_is_gone_go_on_on_the_other(hosts: tuple[Stack
             _write(plane, shard, "before")
     followed = {shard for shard, url in enumerate(owners.of("metadata")) if url == one.url("metadata")}
     eventually(lambda: _caught_up_standbys(two) == followed, otherwise="metadata of the other host does not follow")
+    _back_up_and_plan_trims(one, two)
     _kill(one.children[name] for name in SERVICES)
     with two.client() as plane:
         for shard in range(SHARDS):
@@ -101,6 +107,19 @@ def test_the_shards_of_a_host_that_is_gone_go_on_on_the_other(hosts: tuple[Stack
             _delete_and_settle(plane, shard)
     for service in SERVICES:
         assert set(owners.of(service)) == {two.url(service)}
+
+
+def _back_up_and_plan_trims(one: Stack, two: Stack) -> None:
+    """Make a backup on each host, of the shards that it owns; each host knows what may be trimmed of all shards."""
+    kept = [make_backup(running_plane(host.home), backups_directory(host.home)) for host in (one, two)]
+    copied = Counter((copy.service, copy.shard) for backup in kept for copy in backup.copies)
+    assert copied == Counter((service, shard) for service in SERVICES for shard in range(SHARDS))
+    assert all(0 < len(backup.copies) < len(copied) for backup in kept)
+    for host in (one, two):
+        plane = running_plane(host.home)
+        trims = planned_trims(plane, KafkaLog(plane.bootstrap_servers, "test"), kept)
+        commands = [trim for trim in trims if trim.topic == METADATA_COMMANDS.name]
+        assert [trim.messages > 0 for trim in commands] == [True] * SHARDS, commands
 
 
 def test_an_owner_that_wakes_up_publishes_nothing(hosts: tuple[Stack, Stack]) -> None:

@@ -19,14 +19,18 @@ from schemas.records import (
     PutKey,
     Settle,
 )
-from schemas.topics import METADATA_COMMANDS
+from schemas.topics import DELETED_ENTRIES, METADATA_COMMANDS, PURGE_KEYS
 from services.domain.topic_rules import Replicas
+from services.log.kafka import KafkaLog
 from services.plane.broker.topic_care import check_topics
 from services.plane.machine.ports import free_ports
 from services.plane.stack.description import read_description
-from services.plane.stack.plane_file import read_plane_file
-from services.plane.stack.process_names import PAGE
+from services.plane.stack.plane_file import read_plane_file, running_plane
+from services.plane.stack.process_names import PAGE, STREAMING
 from services.plane.stack.stack import Stack, running_client
+from services.plane.upkeep.backups import Backup, backups_directory, make_backup
+from services.plane.upkeep.log_trims import planned_trims
+from services.plane.upkeep.trimming import Trim
 from tests.broker_cluster import BrokerCluster
 from tests.waiting import eventually
 
@@ -75,6 +79,7 @@ def test_two_hosts_share_a_plane_on_a_cluster_that_is_there(tmp_path: Path) -> N
             _delete_and_settle(two)
             with running_client(two.home) as plane:
                 assert plane.scm(1).totals().inventory_blocks == 0
+            _back_up_and_plan_trims(one, two)
             commands_only = described_host(tmp_path / "three.toml", servers, {}, {**mine, **others})
             with Host(tmp_path / "three", commands_only, {PAGE: ports[PAGE]}, has_page=True):
                 _see_all(ports[PAGE])
@@ -99,6 +104,23 @@ def _delete_and_settle(host: Host) -> None:
         assert plane.request(1, DeleteSnapshot(name, "tree", "kept")).error == ""
         assert plane.request(1, Settle(name)).error == ""
         assert plane.metadata(1).space(name, "tree").freed_bytes == 1_000
+
+
+def _back_up_and_plan_trims(one: Host, two: Host) -> None:
+    """Make a backup on each host; then the first one knows what may be trimmed, though Spark runs on the other."""
+    kept = [make_backup(running_plane(host.home), backups_directory(host.home)) for host in (one, two)]
+    assert [{copy.service for copy in backup.copies} for backup in kept] == [set(FIRST), set(SECOND) - {STREAMING}]
+    assert {service for service, _ in kept[0].missing} == set(SECOND) - {STREAMING}
+    log = KafkaLog(running_plane(one.home).bootstrap_servers, "test")
+
+    def of_shard_1(*backups: Backup) -> dict[str, Trim]:
+        return {trim.topic: trim for trim in planned_trims(running_plane(one.home), log, [*backups]) if trim.shard == 1}
+
+    judged = log.end_offset(DELETED_ENTRIES.name, 1)
+    eventually(lambda: of_shard_1(*kept)[DELETED_ENTRIES.name].until == judged, otherwise="Spark's position is unknown")
+    assert of_shard_1(*kept)[METADATA_COMMANDS.name].messages > 0
+    assert of_shard_1(kept[0])[PURGE_KEYS.name].pinned_by == "no backup of key_deletion"
+    assert of_shard_1(*kept)[PURGE_KEYS.name].messages > 0
 
 
 def _see_all(port: int) -> None:

@@ -116,8 +116,18 @@ def test_nothing_is_replaced(tmp_path: Path) -> None:
     with pytest.raises(StackError, match="is not empty: move it away first"):
         restore_backup(tmp_path / "home", tmp_path / "kept", backup, ["metadata"])
     with pytest.raises(StackError, match="has no copy of snapshots, shard 0"):
-        restore_backup(tmp_path / "other", tmp_path / "kept", backup)
+        restore_backup(tmp_path / "other", tmp_path / "kept", backup, ["metadata", "snapshots"])
+    with pytest.raises(StackError, match="has no copy of snapshots, shard 0"):
+        restore_backup(tmp_path / "other", tmp_path / "kept", backup, shards=[0])
     assert not (tmp_path / "other" / "data").exists()
+
+
+def test_a_backup_of_one_of_several_hosts_restores_what_it_has(tmp_path: Path) -> None:
+    backup = made_backup(tmp_path / "home", tmp_path / "kept", "one")
+    assert ("snapshots", 0) in backup.missing
+    assert ("metadata", 0) not in backup.missing
+    restored = restore_backup(tmp_path / "other", tmp_path / "kept", backup)
+    assert [(copy.service, copy.shard) for copy in restored] == [("metadata", 0)]
 
 
 def test_a_restore_that_is_cut_off_leaves_no_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated
 
@@ -42,17 +43,30 @@ def backup(
     ] = True,
     as_json: JsonOption = False,
 ) -> None:
-    """Copy every service's state, with its position in the log, while the plane runs."""
+    """Copy the state of every service that runs on this host, with its position in the log, while the plane runs.
+
+    On a plane of several hosts call it on each of them: what other hosts run is named, and is not in the backup.
+    """
     home = made_session(context).home
     directory = (to or backups_directory(home)).absolute()
     made = make_backup(running_plane(home), directory, has_digest=has_digest)
     if as_json:
-        print_json(made)
+        print_json({**asdict(made), "missing": [{"service": one, "shard": shard} for one, shard in made.missing]})
         return
     say(f"{directory / made.name}: {counted(len(made.copies), 'copy', 'copies')}, {bytes_text(made.size_bytes)}.")
     for copy in made.copies:
         if copy.digest is not None:
             say(f"  metadata, shard {copy.shard}: txn {copy.digest.txn}, digest {copy.digest.digest}")
+    if made.missing:
+        say(f"Not in this backup, since other hosts run them: {_places(made.missing)}. Make a backup there, too.")
+
+
+def _places(missing: Iterable[tuple[str, int]]) -> str:
+    """Return services and shards in words: ``metadata 0, 2; snapshots 1``."""
+    return "; ".join(
+        f"{service} {', '.join(str(shard) for _, shard in places)}"
+        for service, places in groupby(missing, key=lambda place: place[0])
+    )
 
 
 def restore(
@@ -71,12 +85,14 @@ def restore(
     place = (directory or backups_directory(home)).absolute()
     with acquire_plane_lock(home):
         found = find_backup(place, name)
-        restored = restore_backup(home, place, found, service or SERVICES, shard or ())
+        restored = restore_backup(home, place, found, service or (), shard or ())
     if as_json:
         print_json({"backup": found.name, "restored": restored})
         return
     for copy in restored:
         say(f"{copy.service}, shard {copy.shard}: restored from {found.name}.")
+    if found.missing and not (service or shard):
+        say(f"Not in this backup, since other hosts ran them: {_places(found.missing)}.")
     say("Start the plane (deepclean up): the services replay the newer messages of the log.")
 
 

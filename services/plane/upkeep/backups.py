@@ -18,7 +18,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -44,6 +44,11 @@ LOCK_NAME = "backup.lock"
 COPY_PREFIX = "backup-"
 """Prefix of the names of copies that services make for a backup."""
 ASK_SECONDS = 90.0
+_WRONG_SHARD = "WRONG_SHARD"
+
+
+class ElsewhereError(StackError):
+    """A process on another host runs the shard."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +96,12 @@ class Backup:
         """Bytes of all copies, including files that are hard links to the databases' files."""
         return sum(copy.size_bytes for copy in self.copies)
 
+    @property
+    def missing(self) -> list[tuple[str, int]]:
+        """The services and shards without a copy: other hosts ran them."""
+        places = ((service, shard) for service in SERVICES for shard in range(self.shards))
+        return [place for place in places if self.copy_of(*place) is None]
+
     def copy_of(self, service: str, shard: int) -> ServiceCopy | None:
         """Return the copy of one shard of one service, or None."""
         return next((one for one in self.copies if (one.service, one.shard) == (service, shard)), None)
@@ -136,10 +147,11 @@ def find_backup(directory: Path, name: str = "") -> Backup:
 
 
 def make_backup(plane: PlaneFile, directory: Path, *, has_digest: bool = True) -> Backup:
-    """Copy every shard of every service of a running plane.
+    """Copy every shard of every service of a running plane that a process of this host runs.
 
     Raises:
-        StackError: a service did not answer, or the disk failed. No incomplete backup with a manifest is left.
+        StackError: a service did not answer, none runs here, or the disk failed. No incomplete backup with a manifest
+            is left.
     """
     home = Path(plane.home)
     with _backup_lock(home):
@@ -147,11 +159,9 @@ def make_backup(plane: PlaneFile, directory: Path, *, has_digest: bool = True) -
         name = datetime.now(UTC).strftime("%Y%m%dT%H%M%S-%fZ")
         making = directory / f"{MAKING}{name}"
         try:
-            copies = [
-                _copy(plane, service, shard, making / service / str(shard), name, has_digest=has_digest)
-                for service in SERVICES
-                for shard in range(plane.shards)
-            ]
+            copies = list(_copies(plane, making, name, has_digest=has_digest))
+            if not copies:
+                raise StackError("No process of this host runs a shard: make the backup on the hosts that do.")
             backup = Backup(name, int(time.time() * 1000), plane.shards, tuple(copies))
             _write_manifest(making, backup)
             making.rename(directory / name)
@@ -180,6 +190,13 @@ def _remove_what_was_cut_off(home: Path, shards: int, directory: Path) -> None:
                 copies.remove(left.name)
     for path in directory.glob(f"{MAKING}*"):
         shutil.rmtree(path, ignore_errors=True)
+
+
+def _copies(plane: PlaneFile, making: Path, name: str, *, has_digest: bool) -> Iterator[ServiceCopy]:
+    for service in SERVICES:
+        for shard in range(plane.shards):
+            with suppress(ElsewhereError):
+                yield _copy(plane, service, shard, making / service / str(shard), name, has_digest=has_digest)
 
 
 def _copy(plane: PlaneFile, service: str, shard: int, target: Path, name: str, *, has_digest: bool) -> ServiceCopy:
@@ -217,8 +234,15 @@ def _keep_copy(made: Path, target: Path, service: str) -> int:
 
 @contextmanager
 def copy_of_running(plane: PlaneFile, service: str, shard: int, name: str) -> Iterator[Path]:
-    """Have a running service copy a shard's database beside it; the copy is deleted when the block is left."""
+    """Have a running service copy a shard's database beside it; the copy is deleted when the block is left.
+
+    Raises:
+        ElsewhereError: another host runs the shard.
+        StackError: the service did not answer, or made no copy.
+    """
     process = plane.processes.get(service)
+    if process is None and (service in plane.elsewhere or plane.has_moving_shards):
+        raise ElsewhereError(f"{service} does not run on this host: call the command on the host that runs it.")
     if process is None:
         raise StackError(f"The plane runs no {service}: start it whole (deepclean up).")
     try:
@@ -226,6 +250,8 @@ def copy_of_running(plane: PlaneFile, service: str, shard: int, name: str) -> It
             answer = http.post(f"{process.url}/v1/shards/{shard}/copies/{name}")
     except httpx.HTTPError as error:
         raise StackError(f"{service} did not answer on {process.url}: read {process.log}.") from error
+    if not answer.is_success and answer.json()["code"] == _WRONG_SHARD:
+        raise ElsewhereError(f"Another host runs shard {shard} of {service}: call the command there.")
     if not answer.is_success:
         raise StackError(f"{service} made no copy of shard {shard}: {answer.json()['message']}.")
     made = Path(answer.json()["directory"])
@@ -244,14 +270,20 @@ def _write_manifest(directory: Path, backup: Backup) -> None:
 
 
 def restore_backup(
-    home: Path, directory: Path, backup: Backup, services: Sequence[str] = SERVICES, shards: Sequence[int] = ()
+    home: Path, directory: Path, backup: Backup, services: Sequence[str] = (), shards: Sequence[int] = ()
 ) -> list[ServiceCopy]:
     """Put copies of a backup where services look for their databases; return these copies.
 
+    Without ``services`` and ``shards`` these are all copies of the backup.
+
     Raises:
-        StackError: a target is not empty, the backup lacks a copy, or the disk fails. No file is replaced.
+        StackError: a target is not empty, the backup lacks a copy that is named, or the disk fails. No file is
+            replaced.
     """
-    wanted = [(service, shard) for service in services for shard in (shards or range(backup.shards))]
+    if services or shards:
+        wanted = [(one, shard) for one in services or SERVICES for shard in (shards or range(backup.shards))]
+    else:
+        wanted = [(copy.service, copy.shard) for copy in backup.copies]
     copies = []
     for service, shard in wanted:
         copy, target = backup.copy_of(service, shard), database_directory(home, service, shard)

@@ -27,7 +27,7 @@ def copy_route(shards: Callable[[], Sequence[HostedShard]]) -> Route:
     """Return the route that makes the writer of a shard copy its database, and removes the copy."""
 
     def answer(request: Request) -> Response:
-        by_number = {shard.shard: shard for shard in shards()}
+        by_number = {shard.shard: shard for shard in shards() if shard.is_running}  # a standby makes no copies
         shard, name = by_number.get(request.path_params["shard"]), request.path_params["name"]
         if shard is None:
             return refusal("WRONG_SHARD", f"the shards {sorted(by_number)} are served here: ask another process")
