@@ -15,8 +15,9 @@ from services.client.tasks.volume_shards import VolumeShards
 from services.plane.machine.errors import StackError
 from services.plane.stack.plane_file import PlaneFile, read_plane_file, running_plane
 from services.plane.stack.stack import running_client
-from services.plane.upkeep.observed import plane_disk, plane_status, scrape_plane
-from services.plane.upkeep.status import DiskUse, PlaneStatus, Reported, Scrape
+from services.plane.upkeep.found_owners import FoundOwners
+from services.plane.upkeep.observed import plane_disk, plane_status, scrape_plane, urls_of
+from services.plane.upkeep.status import DiskUse, PlaneStatus, Reported, Scrapes, reported
 
 DISK_SECONDS = 60.0
 RETIRED_SECONDS = 180.0
@@ -103,7 +104,8 @@ class HomeSight:
 
     def __init__(self, home: Path) -> None:
         self._home = home
-        self._before: Mapping[str, Scrape | None] = {}
+        self._before: Scrapes = {}
+        self._owners = FoundOwners()
         self._disk: DiskUse | None = None
         self._disk_seconds = 0.0
 
@@ -116,9 +118,13 @@ class HomeSight:
         plane = read_plane_file(self._home)
         if plane is None:
             raise StackError(f"no plane runs on {self._home}: start one (deepclean up)")
-        now = scrape_plane(plane)
-        reported = {name: Reported(self._before.get(name), scraped) for name, scraped in now.items()}
+        now = scrape_plane(plane, self._owners)
+        found = reported(self._before, now, urls_of(plane))
         self._before = now
         if self._disk is None or time.monotonic() - self._disk_seconds > DISK_SECONDS:
-            self._disk, self._disk_seconds = plane_disk(plane, reported), time.monotonic()
-        return plane_status(plane, reported, self._disk), reported
+            self._disk, self._disk_seconds = plane_disk(plane, found), time.monotonic()
+        return plane_status(plane, found, self._disk), found
+
+    def close(self) -> None:
+        """Close the connection that it has needed to find processes on other hosts."""
+        self._owners.close()

@@ -57,7 +57,8 @@ def serving_page(home: Path, port: int, *, may_act: bool = False) -> Iterator[Se
     """
     acts_token = secrets.token_urlsafe(24) if may_act else ""
     door = HomeDoor(home)
-    watcher = Watcher(door.plane, HomeSight(home))
+    sight = HomeSight(home)
+    watcher = Watcher(door.plane, sight)
     app = page_app(door, watcher, Rights(HomeToken(home), acts_token))
     server = HttpServer(app, HOST, port, option_prefix="--")
     try:
@@ -67,4 +68,5 @@ def serving_page(home: Path, port: int, *, may_act: bool = False) -> Iterator[Se
     finally:
         watcher.stop()
         server.stop()
+        sight.close()
         door.close()

@@ -15,12 +15,14 @@ import pytest
 
 from schemas.records import (
     BucketLayout,
+    CollectionState,
     CreateBucket,
     CreateSnapshot,
     CreateVolume,
     DeleteKey,
     DeleteSnapshot,
     PutKey,
+    SetCollection,
     Settle,
 )
 from schemas.topics import METADATA_COMMANDS
@@ -35,6 +37,7 @@ from services.plane.stack.stack import Stack
 from services.plane.upkeep.backups import backups_directory, make_backup
 from services.plane.upkeep.log_trims import planned_trims
 from services.plane.upkeep.metrics_page import samples
+from services.plane.upkeep.observed import observe_plane
 from tests.broker_cluster import BrokerCluster
 from tests.waiting import eventually
 
@@ -99,6 +102,7 @@ def test_the_shards_of_a_host_that_is_gone_go_on_on_the_other(hosts: tuple[Stack
             _write(plane, shard, "before")
     followed = {shard for shard, url in enumerate(owners.of("metadata")) if url == one.url("metadata")}
     eventually(lambda: _caught_up_standbys(two) == followed, otherwise="metadata of the other host does not follow")
+    _see_the_whole_plane(one, two)
     _back_up_and_plan_trims(one, two)
     _kill(one.children[name] for name in SERVICES)
     with two.client() as plane:
@@ -107,6 +111,24 @@ def test_the_shards_of_a_host_that_is_gone_go_on_on_the_other(hosts: tuple[Stack
             _delete_and_settle(plane, shard)
     for service in SERVICES:
         assert set(owners.of(service)) == {two.url(service)}
+
+
+def _see_the_whole_plane(one: Stack, two: Stack) -> None:
+    """Each host tells of the processes of both, and of all shards."""
+    places = [(shard, f"volume-{shard}") for shard in range(SHARDS)]
+    with two.client() as plane:
+        for state in (CollectionState.PAUSED, CollectionState.RUNNING):
+            for shard, volume in places:
+                answer = plane.answer(shard, plane.submit(shard, SetCollection(volume, "bucket", state, "seen")))
+                assert answer.error == ""
+            is_paused = state is CollectionState.PAUSED
+            for host, other in ((one, two), (two, one)):
+                seen = observe_plane(running_plane(host.home), 0.1)
+                elsewhere = {(process.name, process.url) for process in seen.processes if not process.is_here}
+                assert elsewhere == {(service, other.url(service)) for service in SERVICES}
+                assert all(process.is_answering for process in seen.processes if process.name in SERVICES)
+                suspended = [(shard.shard, shard.bucket) for shard in seen.suspended_collections or ()]
+                assert suspended == ([(shard, f"{volume}/bucket") for shard, volume in places] if is_paused else [])
 
 
 def _back_up_and_plan_trims(one: Stack, two: Stack) -> None:

@@ -6,8 +6,10 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_server
+from prometheus_client.samples import Sample
 
 from schemas.codec import codec
 from schemas.records import (
@@ -30,11 +32,13 @@ from services.plane.upkeep.status import (
     Backlog,
     Reported,
     Scrape,
+    Scrapes,
     SuspendedCollection,
     backlog,
     disk_use,
-    observe_processes,
     process_status,
+    reported,
+    scrape,
     suspended_collections,
     throughput,
 )
@@ -59,38 +63,57 @@ def served() -> Iterator[str]:
 
 
 def test_a_process_is_scraped_twice_and_one_that_has_ended_is_silent(served: str) -> None:
-    reported = observe_processes({"metadata": served, "snapshots": "http://127.0.0.1:1"}, 0.05)
+    urls = {"metadata": served, "snapshots": "http://127.0.0.1:1"}
+    with httpx.Client() as http:
+        before, now = ({name: {url: scrape(http, url)} for name, url in urls.items()} for _ in range(2))
+    found = reported(before, now, urls)
     alive = PlaneProcess(identify(os.getpid()), served, "")
-    metadata = process_status("metadata", alive, "", reported)
+    metadata = process_status("metadata", alive, "", found["metadata"])
     assert (metadata.is_answering, metadata.lag_seconds, metadata.messages_per_second) == (True, 30.0, 0.0)
-    assert reported["metadata"].total("deepclean_messages_applied_total") == 42
-    assert reported["metadata"].total("deepclean_messages_applied_total", shard="1") == 12
+    assert found["metadata"].total("deepclean_messages_applied_total") == 42
+    assert found["metadata"].total("deepclean_messages_applied_total", shard="1") == 12
     ended = PlaneProcess(ProcessIdentity(8, "never"), "", "", restarts=3, reason="it was killed")
-    snapshots = process_status("snapshots", ended, "", reported)
+    snapshots = process_status("snapshots", ended, "", found["snapshots"])
     assert (snapshots.is_answering, snapshots.lag_messages, snapshots.dead_letters) == (False, 0, 0)
     assert (snapshots.is_alive, snapshots.restarts, snapshots.reason) == (False, 3, "it was killed")
 
 
 def scrapes(name: str, before: float, now: float, **labels: str) -> Reported:
     """A metric that went from one value to another within two seconds."""
-    from prometheus_client.samples import Sample
-
-    return Reported(*(Scrape(at, (Sample(name, labels, value),)) for at, value in ((10.0, before), (12.0, now))))
+    first, second = (Scrape(at, (Sample(name, labels, value),)) for at, value in ((10.0, before), (12.0, now)))
+    return Reported(first, second)
 
 
 def test_rates_are_per_second_and_a_restarted_process_has_none() -> None:
-    reported = {
+    found = {
         "metadata": scrapes("deepclean_messages_applied_total", 100, 300),
         "streaming": scrapes("deepclean_streaming_entries_judged_total", 50, 10),
         "mock_scm": scrapes("deepclean_mock_scm_groups_total", 0, 8, outcome="deleted"),
     }
-    rates = throughput(reported)
+    rates = throughput(found)
     assert (rates.commands_applied, rates.entries_judged, rates.groups_deleted) == (100.0, 0.0, 4.0)
     assert throughput({}).commands_applied == 0.0
 
 
+def test_processes_of_a_name_on_other_hosts_count_too_and_a_silent_one_takes_nothing_away() -> None:
+    def scraped(at: float, name: str, **urls: float) -> Scrapes:
+        found = {url: Scrape(at, (Sample(name, {}, value),)) for url, value in urls.items()}
+        return {"metadata": {"here": None, **found}}
+
+    applied = "deepclean_messages_applied_total"
+    urls = {"metadata": "one"}
+    found = reported(scraped(10.0, applied, one=100, two=50), scraped(12.0, applied, one=110, two=90, three=70), urls)
+    assert found["metadata"].rate(applied) == 5 + 20, "what was scraped once has no rate"
+    assert found["metadata"].total(applied) == 270
+    assert found["metadata"].largest(applied) == 110
+    assert found["metadata"].alone.total(applied) == 110
+    assert set(found["metadata"].others) == {"here", "two", "three"}
+    found = reported({}, scraped(12.0, applied, two=90), urls)
+    assert (found["metadata"].now, found["metadata"].total(applied), found["metadata"].rate(applied)) == (None, 90, 0)
+
+
 def test_a_plane_without_metadata_still_has_a_backlog_by_age() -> None:
-    waiting = backlog({"snapshots": scrapes("deepclean_input_lag_seconds", 1, 3.5)}, "http://127.0.0.1:1", 2)
+    waiting = backlog({"snapshots": scrapes("deepclean_input_lag_seconds", 1, 3.5)}, ["http://127.0.0.1:1"] * 2)
     assert waiting == Backlog(3.5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 
 
@@ -113,15 +136,15 @@ def test_what_is_stopped_paused_or_tripped_is_said_and_why_and_what_ends_it() ->
     stop = MetadataCommand(0, "", 0, StopClaims("snapshots: two rows follow one"), "snapshots")
     stores = {shard: plane.processes["metadata", shard].store for shard in range(2)}
     with serving(http_api.routes(stores)) as address:
-        assert suspended_collections(address, 2) == ()
+        assert suspended_collections([address] * 2) == ()
         paused = SetCollection("sales", "reports", CollectionState.PAUSED, "who deleted this?")
         assert client.answer(1, client.submit(1, paused)).error == ""
         plane.log.append(METADATA_COMMANDS.name, 0, encoder.encode_message(stop))
         while plane.step():
             pass
-        found = suspended_collections(address, 2)
+        found = suspended_collections([address] * 2)
         client.answer(0, client.submit(0, SetCollection("", "", CollectionState.RUNNING, "mended", ends_stop=True)))
-        after = suspended_collections(address, 2)
+        after = suspended_collections([address] * 2)
     assert found is not None
     assert found == (
         SuspendedCollection(0, "", "stopped", "snapshots: two rows follow one", found[0].since_ms),
@@ -129,7 +152,7 @@ def test_what_is_stopped_paused_or_tripped_is_said_and_why_and_what_ends_it() ->
     )
     assert after == found[1:]
     assert all(one.since_ms > 0 for one in found)
-    assert suspended_collections("http://127.0.0.1:1", 2) is None
+    assert suspended_collections(["http://127.0.0.1:1"] * 2) is None
     end = "(once that is mended: deepclean gc resume --chain-is-mended)"
     assert collection_fields(found)[:2] == [
         ("all of shard 0", f"stopped since {time_text(found[0].since_ms)}: snapshots: two rows follow one {end}"),

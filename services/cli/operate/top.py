@@ -23,9 +23,9 @@ from services.domain.words import counted
 from services.page.stations import Station, stations
 from services.page.troubles import troubles
 from services.plane.stack.plane_file import running_plane
-from services.plane.stack.secrets import http_token
-from services.plane.upkeep.observed import plane_disk, plane_status, urls_of
-from services.plane.upkeep.status import DiskUse, PlaneStatus, observe_processes
+from services.plane.upkeep.found_owners import FoundOwners
+from services.plane.upkeep.observed import plane_disk, plane_status, scraped_twice
+from services.plane.upkeep.status import DiskUse, PlaneStatus
 from services.wording.figures import time_text
 
 
@@ -68,13 +68,14 @@ def _observed(context: typer.Context, seconds: float, pictures: int) -> Iterator
     """Yield the plane again and again; its file is read anew each time, since it may be restarted."""
     home = made_session(context).home
     disk: DiskUse | None = None
-    for _ in range(pictures) if pictures else count():
-        plane = running_plane(home)
-        reported = observe_processes(urls_of(plane), seconds, http_token(home))
-        disk = disk or plane_disk(plane, reported)  # to look at every file takes a while; what is free is asked anew
-        disk = replace(disk, free_bytes=shutil.disk_usage(home).free)
-        status = plane_status(plane, reported, disk)
-        yield Picture(status, stations(reported, status.backlog))
+    with FoundOwners() as owners:
+        for _ in range(pictures) if pictures else count():
+            plane = running_plane(home)
+            found = scraped_twice(plane, owners, seconds)
+            disk = disk or plane_disk(plane, found)  # to look at every file takes a while; what is free is asked anew
+            disk = replace(disk, free_bytes=shutil.disk_usage(home).free)
+            status = plane_status(plane, found, disk)
+            yield Picture(status, stations(found, status.backlog))
 
 
 def drawn(picture: Picture) -> Group:

@@ -58,6 +58,7 @@ from services.plane.stack.plane_file import PlaneFile, running_plane
 from services.plane.stack.process_names import METADATA, SERVICES, STREAMING
 from services.plane.stack.secrets import administrator, http_token, person
 from services.plane.stack.stack import running_client
+from services.plane.upkeep.found_owners import STEPPED
 from services.plane.upkeep.metrics_page import samples
 from services.plane.upkeep.shard_databases import database_directory
 from services.plane.upkeep.table_places import place_in_directory, reading_tables
@@ -65,7 +66,6 @@ from services.storage.tables import TablesReader
 
 SERVE_SECONDS = 120.0
 ASK_SECONDS = 10.0
-STEPPED = "deepclean_last_step_timestamp_seconds"
 FOLLOWED = "deepclean_streaming_chain_version"
 Say = Callable[[str], None]
 Part = tuple[str, int]

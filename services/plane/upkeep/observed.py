@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from services.client.wire.http_reads import http_client
 from services.plane.stack.plane_file import PlaneFile, PlaneState
+from services.plane.stack.process_names import METADATA
 from services.plane.stack.secrets import http_token
 from services.plane.upkeep.audits import FinishedAudit, last_audits
 from services.plane.upkeep.backups import backups_directory, list_backups
+from services.plane.upkeep.found_owners import FoundOwners, owned_shards
 from services.plane.upkeep.status import (
     OPEN_DEAD_LETTERS,
     SCRAPE_SECONDS,
+    SILENT,
     DiskUse,
     LastAudit,
     PlaneStatus,
+    ProcessStatus,
     Reported,
-    Scrape,
+    Scrapes,
     backlog,
     disk_use,
-    observe_processes,
     process_status,
+    reported,
     scrape,
     suspended_collections,
     throughput,
@@ -34,37 +39,40 @@ def urls_of(plane: PlaneFile) -> dict[str, str]:
     return plane.elsewhere | {name: process.url for name, process in plane.processes.items() if process.url}
 
 
-def scrape_plane(plane: PlaneFile) -> dict[str, Scrape | None]:
-    """Return the metrics of each process now; None for one that does not answer."""
+def scrape_plane(plane: PlaneFile, owners: FoundOwners) -> Scrapes:
+    """Return the metrics of each process now. Where hosts share the shards, those of the other hosts follow."""
     with http_client(http_token(Path(plane.home)), seconds=SCRAPE_SECONDS) as http:
-        return {name: scrape(http, url) for name, url in urls_of(plane).items()}
+        found = {name: {url: scrape(http, url)} for name, url in urls_of(plane).items()}
+        here = {
+            name: owned_shards(found[name][process.url]) for name, process in plane.processes.items() if process.url
+        }
+        for service, url in owners.elsewhere(plane, here):
+            found.setdefault(service, {}).setdefault(url, scrape(http, url))
+    return found
+
+
+def scraped_twice(plane: PlaneFile, owners: FoundOwners, seconds: float) -> dict[str, Reported]:
+    """Return the metrics of each process, read twice with ``seconds`` between the reads."""
+    before = scrape_plane(plane, owners)
+    threading.Event().wait(seconds)
+    return reported(before, scrape_plane(plane, owners), urls_of(plane))
 
 
 def observe_plane(plane: PlaneFile, seconds: float) -> PlaneStatus:
     """Return the status of a plane; rates are measured over ``seconds``."""
-    reported = observe_processes(urls_of(plane), seconds, http_token(Path(plane.home)))
-    return plane_status(plane, reported, plane_disk(plane, reported))
+    with FoundOwners() as owners:
+        found = scraped_twice(plane, owners, seconds)
+    return plane_status(plane, found, plane_disk(plane, found))
 
 
-def plane_disk(plane: PlaneFile, reported: Mapping[str, Reported]) -> DiskUse:
+def plane_disk(plane: PlaneFile, found: Mapping[str, Reported]) -> DiskUse:
     """Return the plane's use of this host's disk. It looks at every file below the home."""
-    return disk_use({name: one for name, one in reported.items() if name in plane.processes}, Path(plane.home))
+    return disk_use({name: one.alone for name, one in found.items() if name in plane.processes}, Path(plane.home))
 
 
-def plane_status(plane: PlaneFile, reported: Mapping[str, Reported], disk: DiskUse) -> PlaneStatus:
+def plane_status(plane: PlaneFile, found: Mapping[str, Reported], disk: DiskUse) -> PlaneStatus:
     """Return the status of a plane, with rates between the two scrapes of each process."""
-    home, token, metadata_url = Path(plane.home), http_token(Path(plane.home)), urls_of(plane).get("metadata", "")
-    processes = (
-        *(
-            process_status(name, process, process.url or plane.bootstrap_servers, reported)
-            for name, process in plane.processes.items()
-        ),
-        *(
-            process_status(name, None, url, reported)
-            for name, url in plane.elsewhere.items()
-            if name not in plane.processes
-        ),
-    )
+    home, token, metadata_urls = Path(plane.home), http_token(Path(plane.home)), _metadata_urls(plane, found)
     backup = next(iter(reversed(list_backups(backups_directory(home)))), None)
     is_lost = plane.state is not PlaneState.FAILED and not plane.is_up()
     return PlaneStatus(
@@ -72,16 +80,41 @@ def plane_status(plane: PlaneFile, reported: Mapping[str, Reported], disk: DiskU
         reason="whoever ran it was killed: stop what is left of it (deepclean down)" if is_lost else plane.reason,
         home=plane.home,
         shards=plane.shards,
-        processes=processes,
-        throughput=throughput(reported),
-        backlog=backlog(reported, metadata_url, plane.shards, token),
+        processes=tuple(_processes(plane, found)),
+        throughput=throughput(found),
+        backlog=backlog(found, metadata_urls, token),
         disk=disk,
-        dead_letters=reported["snapshots"].total(OPEN_DEAD_LETTERS) if "snapshots" in reported else 0,
+        dead_letters=found["snapshots"].total(OPEN_DEAD_LETTERS) if "snapshots" in found else 0,
         newest_backup=backup.name if backup else "",
         newest_backup_age_seconds=max(0.0, time.time() - backup.made_at_ms / 1000) if backup else 0.0,
         audits=tuple(_last_audit(one) for one in last_audits(home)),
-        suspended_collections=suspended_collections(metadata_url, plane.shards, token),
+        suspended_collections=suspended_collections(metadata_urls, token),
     )
+
+
+def _processes(plane: PlaneFile, found: Mapping[str, Reported]) -> Iterator[ProcessStatus]:
+    """Yield the processes of this host, then those that the description names, then those that own other shards.
+
+    The service `snapshots` counts the open dead letters of each process; the first one of a name shows them.
+    """
+    letters = {name: found["snapshots"].total(OPEN_DEAD_LETTERS, source=name) for name in found if "snapshots" in found}
+    for name, process in plane.processes.items():
+        own = found.get(name, SILENT).alone
+        yield process_status(name, process, process.url or plane.bootstrap_servers, own, letters.pop(name, 0))
+    for name, url in plane.elsewhere.items():
+        if name not in plane.processes:
+            yield process_status(name, None, url, found.get(name, SILENT).alone, letters.pop(name, 0))
+    for name, one in found.items():
+        for url, other in one.others.items():
+            yield process_status(name, None, url, other, letters.pop(name, 0))
+
+
+def _metadata_urls(plane: PlaneFile, found: Mapping[str, Reported]) -> list[str]:
+    """Return where metadata answers for each shard: at its owner, as far as that is known."""
+    own = urls_of(plane).get(METADATA, "")
+    others = found.get(METADATA, SILENT).others
+    owners = {shard: url for url, other in others.items() for shard in owned_shards(other.now)}
+    return [owners.get(shard, own) for shard in range(plane.shards)]
 
 
 def _last_audit(finished: FinishedAudit) -> LastAudit:

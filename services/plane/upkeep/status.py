@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
-import threading
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -40,26 +39,36 @@ class Scrape:
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """The metrics of one process now and some seconds earlier; None if the process did not answer."""
+    """The metrics of one process, or of all of its name, now and some seconds earlier; None for one that is silent."""
 
     before: Scrape | None
     now: Scrape | None
+    others: Mapping[str, Reported] = field(default_factory=dict)
+    """What processes of the same name report on other hosts, by their URLs: it counts, too."""
+
+    @property
+    def alone(self) -> Reported:
+        """What this process reports, without the others."""
+        return Reported(self.before, self.now)
 
     def rate(self, *names: str, **labels: str) -> float:
         """Return the increase of counters per second; 0 for a process that did not answer or was restarted."""
+        of_others = sum(other.rate(*names, **labels) for other in self.others.values())
         if self.before is None or self.now is None:
-            return 0.0
+            return of_others
         seconds = self.now.at_seconds - self.before.at_seconds
-        return max(0.0, _total(self.now, names, labels) - _total(self.before, names, labels)) / seconds
+        return max(0.0, _total(self.now, names, labels) - _total(self.before, names, labels)) / seconds + of_others
 
     def total(self, *names: str, **labels: str) -> int:
         """Return the current sum of metrics over all samples with these labels, or 0 if the process did not answer."""
-        return 0 if self.now is None else int(_total(self.now, names, labels))
+        own = 0 if self.now is None else int(_total(self.now, names, labels))
+        return own + sum(other.total(*names, **labels) for other in self.others.values())
 
     def largest(self, name: str) -> float:
         """Return the current largest value of a metric, or 0 if there is none or the process did not answer."""
         present = () if self.now is None else self.now.samples
-        return max((sample.value for sample in present if sample.name == name), default=0.0)
+        own = max((sample.value for sample in present if sample.name == name), default=0.0)
+        return max([own, *(other.largest(name) for other in self.others.values())])
 
 
 def _total(scrape: Scrape, names: tuple[str, ...], labels: Mapping[str, str]) -> float:
@@ -67,7 +76,7 @@ def _total(scrape: Scrape, names: tuple[str, ...], labels: Mapping[str, str]) ->
     return sum(sample.value for sample in wanted)
 
 
-_SILENT = Reported(None, None)
+SILENT = Reported(None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,12 +201,26 @@ class PlaneStatus:
     """The suspended shards and buckets; null if metadata does not answer."""
 
 
-def observe_processes(urls: Mapping[str, str], seconds: float, token: str = "") -> dict[str, Reported]:
-    """Return the metrics of each process, read twice with ``seconds`` between the reads."""
-    with http_client(token, seconds=SCRAPE_SECONDS) as http:
-        before = {name: scrape(http, url) for name, url in urls.items()}
-        threading.Event().wait(seconds)
-        return {name: Reported(before[name], scrape(http, url)) for name, url in urls.items()}
+Scrapes = Mapping[str, Mapping[str, Scrape | None]]
+"""The metrics of processes by name and URL, those of one name in their order; None for one that did not answer."""
+
+
+def reported(before: Scrapes, now: Scrapes, urls: Mapping[str, str]) -> dict[str, Reported]:
+    """Return what was scraped twice, by the names of the processes.
+
+    Of each name that ``urls`` has, the process with that URL comes first; all further ones are its others.
+    """
+
+    def one(name: str, url: str) -> Reported:
+        return Reported(before.get(name, {}).get(url), now[name].get(url))
+
+    return {
+        name: replace(
+            one(name, urls.get(name, "")),
+            others={url: one(name, url) for url in scraped if url != urls.get(name)},
+        )
+        for name, scraped in now.items()
+    }
 
 
 def scrape(http: httpx.Client, url: str) -> Scrape | None:
@@ -210,10 +233,9 @@ def scrape(http: httpx.Client, url: str) -> Scrape | None:
 
 
 def process_status(
-    name: str, process: PlaneProcess | None, address: str, reported: Mapping[str, Reported]
+    name: str, process: PlaneProcess | None, address: str, own: Reported, dead_letters: int = 0
 ) -> ProcessStatus:
     """Return the status of one process, which has ``address``; ``process`` is None if another host runs it."""
-    own = reported.get(name, _SILENT)
     return ProcessStatus(
         name=name,
         is_here=process is not None,
@@ -224,8 +246,7 @@ def process_status(
         messages_per_second=own.rate(*MESSAGES_APPLIED),
         lag_messages=own.total(*LAG_MESSAGES),
         lag_seconds=own.largest(LAG_SECONDS),
-        # The snapshots service counts the open dead letters of all services.
-        dead_letters=reported.get("snapshots", _SILENT).total(OPEN_DEAD_LETTERS, source=name),
+        dead_letters=dead_letters,
         restarts=process.restarts if process else 0,
         reason=process.reason if process else "",
     )
@@ -233,25 +254,28 @@ def process_status(
 
 def throughput(reported: Mapping[str, Reported]) -> Throughput:
     """Return the rates of the plane per second."""
-    scm = reported.get("mock_scm", _SILENT)
+    scm = reported.get("mock_scm", SILENT)
     return Throughput(
-        commands_applied=reported.get("metadata", _SILENT).rate("deepclean_messages_applied_total"),
-        entries_judged=reported.get("streaming", _SILENT).rate("deepclean_streaming_entries_judged_total"),
+        commands_applied=reported.get("metadata", SILENT).rate("deepclean_messages_applied_total"),
+        entries_judged=reported.get("streaming", SILENT).rate("deepclean_streaming_entries_judged_total"),
         groups_deleted=scm.rate("deepclean_mock_scm_groups_total", outcome="deleted"),
         bytes_deleted=scm.rate("deepclean_mock_scm_deleted_bytes_total"),
     )
 
 
-def backlog(reported: Mapping[str, Reported], metadata_url: str, shards: int, token: str = "") -> Backlog:
-    """Return the backlog of the plane; sums are 0 if metadata does not answer."""
-    of_shards = _of_each_shard(metadata_url, shards, token, "/backlog", ShardBacklog) or {}
+def backlog(reported: Mapping[str, Reported], metadata_urls: Sequence[str], token: str = "") -> Backlog:
+    """Return the backlog of the plane; sums are 0 if metadata does not answer.
+
+    ``metadata_urls`` says for each shard where metadata answers.
+    """
+    of_shards = _of_each_shard(metadata_urls, token, "/backlog", ShardBacklog) or {}
     stages = ("pending", "claimed", "held", "freed")
     amounts = [f"{stage}_{amount}" for stage in stages for amount in ("bytes", "versions", "replicated_bytes")]
-    key_deletion = reported.get("key_deletion", _SILENT)
+    key_deletion = reported.get("key_deletion", SILENT)
     return Backlog(
         **{name: sum(getattr(one, name) for one in of_shards.values()) for name in amounts},
         oldest_seconds=max((process.largest(LAG_SECONDS) for process in reported.values()), default=0.0),
-        directories_in_progress=reported.get("directory_deletion", _SILENT).total(
+        directories_in_progress=reported.get("directory_deletion", SILENT).total(
             "deepclean_directory_deletion_directories"
         ),
         garbage_ranges_to_sweep=key_deletion.total("deepclean_key_deletion_sweeps_open"),
@@ -260,24 +284,27 @@ def backlog(reported: Mapping[str, Reported], metadata_url: str, shards: int, to
     )
 
 
-def _of_each_shard(metadata_url: str, shards: int, token: str, path: str, answer_type: type[T]) -> dict[int, T] | None:
-    """Return what metadata answers for each shard that this host owns; None if it does not answer."""
+def _of_each_shard(metadata_urls: Sequence[str], token: str, path: str, answer_type: type[T]) -> dict[int, T] | None:
+    """Return what metadata answers for each shard whose owner is known; None if one does not answer."""
     found = {}
     with http_client(token, seconds=SCRAPE_SECONDS) as http:
-        for shard in range(shards):
+        for shard, url in enumerate(metadata_urls):
             try:
-                found[shard] = HttpShard(http, "metadata", metadata_url, shard).get(path, answer_type)
+                found[shard] = HttpShard(http, "metadata", url, shard).get(path, answer_type)
             except UnreachableError:
                 return None
             except PlaneError as error:
-                if error.code != WRONG_SHARD:  # else another host owns it
+                if error.code != WRONG_SHARD:  # else it moves, or its owner was not found
                     raise
     return found
 
 
-def suspended_collections(metadata_url: str, shards: int, token: str = "") -> tuple[SuspendedCollection, ...] | None:
-    """Return the suspended shards, then the suspended buckets; None if metadata does not answer."""
-    found = _of_each_shard(metadata_url, shards, token, "/collection", list[CollectionStatus])
+def suspended_collections(metadata_urls: Sequence[str], token: str = "") -> tuple[SuspendedCollection, ...] | None:
+    """Return the suspended shards, then the suspended buckets; None if metadata does not answer.
+
+    ``metadata_urls`` says for each shard where metadata answers.
+    """
+    found = _of_each_shard(metadata_urls, token, "/collection", list[CollectionStatus])
     if found is None:
         return None
     lines = [

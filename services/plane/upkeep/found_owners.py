@@ -1,0 +1,72 @@
+"""The owners of shards on other hosts, where hosts share the shards of a plane: found in the topic of owners."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from schemas.credentials import CredentialsError
+from services.client.kafka_plane import KafkaPlane
+from services.domain.errors import DeepcleanError
+from services.plane.stack.plane_file import PlaneFile
+from services.plane.stack.process_names import SERVICES
+from services.plane.stack.stack import running_client
+from services.plane.upkeep.status import Scrape
+
+STEPPED = "deepclean_last_step_timestamp_seconds"
+"""A process reports it for each shard that it owns."""
+
+
+def owned_shards(scrape: Scrape | None) -> set[int]:
+    """Return the shards whose loops have gone round in a process; a standby's do not count."""
+    found = () if scrape is None else scrape.samples
+    return {int(one.labels["shard"]) for one in found if one.name == STEPPED and one.value > 0}
+
+
+class FoundOwners:
+    """Finds the owners on other hosts of the plane of a home. Opens a client when it has to, and keeps it."""
+
+    def __init__(self) -> None:
+        self._client: KafkaPlane | None = None
+        self._plane: tuple[object, ...] = ()
+
+    def elsewhere(self, plane: PlaneFile, owned_here: Mapping[str, set[int]]) -> list[tuple[str, str]]:
+        """Return the service and the URL of each owner of the other shards; nothing if no broker answers.
+
+        ``owned_here`` has the shards that processes of this host own.
+        """
+        found: dict[tuple[str, str], None] = {}
+        if not plane.has_moving_shards:
+            return []
+        try:
+            client = self._client_of(plane)
+            for service in SERVICES:
+                for shard in range(plane.shards):
+                    if shard not in owned_here.get(service, ()) and (url := client.owner_url(service, shard)):
+                        found[service, url] = None
+        except (DeepcleanError, CredentialsError):  # it shows in the processes of this host
+            return []
+        return list(found)
+
+    def _client_of(self, plane: PlaneFile) -> KafkaPlane:
+        known = (plane.supervisor, plane.bootstrap_servers)
+        if self._client is None or self._plane != known:
+            self.close()
+            self._client, self._plane = running_client(Path(plane.home)), known
+        return self._client
+
+    def close(self) -> None:
+        """Close the client, if there is one."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
