@@ -47,8 +47,8 @@ class ReclaimMetrics:
         )
         self._verdict_seconds = Histogram(
             "deepclean_streaming_verdict_seconds",
-            "For each judged entry, the time from the writing of its message to gc.deleted-entries until its verdict "
-            "was published. Messages that are judged together count as old as the oldest of them.",
+            "For each judged entry, the time from the writing of its message to gc.deleted-entries until its verdict, "
+            "or its dead letter, was published. Messages that are judged together count as old as the oldest of them.",
             buckets=VERDICT_SECONDS,
             registry=registry,
         )

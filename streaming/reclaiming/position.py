@@ -25,14 +25,14 @@ def finished_ends(checkpoint: Checkpoint) -> dict[int, int]:
         if text is None:
             raise ValueError(f"offsets/{max(batches)} is missing")
         return ends_in(text.splitlines()[-1])
-    except (OSError, ValueError, KeyError, IndexError) as error:
+    except (OSError, ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
         raise InvariantError(
             f"Spark's checkpoint {checkpoint} cannot be read ({error}): remove it, and every entry is judged again."
         ) from error
 
 
 def ends_in(offsets: str) -> dict[int, int]:
-    """Return the offsets by shard in Spark's own notation. Raise ValueError or KeyError if it is another one."""
+    """Return the offsets by shard, of Spark's own notation."""
     return {int(shard): offset for shard, offset in json.loads(offsets)[DELETED_ENTRIES.name].items()}
 
 

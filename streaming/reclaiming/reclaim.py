@@ -129,7 +129,7 @@ class ReclaimJob:
 
         Raises:
             InvariantError: the checkpoint cannot be read.
-            RetryableError: the broker did not answer.
+            RetryableError: the broker, or the file system of the checkpoint, did not answer.
         """
         self._waiting = saved(self._options.checkpoint)
         self._metrics.waiting(self._waiting, len(self._chain.chains))

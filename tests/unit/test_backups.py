@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from schemas.stored_rows import row_codec
 from schemas.topics import DELETED_ENTRIES, METADATA_COMMANDS
 from services.cli.main import app
 from services.cli.session import Session
+from services.domain.errors import InvariantError
 from services.metadata.state.tables import TRANSACTION_INFO_KEY
 from services.plane.machine.errors import StackError
 from services.plane.upkeep import backups
@@ -24,7 +26,6 @@ from services.plane.upkeep.backups import (
     list_backups,
     restore_backup,
 )
-from services.plane.upkeep.reader_positions import spark_positions
 from services.plane.upkeep.shard_databases import (
     database_directory,
     new_database,
@@ -35,6 +36,8 @@ from services.plane.upkeep.shard_databases import (
 from services.runtime.loop.positions import POSITIONS
 from services.storage.rocks_backups import copy_files
 from services.storage.store import StoreError
+from streaming.reclaiming.checkpoint import LocalCheckpoint
+from streaming.reclaiming.position import finished_ends
 
 
 def made_backup(home: Path, directory: Path, name: str, txn: int = 7) -> Backup:
@@ -117,8 +120,8 @@ def test_nothing_is_replaced(tmp_path: Path) -> None:
         restore_backup(tmp_path / "home", tmp_path / "kept", backup, ["metadata"])
     with pytest.raises(StackError, match="has no copy of snapshots, shard 0"):
         restore_backup(tmp_path / "other", tmp_path / "kept", backup, ["metadata", "snapshots"])
-    with pytest.raises(StackError, match="has no copy of snapshots, shard 0"):
-        restore_backup(tmp_path / "other", tmp_path / "kept", backup, shards=[0])
+    with pytest.raises(StackError, match="has nothing of shard 1: name another backup"):
+        restore_backup(tmp_path / "other", tmp_path / "kept", backup, shards=[1])
     assert not (tmp_path / "other" / "data").exists()
 
 
@@ -126,8 +129,29 @@ def test_a_backup_of_one_of_several_hosts_restores_what_it_has(tmp_path: Path) -
     backup = made_backup(tmp_path / "home", tmp_path / "kept", "one")
     assert ("snapshots", 0) in backup.missing
     assert ("metadata", 0) not in backup.missing
-    restored = restore_backup(tmp_path / "other", tmp_path / "kept", backup)
-    assert [(copy.service, copy.shard) for copy in restored] == [("metadata", 0)]
+    for place, shards in (("other", ()), ("third", (0,))):
+        restored = restore_backup(tmp_path / place, tmp_path / "kept", backup, shards=shards)
+        assert [(copy.service, copy.shard) for copy in restored] == [("metadata", 0)]
+
+
+def test_hosts_that_keep_their_backups_in_one_directory_leave_each_others_alone(tmp_path: Path) -> None:
+    kept, homes = tmp_path / "kept", (tmp_path / "one", tmp_path / "two")
+    making = [kept / f".making-{backups._host_mark(home)}-now" for home in homes]
+    for directory in making:
+        (directory / "metadata" / "0").mkdir(parents=True)
+    backups._remove_what_was_cut_off(homes[0], 1, kept)
+    assert [directory.exists() for directory in making] == [False, True]
+    os.utime(making[1], (0, 0))
+    backups._remove_what_was_cut_off(homes[0], 1, kept)
+    assert not making[1].exists(), "nobody makes a backup for longer than a day"
+
+
+def test_a_manifest_names_no_copy_that_is_gone(tmp_path: Path) -> None:
+    (tmp_path / "metadata" / "0").mkdir(parents=True)
+    copies = [ServiceCopy(service, 0, (), 1) for service in ("metadata", "snapshots")]
+    backups._check_whole(tmp_path, copies[:1])
+    with pytest.raises(StackError, match="back up again"):
+        backups._check_whole(tmp_path, copies)
 
 
 def test_a_restore_that_is_cut_off_leaves_no_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,23 +180,25 @@ def test_a_copy_is_made_under_a_new_name_or_not_at_all(tmp_path: Path) -> None:
 
 
 def test_spark_is_where_its_last_finished_batch_ended(tmp_path: Path) -> None:
-    assert spark_positions(tmp_path) == {}
+    checkpoint = LocalCheckpoint(tmp_path)
+    assert finished_ends(checkpoint) == {}
     for folder in ("commits", "offsets"):
         (tmp_path / folder).mkdir()
-    assert spark_positions(tmp_path) == {}
+    assert finished_ends(checkpoint) == {}
     for batch in (9, 10, 11):
         ends = {DELETED_ENTRIES.name: {"0": batch * 100, "1": 5}}
         (tmp_path / "offsets" / str(batch)).write_text(f'v1\n{{"batchWatermarkMs":0}}\n{json.dumps(ends)}')
     for batch in (9, 10):
         (tmp_path / "commits" / str(batch)).write_text("v1\n{}")
     (tmp_path / "commits" / ".10.crc").write_text("")
-    assert spark_positions(tmp_path) == {
-        ("streaming", DELETED_ENTRIES.name, 0): 1_000,
-        ("streaming", DELETED_ENTRIES.name, 1): 5,
-    }
-    (tmp_path / "offsets" / "10").write_text("v1\nbroken")
-    with pytest.raises(StackError, match="nothing may be trimmed"):
-        spark_positions(tmp_path)
+    assert finished_ends(checkpoint) == {0: 1_000, 1: 5}
+    for broken in ("broken", "null", "[]", '{"gc.deleted-entries": null}', "{}"):
+        (tmp_path / "offsets" / "10").write_text(f"v1\n{broken}")
+        with pytest.raises(InvariantError, match="every entry is judged again"):
+            finished_ends(checkpoint)
+    (tmp_path / "offsets" / "10").unlink()
+    with pytest.raises(InvariantError, match="offsets/10 is missing"):
+        finished_ends(checkpoint)
 
 
 @pytest.mark.parametrize(

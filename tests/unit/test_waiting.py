@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from services.domain.errors import InvariantError
-from services.plane.machine.errors import StackError
-from services.plane.stack.process_names import STREAMING
-from services.plane.upkeep.reader_positions import spark_positions
 from streaming.reclaiming.checkpoint import LocalCheckpoint
+from streaming.reclaiming.metrics import ReclaimMetrics
 from streaming.reclaiming.outcome import PrematureMessage, Stretch
 from streaming.reclaiming.waiting import MOST_PREMATURE, WAITING_FILE, Waiting, saved
 
@@ -98,16 +96,22 @@ def test_a_file_that_is_none_stops_the_job(tmp_path: Path) -> None:
             saved(LocalCheckpoint(tmp_path))
 
 
-def test_what_waits_is_not_trimmed(tmp_path: Path) -> None:
-    for name, text in (("commits/3", ""), ("offsets/3", 'v1\n{}\n{"gc.deleted-entries": {"0": 50, "1": 60}}')):
-        (tmp_path / name).parent.mkdir()
-        (tmp_path / name).write_text(text)
-    topic = "gc.deleted-entries"
-    assert spark_positions(tmp_path) == {(STREAMING, topic, 0): 50, (STREAMING, topic, 1): 60}
-    waiting(Stretch(1, 10, 60), premature=(AHEAD, PrematureMessage(0, 6, 5), PrematureMessage(1, 11, 5))).save(
-        LocalCheckpoint(tmp_path)
-    )
-    assert spark_positions(tmp_path) == {(STREAMING, topic, 0): 6, (STREAMING, topic, 1): 10}
-    (tmp_path / WAITING_FILE).write_text(json.dumps({}))
-    with pytest.raises(StackError, match="cannot be read"):
-        spark_positions(tmp_path)
+def needed(registry: CollectorRegistry) -> list[float | None]:
+    """What the job reports of shards 0 and 1, up to which deepclean trim-log trims."""
+    name = "deepclean_streaming_needed_offset"
+    return [registry.get_sample_value(name, {"shard": shard}) for shard in ("0", "1")]
+
+
+def test_what_waits_is_not_trimmed() -> None:
+    registry = CollectorRegistry()
+    metrics = ReclaimMetrics(registry)
+    metrics.waiting(waiting(Stretch(1, 10, 60)), 2)
+    assert needed(registry) == [None, None], "no batch has ended: nothing may be trimmed"
+    metrics.finished_until({0: 50, 1: 60})
+    assert needed(registry) == [50, 10]
+    metrics.waiting(waiting(Stretch(1, 10, 60), premature=(AHEAD, PrematureMessage(0, 6, 5))), 2)
+    assert needed(registry) == [6, 10]
+    metrics.finished_until({0: 70, 1: 80})
+    assert needed(registry) == [6, 10]
+    metrics.waiting(waiting(), 2)
+    assert needed(registry) == [70, 80]

@@ -24,7 +24,7 @@ app = typer.Typer(
     help="Set limits that suspend claims of a bucket when far more is to be freed than usual, and reset the breaker.",
 )
 LimitedBucketArgument = Annotated[
-    str, typer.Argument(metavar="VOLUME/BUCKET", help="One bucket; by default the limits for all buckets are set.")
+    str, typer.Argument(metavar="VOLUME/BUCKET", help="One bucket; by default all that have no limits of their own.")
 ]
 ShownBucketArgument = Annotated[
     str,

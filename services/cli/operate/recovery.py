@@ -45,7 +45,7 @@ def backup(
 ) -> None:
     """Copy the state of every service that runs on this host, with its position in the log, while the plane runs.
 
-    On a plane of several hosts call it on each of them: what other hosts run is named, and is not in the backup.
+    On a plane of several hosts call it on each of them: what does not run here is named, and is not in the backup.
     """
     home = made_session(context).home
     directory = (to or backups_directory(home)).absolute()
@@ -58,7 +58,7 @@ def backup(
         if copy.digest is not None:
             say(f"  metadata, shard {copy.shard}: txn {copy.digest.txn}, digest {copy.digest.digest}")
     if made.missing:
-        say(f"Not in this backup, since other hosts run them: {_places(made.missing)}. Make a backup there, too.")
+        say(f"Not in it, since they do not run on this host: {_places(made.missing)}. Make a backup there, too.")
 
 
 def _places(missing: Iterable[tuple[str, int]]) -> str:
@@ -92,7 +92,7 @@ def restore(
     for copy in restored:
         say(f"{copy.service}, shard {copy.shard}: restored from {found.name}.")
     if found.missing and not (service or shard):
-        say(f"Not in this backup, since other hosts ran them: {_places(found.missing)}.")
+        say(f"Not in it, since they did not run on its host: {_places(found.missing)}.")
     say("Start the plane (deepclean up): the services replay the newer messages of the log.")
 
 

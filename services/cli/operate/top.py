@@ -32,7 +32,7 @@ from services.wording.figures import time_text
 def top(
     context: typer.Context,
     seconds: Annotated[
-        float, typer.Option(min=0.1, max=60, help="Number of seconds between two pictures; rates are of this time.")
+        float, typer.Option(min=0.1, max=60, help="Number of seconds between two refreshes; rates are of this time.")
     ] = 2.0,
     pictures: Annotated[int, typer.Option("--count", min=0, metavar="N", help="End after N refreshes; 0: never.")] = 0,
     as_json: JsonOption = False,

@@ -4,7 +4,7 @@
 
     <directory>/<name>/<service>/<shard>/     a copy: its database, and its checkpoints if it has any
     <directory>/<name>/backup.json            the manifest; written last, so that a directory without it is not a backup
-    <directory>/.making-<name>                an interrupted backup; removed by the next backup
+    <directory>/.making-<host>-<name>         a backup in progress; the next one of this host removes what is left of it
 
 The copies need not be of one point in time: after a restore each service sends its later messages again, and the other
 services ignore those that they have already applied.
@@ -15,19 +15,21 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import platform
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from hashlib import blake2b
 from pathlib import Path
 
 import httpx
 from pydantic import TypeAdapter
 
 from schemas.formats import FORMAT, FormatError, check
-from services.client.wire.http_reads import http_client
+from services.client.wire.http_reads import WRONG_SHARD, http_client
 from services.metadata.checkpoints.unfinished import first_offset_of_txn, oldest_unfinished_txn
 from services.metadata.recovery.digest import ShardDigest, digest_shard
 from services.plane.machine.errors import StackError, disk_error
@@ -44,11 +46,12 @@ LOCK_NAME = "backup.lock"
 COPY_PREFIX = "backup-"
 """Prefix of the names of copies that services make for a backup."""
 ASK_SECONDS = 90.0
-_WRONG_SHARD = "WRONG_SHARD"
+LEFT_SECONDS = DAY_SECONDS
+"""Age from which on what another host has left of a backup is removed, too."""
 
 
 class ElsewhereError(StackError):
-    """A process on another host runs the shard."""
+    """No process of this host runs the shard, and one on another host may."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +101,7 @@ class Backup:
 
     @property
     def missing(self) -> list[tuple[str, int]]:
-        """The services and shards without a copy: other hosts ran them."""
+        """The services and shards without a copy: no process of the host ran them."""
         places = ((service, shard) for service in SERVICES for shard in range(self.shards))
         return [place for place in places if self.copy_of(*place) is None]
 
@@ -157,11 +160,12 @@ def make_backup(plane: PlaneFile, directory: Path, *, has_digest: bool = True) -
     with _backup_lock(home):
         _remove_what_was_cut_off(home, plane.shards, directory)
         name = datetime.now(UTC).strftime("%Y%m%dT%H%M%S-%fZ")
-        making = directory / f"{MAKING}{name}"
+        making = directory / f"{MAKING}{_host_mark(home)}-{name}"
         try:
             copies = list(_copies(plane, making, name, has_digest=has_digest))
             if not copies:
                 raise StackError("No process of this host runs a shard: make the backup on the hosts that do.")
+            _check_whole(making, copies)
             backup = Backup(name, int(time.time() * 1000), plane.shards, tuple(copies))
             _write_manifest(making, backup)
             making.rename(directory / name)
@@ -169,6 +173,17 @@ def make_backup(plane: PlaneFile, directory: Path, *, has_digest: bool = True) -
         except OSError as error:
             raise disk_error(directory, error) from error
         return backup
+
+
+def _wanted(backup: Backup, services: Sequence[str], shards: Sequence[int]) -> list[tuple[str, int]]:
+    """Return the copies to restore; each service and each shard that is named must be among them."""
+    places = [(copy.service, copy.shard) for copy in backup.copies if not shards or copy.shard in shards]
+    if services:
+        return [(one, shard) for one in services for shard in shards or sorted({shard for _, shard in places})]
+    missing = [shard for shard in shards if shard not in {shard for _, shard in places}]
+    if missing:
+        raise StackError(f"Backup {backup.name} has nothing of shard {missing[0]}: name another backup.")
+    return places
 
 
 @contextmanager
@@ -188,8 +203,22 @@ def _remove_what_was_cut_off(home: Path, shards: int, directory: Path) -> None:
             copies = KeptCopies(database_directory(home, service, shard) / COPIES, DAY_SECONDS)
             for left in copies.directory.glob(f"{COPY_PREFIX}*"):
                 copies.remove(left.name)
+    own, too_old = f"{MAKING}{_host_mark(home)}-", time.time() - LEFT_SECONDS
     for path in directory.glob(f"{MAKING}*"):
-        shutil.rmtree(path, ignore_errors=True)
+        if path.name.startswith(own) or path.stat().st_mtime < too_old:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _host_mark(home: Path) -> str:
+    """Return a mark of a home on its host: hosts may keep their backups in one directory."""
+    return blake2b(f"{platform.node()}:{home.absolute()}".encode(), digest_size=6).hexdigest()
+
+
+def _check_whole(making: Path, copies: Iterable[ServiceCopy]) -> None:
+    """Raise StackError if a copy is not there any more: a manifest must not name what cannot be restored."""
+    for copy in copies:
+        if not (making / copy.service / str(copy.shard)).is_dir():
+            raise StackError(f"Somebody has removed a part of {making} meanwhile: back up again.")
 
 
 def _copies(plane: PlaneFile, making: Path, name: str, *, has_digest: bool) -> Iterator[ServiceCopy]:
@@ -241,7 +270,8 @@ def copy_of_running(plane: PlaneFile, service: str, shard: int, name: str) -> It
         StackError: the service did not answer, or made no copy.
     """
     process = plane.processes.get(service)
-    if process is None and (service in plane.elsewhere or plane.has_moving_shards):
+    has_other_hosts = service in plane.elsewhere or plane.has_moving_shards or plane.has_fixed_shards
+    if process is None and has_other_hosts:
         raise ElsewhereError(f"{service} does not run on this host: call the command on the host that runs it.")
     if process is None:
         raise StackError(f"The plane runs no {service}: start it whole (deepclean up).")
@@ -250,8 +280,10 @@ def copy_of_running(plane: PlaneFile, service: str, shard: int, name: str) -> It
             answer = http.post(f"{process.url}/v1/shards/{shard}/copies/{name}")
     except httpx.HTTPError as error:
         raise StackError(f"{service} did not answer on {process.url}: read {process.log}.") from error
-    if not answer.is_success and answer.json()["code"] == _WRONG_SHARD:
-        raise ElsewhereError(f"Another host runs shard {shard} of {service}: call the command there.")
+    if not answer.is_success and answer.json()["code"] == WRONG_SHARD and has_other_hosts:
+        raise ElsewhereError(
+            f"{service} does not run shard {shard} on this host: call the command on the host that does."
+        )
     if not answer.is_success:
         raise StackError(f"{service} made no copy of shard {shard}: {answer.json()['message']}.")
     made = Path(answer.json()["directory"])
@@ -274,21 +306,18 @@ def restore_backup(
 ) -> list[ServiceCopy]:
     """Put copies of a backup where services look for their databases; return these copies.
 
-    Without ``services`` and ``shards`` these are all copies of the backup.
+    Without ``services`` these are all that the backup has, without ``shards`` those of all its shards.
 
     Raises:
         StackError: a target is not empty, the backup lacks a copy that is named, or the disk fails. No file is
             replaced.
     """
-    if services or shards:
-        wanted = [(one, shard) for one in services or SERVICES for shard in (shards or range(backup.shards))]
-    else:
-        wanted = [(copy.service, copy.shard) for copy in backup.copies]
+    wanted = _wanted(backup, services, shards)
     copies = []
     for service, shard in wanted:
         copy, target = backup.copy_of(service, shard), database_directory(home, service, shard)
         if copy is None:
-            raise StackError(f"Backup {backup.name} has no copy of {service}, shard {shard}: name another (--from).")
+            raise StackError(f"Backup {backup.name} has no copy of {service}, shard {shard}: name another backup.")
         if target.exists() and any(target.iterdir()):
             raise StackError(
                 f"{target} is not empty: move it away first, and keep it until you have seen the restored one."

@@ -31,7 +31,9 @@ def planned_trims(plane: PlaneFile, log: KafkaLog, backups: list[Backup]) -> lis
     positions = reader_positions(plane)
     places = [(topic.name, shard) for topic in TOPICS for shard in range(plane.shards)]
     firsts = {place: log.first_offset(*place) for place in places}
-    return plan_trims(plane.shards, firsts, positions, backups, partial(newest_full_chain, log))
+    return plan_trims(
+        plane.shards, firsts, positions, backups, partial(newest_full_chain, log), may_move=plane.has_moving_shards
+    )
 
 
 def newest_full_chain(log: KafkaLog, shard: int, until: int) -> int | None:

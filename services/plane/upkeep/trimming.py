@@ -5,6 +5,8 @@ The limit of each topic and shard is the minimum over all of them, as for RocksD
 - A topic that a service reads is not trimmed while this service has no backup of the shard, since after a trim the
   service's database can be restored only from a backup. Spark has no backups: gc.deleted-entries, which Spark alone
   reads, is trimmed up to Spark's position, with or without a backup.
+- Where hosts share the shards, a topic that a service reads is not trimmed at all: a host that gains a shard has no
+  database of it, or an old one, and reads the topic from there.
 - A topic that clients read is not trimmed, since nobody knows their positions.
 - gc.snapshot-chain is trimmed only up to a record of the whole chain, since a reader that starts there must know all
   snapshots.
@@ -59,10 +61,17 @@ def plan_trims(
     positions: Mapping[Place, int],
     backups: Sequence[Backup],
     find_full_chain: FindFullChain,
+    *,
+    may_move: bool = False,
 ) -> list[Trim]:
-    """Return the trims of every topic and shard. ``positions`` are the known positions of the running readers."""
+    """Return the trims of every topic and shard. ``positions`` are the known positions of the running readers.
+
+    ``may_move``: hosts share the shards.
+    """
     return [
-        _plan(topic, shard, firsts[topic.name, shard], _pins(topic, shard, positions, backups), find_full_chain)
+        _plan(
+            topic, shard, firsts[topic.name, shard], _pins(topic, shard, positions, backups, may_move), find_full_chain
+        )
         for topic in TOPICS
         for shard in range(shards)
     ]
@@ -96,7 +105,9 @@ def _plan(topic: Topic, shard: int, first: int, pins: Iterable[Pin], find_full_c
     return Trim(topic.name, shard, first, until, pinned_by)
 
 
-def _pins(topic: Topic, shard: int, positions: Mapping[Place, int], backups: Sequence[Backup]) -> Iterator[Pin]:
+def _pins(
+    topic: Topic, shard: int, positions: Mapping[Place, int], backups: Sequence[Backup], may_move: bool
+) -> Iterator[Pin]:
     for reader in topic.consumers:
         if reader == STREAMING and topic is SNAPSHOT_CHAIN:
             continue  # Spark reads the chain from the first remaining record at each start
@@ -106,6 +117,9 @@ def _pins(topic: Topic, shard: int, positions: Mapping[Place, int], backups: Seq
         if reader == STREAMING:
             yield Pin(position, f"{reader}, as far as it has read")
             continue  # Spark has no backups: this position is its only state, its verdicts are in its outputs
+        if may_move:
+            yield Pin(0, f"{reader} of another host, which may gain the shard and reads from the beginning then")
+            continue
         as_far = "from which its next start reads" if topic in CHANGELOGS.values() else "as far as it has read"
         yield Pin(_needed_from(topic, position), f"{reader}, {as_far}")
         copies = [(backup, copy) for backup in backups if (copy := backup.copy_of(reader, shard)) is not None]
