@@ -18,6 +18,8 @@ from tests.waiting import eventually
 
 SPARK_HOME = Path(pyspark.__file__).parent
 LOOPBACK = "127.0.0.1"
+START_SECONDS = 240.0
+"""It takes seconds, and more than a minute while chaos keeps the machine busy."""
 
 
 @dataclass(slots=True)
@@ -71,7 +73,9 @@ def _started(name: str, options: list[str], log: Path, java: Mapping[str, str], 
         before = file.tell()
         process = subprocess.Popen(command, env=environment, stdout=file, stderr=file, start_new_session=True)
     try:
-        eventually(lambda: said.encode() in log.read_bytes()[before:])
+        eventually(
+            lambda: said.encode() in log.read_bytes()[before:], START_SECONDS, f"{name} does not start: see {log}"
+        )
     except BaseException:
         kill_group(process)
         raise
