@@ -91,7 +91,7 @@ def drawn(picture: Picture) -> Group:
     for one in plane.processes:
         state = process_state(one)
         processes.add_row(
-            one.name,
+            one.name if one.is_here else f"{one.name} at {one.url.partition('//')[2]}",
             Text(state, style="" if state == RUNS else "bold red"),
             f"{one.messages_per_second:,.0f}",
             f"{one.lag_messages:,}",

@@ -135,7 +135,7 @@ function drawWay(parent, stations) {
 function drawProcesses(parent, processes) {
   parent.replaceChildren();
   table(parent, "Processes", [["process", "text"], ["state", "text"], ["restarts"], ["messages/s"], ["behind"], ["dead letters"]],
-    processes.map((one) => [one.name,
+    processes.map((one) => [one.is_here ? one.name : `${one.name} at ${one.url.replace(/^.*\/\//, "")}`,
       !one.is_alive ? "not running" : one.is_answering || one.name === "broker" ? "running" : "silent",
       one.is_here ? one.restarts : "", one.messages_per_second.toFixed(0), one.lag_messages.toLocaleString("en"), one.dead_letters]));
 }
