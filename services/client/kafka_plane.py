@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 
@@ -153,6 +153,17 @@ class KafkaPlane:
             UnreachableError: the broker does not answer.
         """
         return FollowedOwner(lambda: self._owner_topic, service, shard).newest_url()
+
+    def owner_urls(self, services: Iterable[str], shards: int) -> dict[tuple[str, int], str]:
+        """Return where the owners of all shards of some services answer, as far as anybody has said it.
+
+        Raises:
+            UnreachableError: the broker does not answer.
+        """
+        places = [(service, shard) for service in services for shard in range(shards)]
+        if places:
+            self.owner_url(*places[0])  # reads the topic to its end
+        return {place: url for place in places if (url := self._owner_topic.url(*place))}
 
     def submit(self, shard: int, command: NamespaceCommand) -> int:
         """Send a command; wait only if too many are unanswered. Return its number."""

@@ -6,10 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from services.domain.words import counted
-from services.plane.upkeep.status import LAG_MESSAGES, LAG_SECONDS, MESSAGES_APPLIED, Backlog, Reported
+from services.plane.upkeep.status import LAG_MESSAGES, LAG_SECONDS, MESSAGES_APPLIED, SILENT, Backlog, Reported
 from services.wording.figures import amount_in_words, bytes_text
-
-_SILENT = Reported(None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +26,8 @@ class Station:
 
 def stations(reported: Mapping[str, Reported], waiting: Backlog) -> tuple[Station, ...]:
     """Return the stations in the order in which a deletion meets them."""
-    key_deletion = reported.get("key_deletion", _SILENT)
-    scm = reported.get("mock_scm", _SILENT)
+    key_deletion = reported.get("key_deletion", SILENT)
+    scm = reported.get("mock_scm", SILENT)
     claimed = key_deletion.rate("deepclean_key_deletion_claim_rows_total", outcome="claimed")
     deleted = scm.rate("deepclean_mock_scm_groups_total", outcome="deleted")
     purges = key_deletion.total("deepclean_key_deletion_waiting_purges")
@@ -39,7 +37,7 @@ def stations(reported: Mapping[str, Reported], waiting: Backlog) -> tuple[Statio
             "deleted",
             "metadata",
             "takes the object out of the namespace, and publishes its row",
-            f"{reported.get('metadata', _SILENT).rate(*MESSAGES_APPLIED):,.0f} messages/s",
+            f"{reported.get('metadata', SILENT).rate(*MESSAGES_APPLIED):,.0f} messages/s",
             _messages(reported, "metadata"),
         ),
         _station(
@@ -47,7 +45,7 @@ def stations(reported: Mapping[str, Reported], waiting: Backlog) -> tuple[Statio
             "first judge",
             "streaming",
             "compares the row with the bucket's snapshots",
-            f"{reported.get('streaming', _SILENT).rate('deepclean_streaming_entries_judged_total'):,.0f} rows/s",
+            f"{reported.get('streaming', SILENT).rate('deepclean_streaming_entries_judged_total'):,.0f} rows/s",
             _messages(reported, "streaming"),
         ),
         _station(
@@ -55,7 +53,7 @@ def stations(reported: Mapping[str, Reported], waiting: Backlog) -> tuple[Statio
             "directories",
             "directory_deletion",
             "expands deleted directories, page by page",
-            f"{reported.get('directory_deletion', _SILENT).rate('deepclean_directory_deletion_expansions_total'):,.0f} "
+            f"{reported.get('directory_deletion', SILENT).rate('deepclean_directory_deletion_expansions_total'):,.0f} "
             f"pages/s",
             counted(waiting.directories_in_progress, "directory", "directories"),
         ),
@@ -88,9 +86,9 @@ def stations(reported: Mapping[str, Reported], waiting: Backlog) -> tuple[Statio
 
 
 def _station(reported: Mapping[str, Reported], name: str, process: str, does: str, rate: str, waits: str) -> Station:
-    own = reported.get(process, _SILENT)
-    return Station(name, process, does, rate, waits, own.largest(LAG_SECONDS), own.now is not None)
+    own = reported.get(process, SILENT)
+    return Station(name, process, does, rate, waits, own.largest(LAG_SECONDS), own.is_answering)
 
 
 def _messages(reported: Mapping[str, Reported], process: str) -> str:
-    return counted(reported.get(process, _SILENT).total(*LAG_MESSAGES), "message")
+    return counted(reported.get(process, SILENT).total(*LAG_MESSAGES), "message")

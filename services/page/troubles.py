@@ -63,15 +63,25 @@ def _of_processes(plane: PlaneStatus) -> Iterator[Trouble]:
                 "deepclean status",
             )
         if process.lag_seconds > LAG_SECONDS:
+            name = process.name if process.is_here else f"{process.name} at {process.url}"
             yield Trouble(
                 False,
-                f"{process.name} is {process.lag_seconds:,.0f} s behind: {counted(process.lag_messages, 'message')}.",
+                f"{name} is {process.lag_seconds:,.0f} s behind: {counted(process.lag_messages, 'message')}.",
                 "Wait while it catches up; if the lag grows, add shards or give it more processor time.",
                 "deepclean status",
             )
 
 
 def _of_collection(plane: PlaneStatus) -> Iterator[Trouble]:
+    if plane.unknown_shards:
+        shards = ", ".join(map(str, plane.unknown_shards))
+        yield Trouble(
+            True,
+            f"Who owns these shards of metadata is not known on this host, or does not answer: {shards}. The backlog "
+            f"lacks them, and whether their claims are suspended is not known.",
+            "See that the brokers answer, and what runs on the other hosts.",
+            "deepclean status",
+        )
     if plane.suspended_collections is None:
         yield Trouble(
             True, "Whether claims are suspended is not known: metadata does not answer.", "See what runs.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.topics import CHANGELOGS, CLIENTS, METADATA_COMMANDS, SNAPSHOT_CHAIN, TOPICS
+from schemas.topics import CHANGELOGS, CLIENTS, DELETED_ENTRIES, METADATA_COMMANDS, SNAPSHOT_CHAIN, TOPICS
 from services.plane.stack.process_names import METADATA, SERVICES, STREAMING
 from services.plane.upkeep.backups import Backup, InputPosition, ServiceCopy
 from services.plane.upkeep.trimming import Place, plan_trims
@@ -75,3 +75,17 @@ def test_nothing_goes_that_anybody_needs_and_all_else_does(
         else:
             assert trim.until == most
         assert trim.pinned_by
+
+
+def test_where_hosts_share_the_shards_only_what_spark_alone_reads_goes_and_that_as_far_as_it_says() -> None:
+    read = tuple(InputPosition(topic.name, "id", 50) for topic in TOPICS)
+    whole = tuple(ServiceCopy(service, 0, read, 1) for service in SERVICES)
+    firsts = {(topic.name, 0): 0 for topic in TOPICS}
+    positions: dict[Place, int] = {(reader, topic.name, 0): 40 for topic in TOPICS for reader in topic.consumers}
+    trims = plan_trims(1, firsts, positions, [Backup("b", 1, 1, whole)], lambda _, until: until, may_move=True)
+    assert {trim.topic: trim.until for trim in trims if trim.messages} == {DELETED_ENTRIES.name: 40}
+    del positions[STREAMING, DELETED_ENTRIES.name, 0]
+    trims = plan_trims(1, firsts, positions, [Backup("b", 1, 1, whole)], lambda _, until: until, may_move=True)
+    assert not any(trim.messages for trim in trims)
+    pinned = next(trim.pinned_by for trim in trims if trim.topic == DELETED_ENTRIES.name)
+    assert pinned == "streaming, which does not tell its position"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -118,20 +119,25 @@ def test_nothing_is_replaced(tmp_path: Path) -> None:
     backup = made_backup(tmp_path / "home", tmp_path / "kept", "one")
     with pytest.raises(StackError, match="is not empty: move it away first"):
         restore_backup(tmp_path / "home", tmp_path / "kept", backup, ["metadata"])
-    with pytest.raises(StackError, match="has no copy of snapshots, shard 0"):
+    with pytest.raises(StackError, match="has nothing of snapshots: name another backup"):
         restore_backup(tmp_path / "other", tmp_path / "kept", backup, ["metadata", "snapshots"])
+    with pytest.raises(StackError, match="has no copy of metadata, shard 1"):
+        restore_backup(tmp_path / "other", tmp_path / "kept", backup, ["metadata"], [0, 1])
     with pytest.raises(StackError, match="has nothing of shard 1: name another backup"):
         restore_backup(tmp_path / "other", tmp_path / "kept", backup, shards=[1])
     assert not (tmp_path / "other" / "data").exists()
 
 
 def test_a_backup_of_one_of_several_hosts_restores_what_it_has(tmp_path: Path) -> None:
-    backup = made_backup(tmp_path / "home", tmp_path / "kept", "one")
+    made = made_backup(tmp_path / "home", tmp_path / "kept", "one")
+    backup = replace(made, shards=2, copies=(*made.copies, ServiceCopy("snapshots", 1, (), 1)))
     assert ("snapshots", 0) in backup.missing
     assert ("metadata", 0) not in backup.missing
-    for place, shards in (("other", ()), ("third", (0,))):
-        restored = restore_backup(tmp_path / place, tmp_path / "kept", backup, shards=shards)
+    for place, services, shards in (("one", ("metadata",), ()), ("two", (), (0,)), ("three", ("metadata",), (0,))):
+        restored = restore_backup(tmp_path / place, tmp_path / "kept", backup, services, shards)
         assert [(copy.service, copy.shard) for copy in restored] == [("metadata", 0)]
+    restored = restore_backup(tmp_path / "four", tmp_path / "kept", made)
+    assert [(copy.service, copy.shard) for copy in restored] == [("metadata", 0)]
 
 
 def test_hosts_that_keep_their_backups_in_one_directory_leave_each_others_alone(tmp_path: Path) -> None:
@@ -147,11 +153,12 @@ def test_hosts_that_keep_their_backups_in_one_directory_leave_each_others_alone(
 
 
 def test_a_manifest_names_no_copy_that_is_gone(tmp_path: Path) -> None:
-    (tmp_path / "metadata" / "0").mkdir(parents=True)
-    copies = [ServiceCopy(service, 0, (), 1) for service in ("metadata", "snapshots")]
-    backups._check_whole(tmp_path, copies[:1])
+    backup = made_backup(tmp_path / "home", tmp_path / "kept", "one")
     with pytest.raises(StackError, match="back up again"):
-        backups._check_whole(tmp_path, copies)
+        backups._write_manifest(
+            tmp_path / "kept" / "one", replace(backup, copies=(*backup.copies, ServiceCopy("snapshots", 0, (), 1)))
+        )
+    assert find_backup(tmp_path / "kept") == backup
 
 
 def test_a_restore_that_is_cut_off_leaves_no_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ import os
 import platform
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -165,7 +165,6 @@ def make_backup(plane: PlaneFile, directory: Path, *, has_digest: bool = True) -
             copies = list(_copies(plane, making, name, has_digest=has_digest))
             if not copies:
                 raise StackError("No process of this host runs a shard: make the backup on the hosts that do.")
-            _check_whole(making, copies)
             backup = Backup(name, int(time.time() * 1000), plane.shards, tuple(copies))
             _write_manifest(making, backup)
             making.rename(directory / name)
@@ -177,12 +176,20 @@ def make_backup(plane: PlaneFile, directory: Path, *, has_digest: bool = True) -
 
 def _wanted(backup: Backup, services: Sequence[str], shards: Sequence[int]) -> list[tuple[str, int]]:
     """Return the copies to restore; each service and each shard that is named must be among them."""
-    places = [(copy.service, copy.shard) for copy in backup.copies if not shards or copy.shard in shards]
-    if services:
-        return [(one, shard) for one in services for shard in shards or sorted({shard for _, shard in places})]
-    missing = [shard for shard in shards if shard not in {shard for _, shard in places}]
+    if services and shards:
+        return [(service, shard) for service in services for shard in shards]
+    places = [
+        (copy.service, copy.shard)
+        for copy in backup.copies
+        if copy.service in (services or SERVICES) and (not shards or copy.shard in shards)
+    ]
+    found_services, found_shards = ({place[part] for place in places} for part in (0, 1))
+    missing = [
+        *(service for service in services if service not in found_services),
+        *(f"shard {shard}" for shard in shards if shard not in found_shards),
+    ]
     if missing:
-        raise StackError(f"Backup {backup.name} has nothing of shard {missing[0]}: name another backup.")
+        raise StackError(f"Backup {backup.name} has nothing of {missing[0]}: name another backup.")
     return places
 
 
@@ -205,20 +212,14 @@ def _remove_what_was_cut_off(home: Path, shards: int, directory: Path) -> None:
                 copies.remove(left.name)
     own, too_old = f"{MAKING}{_host_mark(home)}-", time.time() - LEFT_SECONDS
     for path in directory.glob(f"{MAKING}*"):
-        if path.name.startswith(own) or path.stat().st_mtime < too_old:
-            shutil.rmtree(path, ignore_errors=True)
+        with suppress(FileNotFoundError):  # another host has finished its backup
+            if path.name.startswith(own) or path.stat().st_mtime < too_old:
+                shutil.rmtree(path, ignore_errors=True)
 
 
 def _host_mark(home: Path) -> str:
     """Return a mark of a home on its host: hosts may keep their backups in one directory."""
     return blake2b(f"{platform.node()}:{home.absolute()}".encode(), digest_size=6).hexdigest()
-
-
-def _check_whole(making: Path, copies: Iterable[ServiceCopy]) -> None:
-    """Raise StackError if a copy is not there any more: a manifest must not name what cannot be restored."""
-    for copy in copies:
-        if not (making / copy.service / str(copy.shard)).is_dir():
-            raise StackError(f"Somebody has removed a part of {making} meanwhile: back up again.")
 
 
 def _copies(plane: PlaneFile, making: Path, name: str, *, has_digest: bool) -> Iterator[ServiceCopy]:
@@ -266,7 +267,7 @@ def copy_of_running(plane: PlaneFile, service: str, shard: int, name: str) -> It
     """Have a running service copy a shard's database beside it; the copy is deleted when the block is left.
 
     Raises:
-        ElsewhereError: another host runs the shard.
+        ElsewhereError: no process of this host runs the shard, and another host may.
         StackError: the service did not answer, or made no copy.
     """
     process = plane.processes.get(service)
@@ -294,6 +295,10 @@ def copy_of_running(plane: PlaneFile, service: str, shard: int, name: str) -> It
 
 
 def _write_manifest(directory: Path, backup: Backup) -> None:
+    """Write the manifest. Raise StackError if a copy is not there: it must not name what cannot be restored."""
+    for copy in backup.copies:
+        if not (directory / copy.service / str(copy.shard)).is_dir():
+            raise StackError(f"Somebody has removed a part of {directory} meanwhile: back up again.")
     with (directory / MANIFEST).open("wb") as manifest:
         manifest.write(_ADAPTER.dump_json(backup, indent=1))
         manifest.flush()
@@ -306,7 +311,7 @@ def restore_backup(
 ) -> list[ServiceCopy]:
     """Put copies of a backup where services look for their databases; return these copies.
 
-    Without ``services`` these are all that the backup has, without ``shards`` those of all its shards.
+    Without ``services`` or ``shards`` these are all that the backup has of the others.
 
     Raises:
         StackError: a target is not empty, the backup lacks a copy that is named, or the disk fails. No file is

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -16,7 +17,8 @@ from services.plane.stack.stack import running_client
 from services.plane.upkeep.status import Scrape
 
 STEPPED = "deepclean_last_step_timestamp_seconds"
-"""A process reports it for each shard that it owns."""
+"""A process reports it for each shard that it owns; 0 before its loop has gone round."""
+SILENCE_SECONDS = 60.0
 
 
 def owned_shards(scrape: Scrape | None) -> set[int]:
@@ -31,24 +33,25 @@ class FoundOwners:
     def __init__(self) -> None:
         self._client: KafkaPlane | None = None
         self._plane: tuple[object, ...] = ()
+        self._silent_until = 0.0
 
-    def elsewhere(self, plane: PlaneFile, owned_here: Mapping[str, set[int]]) -> list[tuple[str, str]]:
-        """Return the service and the URL of each owner of the other shards; nothing if no broker answers.
+    def elsewhere(self, plane: PlaneFile, owned_here: Mapping[str, set[int]]) -> list[tuple[str, str]] | None:
+        """Return the service and the URL of each owner of the other shards.
+
+        None if nobody tells: hosts do not share the shards of this plane, or no broker answers. After a silence the
+        brokers are not asked again for ``SILENCE_SECONDS``.
 
         ``owned_here`` has the shards that processes of this host own.
         """
-        found: dict[tuple[str, str], None] = {}
-        if not plane.has_moving_shards:
-            return []
+        if not plane.has_moving_shards or time.monotonic() < self._silent_until:
+            return None
         try:
-            client = self._client_of(plane)
-            for service in SERVICES:
-                for shard in range(plane.shards):
-                    if shard not in owned_here.get(service, ()) and (url := client.owner_url(service, shard)):
-                        found[service, url] = None
-        except (DeepcleanError, CredentialsError):  # it shows in the processes of this host
-            return []
-        return list(found)
+            urls = self._client_of(plane).owner_urls(SERVICES, plane.shards)
+        except (DeepcleanError, CredentialsError):
+            self._silent_until = time.monotonic() + SILENCE_SECONDS
+            return None
+        others = ((one, url) for (one, shard), url in urls.items() if shard not in owned_here.get(one, ()))
+        return list(dict.fromkeys(others))
 
     def _client_of(self, plane: PlaneFile) -> KafkaPlane:
         known = (plane.supervisor, plane.bootstrap_servers)

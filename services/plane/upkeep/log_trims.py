@@ -6,7 +6,7 @@ from functools import partial
 
 from schemas.codec import codec
 from schemas.records import PublishFullChain, SnapshotChainRecord
-from schemas.topics import SNAPSHOT_CHAIN, TOPICS
+from schemas.topics import OWNERS, SNAPSHOT_CHAIN, TOPICS
 from services.log.kafka import KafkaLog
 from services.log.reads import records_between
 from services.plane.machine.errors import StackError
@@ -31,9 +31,13 @@ def planned_trims(plane: PlaneFile, log: KafkaLog, backups: list[Backup]) -> lis
     positions = reader_positions(plane)
     places = [(topic.name, shard) for topic in TOPICS for shard in range(plane.shards)]
     firsts = {place: log.first_offset(*place) for place in places}
-    return plan_trims(
-        plane.shards, firsts, positions, backups, partial(newest_full_chain, log), may_move=plane.has_moving_shards
-    )
+    may_move = plane.has_moving_shards or _has_moved(log)
+    return plan_trims(plane.shards, firsts, positions, backups, partial(newest_full_chain, log), may_move=may_move)
+
+
+def _has_moved(log: KafkaLog) -> bool:
+    """Return whether owners of shards have ever published their addresses, which this host's file may not say."""
+    return log.end_offset(OWNERS, 0) > 0
 
 
 def newest_full_chain(log: KafkaLog, shard: int, until: int) -> int | None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from services.client.wire.http_reads import http_client
 from services.plane.stack.plane_file import PlaneFile, PlaneState
-from services.plane.stack.process_names import METADATA
+from services.plane.stack.process_names import METADATA, SERVICES
 from services.plane.stack.secrets import http_token
 from services.plane.upkeep.audits import FinishedAudit, last_audits
 from services.plane.upkeep.backups import backups_directory, list_backups
@@ -23,6 +24,7 @@ from services.plane.upkeep.status import (
     PlaneStatus,
     ProcessStatus,
     Reported,
+    Scrape,
     Scrapes,
     backlog,
     disk_use,
@@ -33,6 +35,9 @@ from services.plane.upkeep.status import (
     throughput,
 )
 
+Place = tuple[str, str]
+"""The name of a process, and where it answers."""
+
 
 def urls_of(plane: PlaneFile) -> dict[str, str]:
     """Return the base URL of each process of a plane that has one, those on other hosts included."""
@@ -40,15 +45,29 @@ def urls_of(plane: PlaneFile) -> dict[str, str]:
 
 
 def scrape_plane(plane: PlaneFile, owners: FoundOwners) -> Scrapes:
-    """Return the metrics of each process now. Where hosts share the shards, those of the other hosts follow."""
-    with http_client(http_token(Path(plane.home)), seconds=SCRAPE_SECONDS) as http:
-        found = {name: {url: scrape(http, url)} for name, url in urls_of(plane).items()}
-        here = {
-            name: owned_shards(found[name][process.url]) for name, process in plane.processes.items() if process.url
-        }
-        for service, url in owners.elsewhere(plane, here):
-            found.setdefault(service, {}).setdefault(url, scrape(http, url))
-    return found
+    """Return the metrics of each process now. Where hosts share the shards, those of the other hosts follow.
+
+    There [elsewhere] may name a service in another way than the service itself does, and one address for all of its
+    processes. So it counts only while nobody tells where the owners are.
+    """
+    here = {name: process.url for name, process in plane.processes.items() if process.url}
+    with http_client(http_token(Path(plane.home)), seconds=SCRAPE_SECONDS) as http, ThreadPoolExecutor() as pool:
+
+        def scraped(places: Iterable[Place]) -> dict[Place, Scrape | None]:
+            wanted = list(dict.fromkeys(places))
+            return dict(zip(wanted, pool.map(lambda place: scrape(http, place[1]), wanted), strict=True))
+
+        found = scraped(here.items())
+        owned = {name: owned_shards(now) for (name, _), now in found.items()}
+        others = owners.elsewhere(plane, owned)
+        named = [place for place in plane.elsewhere.items() if place[0] not in here]
+        if others is not None:
+            named = [place for place in named if place[0] not in SERVICES]
+        found |= scraped(place for place in (*named, *(others or ())) if place not in found)
+    by_name: dict[str, dict[str, Scrape | None]] = {}
+    for (name, url), now in found.items():
+        by_name.setdefault(name, {})[url] = now
+    return by_name
 
 
 def scraped_twice(plane: PlaneFile, owners: FoundOwners, seconds: float) -> dict[str, Reported]:
@@ -89,6 +108,7 @@ def plane_status(plane: PlaneFile, found: Mapping[str, Reported], disk: DiskUse)
         newest_backup_age_seconds=max(0.0, time.time() - backup.made_at_ms / 1000) if backup else 0.0,
         audits=tuple(_last_audit(one) for one in last_audits(home)),
         suspended_collections=suspended_collections(metadata_urls, token),
+        unknown_shards=_unknown_shards(plane, found),
     )
 
 
@@ -102,7 +122,7 @@ def _processes(plane: PlaneFile, found: Mapping[str, Reported]) -> Iterator[Proc
         own = found.get(name, SILENT).alone
         yield process_status(name, process, process.url or plane.bootstrap_servers, own, letters.pop(name, 0))
     for name, url in plane.elsewhere.items():
-        if name not in plane.processes:
+        if name not in plane.processes and not found.get(name, SILENT).others:
             yield process_status(name, None, url, found.get(name, SILENT).alone, letters.pop(name, 0))
     for name, one in found.items():
         for url, other in one.others.items():
@@ -115,6 +135,15 @@ def _metadata_urls(plane: PlaneFile, found: Mapping[str, Reported]) -> list[str]
     others = found.get(METADATA, SILENT).others
     owners = {shard: url for url, other in others.items() for shard in owned_shards(other.now)}
     return [owners.get(shard, own) for shard in range(plane.shards)]
+
+
+def _unknown_shards(plane: PlaneFile, found: Mapping[str, Reported]) -> tuple[int, ...]:
+    """Return the shards that no process of metadata owns of which this host knows, where hosts share the shards."""
+    if not plane.has_moving_shards:
+        return ()
+    metadata = found.get(METADATA, SILENT)
+    owned = {shard for one in (metadata, *metadata.others.values()) for shard in owned_shards(one.now)}
+    return tuple(shard for shard in range(plane.shards) if shard not in owned)
 
 
 def _last_audit(finished: FinishedAudit) -> LastAudit:

@@ -47,6 +47,11 @@ class Reported:
     """What processes of the same name report on other hosts, by their URLs: it counts, too."""
 
     @property
+    def is_answering(self) -> bool:
+        """Return whether this process, or another one of its name, has answered."""
+        return self.now is not None or any(other.is_answering for other in self.others.values())
+
+    @property
     def alone(self) -> Reported:
         """What this process reports, without the others."""
         return Reported(self.before, self.now)
@@ -96,7 +101,7 @@ class ProcessStatus:
     lag_messages: int
     lag_seconds: float
     dead_letters: int
-    """Open dead letters of the process."""
+    """Open dead letters of all processes of this name, at the first of them."""
     restarts: int
     """How often it was started again, because it had ended by itself."""
     reason: str
@@ -199,6 +204,8 @@ class PlaneStatus:
     audits: tuple[LastAudit, ...] = ()
     suspended_collections: tuple[SuspendedCollection, ...] | None = ()
     """The suspended shards and buckets; null if metadata does not answer."""
+    unknown_shards: tuple[int, ...] = ()
+    """Shards whose owner is not known on this host, or does not answer: the backlog and what is suspended lack them."""
 
 
 Scrapes = Mapping[str, Mapping[str, Scrape | None]]

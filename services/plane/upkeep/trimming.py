@@ -115,7 +115,10 @@ def _pins(
         # position may be higher: before an accepted loss the topic had more records.
         position = positions.get((reader, topic.name, shard), 0)
         if reader == STREAMING:
-            yield Pin(position, f"{reader}, as far as it has read")
+            is_known = (reader, topic.name, shard) in positions
+            yield Pin(
+                position, f"{reader}, {'as far as it has read' if is_known else 'which does not tell its position'}"
+            )
             continue  # Spark has no backups: this position is its only state, its verdicts are in its outputs
         if may_move:
             yield Pin(0, f"{reader} of another host, which may gain the shard and reads from the beginning then")

@@ -6,7 +6,8 @@ import errno
 import logging
 import socket
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from typing import cast
 
 import uvicorn
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
@@ -22,6 +23,7 @@ from schemas.http_token import OPEN_PATHS, UNAUTHORIZED, is_authorized
 from services.domain.errors import DeepcleanError
 from services.runtime.http.metrics import HttpMetrics, Measured
 from services.runtime.http.openapi import document
+from services.runtime.http.owned_gauges import OwnedGauges
 
 START_SECONDS = 10.0
 STOP_SECONDS = 5.0
@@ -41,8 +43,11 @@ def http_app(
     routes: Sequence[BaseRoute] = (),
     *,
     token: str,
+    owned_shards: Callable[[], Collection[int]] | None = None,
 ) -> Starlette:
     """Return the application of one process. Requests must carry the token, but for health; "" requires none.
+
+    ``owned_shards``: where hosts share the shards, those that this process owns.
 
     ``/healthz`` fails when a loop is stuck: restart the process. ``/readyz`` fails while the process is behind or lacks
     something: wait, or read the reasons, which a request without the token does not get. ``/metrics?name[]=…`` has the
@@ -53,7 +58,8 @@ def http_app(
         # As in every exporter of prometheus_client: ?name[]=… collects these metrics alone.
         names = request.query_params.getlist("name[]")
         asked = registry.restricted_registry(names) if names else registry
-        return Response(generate_latest(asked), media_type=CONTENT_TYPE_LATEST)
+        shown = asked if owned_shards is None else OwnedGauges(asked, owned_shards)
+        return Response(generate_latest(cast(CollectorRegistry, shown)), media_type=CONTENT_TYPE_LATEST)
 
     def openapi(_: Request) -> Response:
         return JSONResponse(document(routes))

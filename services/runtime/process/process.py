@@ -98,6 +98,7 @@ class ServiceProcess:
             lambda: [reason for shard in self._shards for reason in shard.why_unready()],
             [*parts.routes(self._stores), copy_route(lambda: self._shards), *registry_routes()],
             token=http_token(settings),
+            owned_shards=(lambda: [shard.shard for shard in self._shards if shard.is_running]) if join else None,
         )
         self._server = HttpServer(app, settings.http_host, settings.http_port)
         self._beside = [
