@@ -58,7 +58,7 @@ SUB_COMMANDS = (
     SubCommand(
         "backup",
         "operate.recovery:backup",
-        "Copy every service's state, with its position in the log, while the plane runs.",
+        "Copy the state of every service that runs on this host, with its position in the log, while the plane runs.",
     ),
     SubCommand(
         "restore-backup",
