@@ -51,6 +51,11 @@ def rate(metric: str, by: str = "", where: str = "") -> str:
     return f"sum{grouped}(rate({metric}{where}{RATE}))"
 
 
+def half_and_most(histogram: str, where: str = "") -> tuple[tuple[str, str], ...]:
+    """Return the series of a panel that shows how long half and nearly all of what a histogram observes take."""
+    return (quantile(0.5, histogram, where=where), "half"), (quantile(0.99, histogram, where=where), "99 %")
+
+
 def quantile(share: float, histogram: str, by: str = "", where: str = "") -> str:
     """Return a quantile of a histogram by a label, over the time between two points."""
     labels = f"{by}, le" if by else "le"

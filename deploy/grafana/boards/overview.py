@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from deploy.grafana.board import RATE, Board, Panel, Row, must_be_zero, quantile, rate
+from deploy.grafana.board import RATE, Board, Panel, Row, half_and_most, must_be_zero, quantile, rate
 
 READS = '{route=~"/v1/shards/.*",route!~".*/(containers|copies)/.*"}'
 SAFETY = Row(
@@ -64,10 +64,7 @@ OBJECTIVES = Row(
         Panel(
             "Time until freed",
             "From the moment when nothing holds a version any more until the block store has confirmed its blocks.",
-            (
-                (quantile(0.5, "deepclean_metadata_freed_seconds"), "half"),
-                (quantile(0.99, "deepclean_metadata_freed_seconds"), "99 %"),
-            ),
+            half_and_most("deepclean_metadata_freed_seconds"),
             unit="s",
         ),
         Panel(

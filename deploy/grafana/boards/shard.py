@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from deploy.grafana.board import Board, Panel, Row, quantile, rate
+from deploy.grafana.board import Board, Panel, Row, half_and_most, quantile, rate
 
 SHARDS = '{shard=~"$shard"}'
 SHARD = Board(
@@ -38,10 +38,7 @@ SHARD = Board(
                 Panel(
                     "Time until freed",
                     "From the moment when nothing holds a version any more.",
-                    (
-                        (quantile(0.5, "deepclean_metadata_freed_seconds", where=SHARDS), "half"),
-                        (quantile(0.99, "deepclean_metadata_freed_seconds", where=SHARDS), "99 %"),
-                    ),
+                    half_and_most("deepclean_metadata_freed_seconds", SHARDS),
                     unit="s",
                 ),
                 Panel(

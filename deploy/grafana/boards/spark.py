@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from deploy.grafana.board import Board, Panel, Row, quantile, rate
+from deploy.grafana.board import Board, Panel, Row, half_and_most, rate
 
 SPARK = Board(
     "deepclean-spark",
@@ -20,19 +20,13 @@ SPARK = Board(
                 Panel(
                     "Time of a batch",
                     "From its start until its results are published.",
-                    (
-                        (quantile(0.5, "deepclean_streaming_batch_seconds"), "half"),
-                        (quantile(0.99, "deepclean_streaming_batch_seconds"), "99 %"),
-                    ),
+                    half_and_most("deepclean_streaming_batch_seconds"),
                     unit="s",
                 ),
                 Panel(
                     "Time until judged",
                     "From the time at which an entry was written to gc.deleted-entries until its verdict is published.",
-                    (
-                        (quantile(0.5, "deepclean_streaming_verdict_seconds"), "half"),
-                        (quantile(0.99, "deepclean_streaming_verdict_seconds"), "99 %"),
-                    ),
+                    half_and_most("deepclean_streaming_verdict_seconds"),
                     unit="s",
                 ),
                 Panel(
