@@ -7,6 +7,7 @@ import json
 import os
 from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from typer.testing import CliRunner
@@ -16,10 +17,11 @@ from schemas.stored_rows import row_codec
 from schemas.topics import DELETED_ENTRIES, METADATA_COMMANDS
 from services.cli.main import app
 from services.cli.session import Session
-from services.domain.errors import InvariantError
+from services.domain.errors import InvariantError, TopicMissingError
+from services.log.kafka import KafkaLog
 from services.metadata.state.tables import TRANSACTION_INFO_KEY
 from services.plane.machine.errors import StackError
-from services.plane.upkeep import backups
+from services.plane.upkeep import backups, log_trims
 from services.plane.upkeep.backups import (
     Backup,
     ServiceCopy,
@@ -222,3 +224,12 @@ def test_what_cannot_be_done_is_one_sentence(tmp_path: Path, arguments: list[str
     assert result.exit_code == 1
     assert sentence in result.output
     assert len(result.output.strip().splitlines()) == 1
+
+
+def test_shards_have_moved_where_owners_were_published_and_a_missing_topic_says_that_none_were() -> None:
+    log = mock.create_autospec(KafkaLog, instance=True)
+    for end, has_moved in ((0, False), (3, True)):
+        log.end_offset.return_value = end
+        assert log_trims._has_moved(log) is has_moved
+    log.topic_ids.side_effect = TopicMissingError("there is no topic deepclean.owners")
+    assert not log_trims._has_moved(log)

@@ -7,6 +7,7 @@ from functools import partial
 from schemas.codec import codec
 from schemas.records import PublishFullChain, SnapshotChainRecord
 from schemas.topics import OWNERS, SNAPSHOT_CHAIN, TOPICS
+from services.domain.errors import TopicMissingError
 from services.log.kafka import KafkaLog
 from services.log.reads import records_between
 from services.plane.machine.errors import StackError
@@ -37,6 +38,10 @@ def planned_trims(plane: PlaneFile, log: KafkaLog, backups: list[Backup]) -> lis
 
 def _has_moved(log: KafkaLog) -> bool:
     """Return whether owners of shards have ever published their addresses, which this host's file may not say."""
+    try:
+        log.topic_ids([OWNERS])
+    except TopicMissingError:  # a plane without instance names has no need of it
+        return False
     return log.end_offset(OWNERS, 0) > 0
 
 

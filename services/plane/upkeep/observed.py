@@ -41,7 +41,11 @@ Place = tuple[str, str]
 
 def urls_of(plane: PlaneFile) -> dict[str, str]:
     """Return the base URL of each process of a plane that has one, those on other hosts included."""
-    return plane.elsewhere | {name: process.url for name, process in plane.processes.items() if process.url}
+    return plane.elsewhere | _urls_here(plane)
+
+
+def _urls_here(plane: PlaneFile) -> dict[str, str]:
+    return {name: process.url for name, process in plane.processes.items() if process.url}
 
 
 def scrape_plane(plane: PlaneFile, owners: FoundOwners) -> Scrapes:
@@ -50,7 +54,7 @@ def scrape_plane(plane: PlaneFile, owners: FoundOwners) -> Scrapes:
     There [elsewhere] may name a service in another way than the service itself does, and one address for all of its
     processes. So it counts only while nobody tells where the owners are.
     """
-    here = {name: process.url for name, process in plane.processes.items() if process.url}
+    here = _urls_here(plane)
     with http_client(http_token(Path(plane.home)), seconds=SCRAPE_SECONDS) as http, ThreadPoolExecutor() as pool:
 
         def scraped(places: Iterable[Place]) -> dict[Place, Scrape | None]:
@@ -91,7 +95,9 @@ def plane_disk(plane: PlaneFile, found: Mapping[str, Reported]) -> DiskUse:
 
 def plane_status(plane: PlaneFile, found: Mapping[str, Reported], disk: DiskUse) -> PlaneStatus:
     """Return the status of a plane, with rates between the two scrapes of each process."""
-    home, token, metadata_urls = Path(plane.home), http_token(Path(plane.home)), _metadata_urls(plane, found)
+    home, token, shards = Path(plane.home), http_token(Path(plane.home)), range(plane.shards)
+    owners, own_url = _metadata_owners(plane, found), urls_of(plane).get(METADATA, "")
+    metadata_urls = [owners.get(shard, own_url) for shard in shards]
     backup = next(iter(reversed(list_backups(backups_directory(home)))), None)
     is_lost = plane.state is not PlaneState.FAILED and not plane.is_up()
     return PlaneStatus(
@@ -108,7 +114,7 @@ def plane_status(plane: PlaneFile, found: Mapping[str, Reported], disk: DiskUse)
         newest_backup_age_seconds=max(0.0, time.time() - backup.made_at_ms / 1000) if backup else 0.0,
         audits=tuple(_last_audit(one) for one in last_audits(home)),
         suspended_collections=suspended_collections(metadata_urls, token),
-        unknown_shards=_unknown_shards(plane, found),
+        unknown_shards=tuple(shard for shard in shards if plane.has_moving_shards and shard not in owners),
     )
 
 
@@ -129,21 +135,11 @@ def _processes(plane: PlaneFile, found: Mapping[str, Reported]) -> Iterator[Proc
             yield process_status(name, None, url, other, letters.pop(name, 0))
 
 
-def _metadata_urls(plane: PlaneFile, found: Mapping[str, Reported]) -> list[str]:
-    """Return where metadata answers for each shard: at its owner, as far as that is known."""
-    own = urls_of(plane).get(METADATA, "")
-    others = found.get(METADATA, SILENT).others
-    owners = {shard: url for url, other in others.items() for shard in owned_shards(other.now)}
-    return [owners.get(shard, own) for shard in range(plane.shards)]
-
-
-def _unknown_shards(plane: PlaneFile, found: Mapping[str, Reported]) -> tuple[int, ...]:
-    """Return the shards that no process of metadata owns of which this host knows, where hosts share the shards."""
-    if not plane.has_moving_shards:
-        return ()
-    metadata = found.get(METADATA, SILENT)
-    owned = {shard for one in (metadata, *metadata.others.values()) for shard in owned_shards(one.now)}
-    return tuple(shard for shard in range(plane.shards) if shard not in owned)
+def _metadata_owners(plane: PlaneFile, found: Mapping[str, Reported]) -> dict[int, str]:
+    """Return where the owner of each shard of metadata answers, as far as it is known and has answered."""
+    own, metadata = urls_of(plane).get(METADATA, ""), found.get(METADATA, SILENT)
+    answering = {own: metadata.alone, **metadata.others}
+    return {shard: url for url, one in answering.items() for shard in owned_shards(one.now)}
 
 
 def _last_audit(finished: FinishedAudit) -> LastAudit:
