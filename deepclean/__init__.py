@@ -135,7 +135,9 @@ def connect_async(
     busy_seconds: float = BUSY_SECONDS,
     threads: int = THREADS,
 ) -> AsyncConnection:
-    """Return a client with awaitable methods, for an ``async with`` block, in which it is connected; as ``connect``.
+    """Return a client with awaitable methods. Use it in an ``async with`` block, which connects it.
+
+    The other arguments are those of ``connect``.
 
     ``threads``: calls that run at a time; further ones wait.
     """

@@ -119,7 +119,7 @@ class AsyncNamespace:
         """Return the bytes of a key, or ``length`` of them from ``offset`` on; as ``open``.
 
         Raises:
-            MissingBytesError: no datanode has a block, as of a key that was put without bytes.
+            MissingBytesError: no datanode has a block, for example because the key was put without bytes.
         """
         return await self._threads.run(self._sync.read, key, offset=offset, length=length)
 
@@ -489,8 +489,9 @@ class AsyncBucket(AsyncNamespace):
         return await self._threads.run(self._sync.consumers)
 
     async def set_consumer(self, consumer: str, snapshot: str, *, is_behind: bool = False) -> None:
-        """Say which snapshot a consumer reads next; with ``is_behind``, which one it has read already, so that it
-        reads the one after it next. Those that it has still to read do not expire.
+        """Say which snapshot a consumer reads next; those that it has still to read do not expire.
+
+        With ``is_behind``, ``snapshot`` is the last one that it has read: it reads the following one next.
         """
         await self._threads.run(self._sync.set_consumer, consumer, snapshot, is_behind=is_behind)
 
@@ -587,7 +588,7 @@ class AsyncVolume:
         return self._threads.iterate(self._sync.buckets)
 
     async def set_quota(self, *, quota_bytes: int = NO_QUOTA, quota_buckets: int = NO_QUOTA) -> None:
-        """Set the quotas: of the sum of its buckets' quotas in bytes, and of its buckets; -1 removes one.
+        """Set the limits of the sum of its buckets' quotas in bytes and of its number of buckets; -1 removes one.
 
         Raises:
             QuotaError: more is used already.

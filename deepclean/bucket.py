@@ -368,8 +368,9 @@ class Bucket(Namespace):
         return self._calls.snapshots(self.volume).consumers(*self._real())
 
     def set_consumer(self, consumer: str, snapshot: str, *, is_behind: bool = False) -> None:
-        """Say which snapshot a consumer reads next; with ``is_behind``, which one it has read already, so that it
-        reads the one after it next. Those that it has still to read do not expire.
+        """Say which snapshot a consumer reads next; those that it has still to read do not expire.
+
+        With ``is_behind``, ``snapshot`` is the last one that it has read: it reads the following one next.
         """
         self._calls.request(self.volume, SetConsumer(self.volume, self.bucket, consumer, snapshot, is_behind))
 

@@ -148,7 +148,7 @@ class Namespace(ABC):
         """Return the bytes of a key, or ``length`` of them from ``offset`` on; as ``open``.
 
         Raises:
-            MissingBytesError: no datanode has a block, as of a key that was put without bytes.
+            MissingBytesError: no datanode has a block, for example because the key was put without bytes.
         """
         with self.open_raw(key) as reader:
             reader.seek(offset)

@@ -88,7 +88,7 @@ class Volume:
         )
 
     def set_quota(self, *, quota_bytes: int = NO_QUOTA, quota_buckets: int = NO_QUOTA) -> None:
-        """Set the quotas: of the sum of its buckets' quotas in bytes, and of its buckets; -1 removes one.
+        """Set the limits of the sum of its buckets' quotas in bytes and of its number of buckets; -1 removes one.
 
         Raises:
             QuotaError: more is used already.

@@ -125,7 +125,7 @@ class ErrorCode(StrEnum):
     TAGGED_SNAPSHOT = "TAGGED_SNAPSHOT"
     """A tag protects the snapshot from deletion; the message names it."""
     LIMIT_EXCEEDED = "LIMIT_EXCEEDED"
-    """The shard has reached its limit of tags, consumers or retention policies, or an object that of access entries."""
+    """The shard has its most tags, consumers or retention policies, or an object its most access entries."""
     RETENTION_NOT_FOUND = "RETENTION_NOT_FOUND"
     """The bucket has no retention policy."""
     DEAD_LETTER_NOT_FOUND = "DEAD_LETTER_NOT_FOUND"

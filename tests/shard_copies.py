@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from schemas.topics import METADATA_COMMANDS
 from services.log.memory import MemoryLog
-from services.metadata.recovery.digest import ShardDigest, digest_shard
+from services.metadata.recovery.digest import digest_shard
 from services.metadata.recovery.rebuild import Rebuild
 from services.metadata.state.tables import CHECKPOINTED
+from services.storage.digest import ShardDigest
 from services.storage.memory import MemoryStore
 
 

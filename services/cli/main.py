@@ -92,7 +92,7 @@ SUB_COMMANDS = (
         "Estimate shards, cores, memory, disk and log of a plane, from measured costs. It needs no plane.",
     ),
     SubCommand("shards", "operate.shards:app", "Show the shards of a plane, and add shards to it while it runs."),
-    SubCommand("topics", "operate.topics:app", "Judge and make the topics of a plane on any Kafka cluster."),
+    SubCommand("topics", "operate.topics:app", "Check and make the topics of a plane on any Kafka cluster."),
     SubCommand("upgrade", "operate.upgrade:app", "Show which programs a plane runs, and make an upgrade final."),
     SubCommand(
         "accept-lost-tail",

@@ -46,6 +46,10 @@ class PositionError(InvariantError):
     """A topic is missing or recreated, or ends before the stored position: an operator has to decide what to do."""
 
 
+class OutdatedError(PositionError):
+    """A topic begins behind the position of a database: only a later backup of the database can go on."""
+
+
 class ChainBrokenError(InvariantError):
     """A marker of the snapshot chain is missing or cannot be read: nothing may be judged."""
 

@@ -54,7 +54,7 @@ class KeyDeletionMetrics:
         )
         self.sweeps = count(
             "deepclean_key_deletion_sweeps_total",
-            "Sweeps that ended, by outcome; timed_out: went back to a page without an answer.",
+            "Ends of sweeps by outcome, and, as timed_out, how often a sweep went back to a page without an answer.",
             outcome=["clean", "found", "timed_out"],
         )
         self.writes_expired = count(

@@ -44,7 +44,7 @@ class KeyDeletionSettings:
     longest_sweep_again_ms: int = 60_000
     """Longest pause before such a sweep."""
     safety_sweep_interval_ms: int = 3_600_000
-    """How often all garbage rows of the shard are swept, claimed rows too."""
+    """How often all garbage rows of the shard are swept, and the claimed rows with them."""
     write_expiry_interval_ms: int = 3_600_000
     """How often expired open keys and uploads are searched for."""
     open_key_expiry_ms: int = 7 * 86_400_000

@@ -69,7 +69,7 @@ _GAUGES: tuple[tuple[str, str, str], ...] = (
     (
         "deepclean_metadata_refused_rows",
         "refused_rows",
-        "Rows that metadata kept although two judges had found them reclaimable, since the shard exists: must stay 0.",
+        "Rows that metadata has ever kept in this shard although two judges had found them reclaimable: must stay 0.",
     ),
 )
 """Gauges with one value for a shard: the name, its field of ``ShardBacklog``, the description."""
@@ -90,7 +90,7 @@ _GAUGES_BY: tuple[tuple[str, str, dict[str, _Figure], str], ...] = (
         "deepclean_metadata_collection_states",
         "state",
         {state.value.lower(): partial(_collection_states, state) for state in CollectionState},
-        "Buckets with a collection state or limits, by state; the shard itself counts as one more.",
+        "Buckets that ever got a collection state or limits, by their present state; the shard counts as one more.",
     ),
     (
         "deepclean_metadata_breaker_trips",

@@ -54,7 +54,7 @@ class SnapshotsMetrics:
         self.stale_flags = counter(
             "deepclean_snapshots_stale_flags_total",
             "Clean flags that were ignored: they were computed at an older chain version than that of the last reset "
-            "of the snapshot's flags. The drop of one of the two snapshots before it resets them.",
+            "of the snapshot's flags. They are reset when one of the two preceding snapshots is dropped.",
         )
         self.settle_rounds = counter("deepclean_snapshots_settle_rounds_total", "Barriers that were sent.")
         self.expired = counter(

@@ -1,4 +1,4 @@
-"""Digests of the rows of a table: two tables with the same digest hold the same rows, byte by byte."""
+"""Digests of the rows of tables: two tables with the same digest hold the same rows, byte by byte."""
 
 from __future__ import annotations
 
@@ -16,6 +16,37 @@ class RowsDigest:
 
     rows: int
     digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShardDigest:
+    """Digests of a shard's tables and checkpoints."""
+
+    txn: int
+    tables: dict[str, RowsDigest]
+    checkpoints: dict[str, RowsDigest]
+    """For each live snapshot the digest of its checkpoint: from feature level 2 on, of its own bucket's rows."""
+
+    @property
+    def digest(self) -> str:
+        """The digest of all tables and checkpoints."""
+        named = [(f"table {name}", one) for name, one in sorted(self.tables.items())]
+        named += [(f"checkpoint {name}", one) for name, one in sorted(self.checkpoints.items())]
+        return digest_names(named)
+
+    @property
+    def rows(self) -> int:
+        """Rows of all tables, without checkpoints."""
+        return sum(one.rows for one in self.tables.values())
+
+    def differences(self, other: ShardDigest) -> list[str]:
+        """Return the names of the tables and checkpoints that differ."""
+        differing = []
+        pairs = (("", self.tables, other.tables), ("checkpoint ", self.checkpoints, other.checkpoints))
+        for kind, mine, theirs in pairs:
+            names = sorted(mine.keys() | theirs.keys())
+            differing += [f"{kind}{name}" for name in names if mine.get(name) != theirs.get(name)]
+        return differing
 
 
 def digest_rows(rows: Iterable[tuple[bytes, bytes]]) -> RowsDigest:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,8 +60,10 @@ def write_copy(database: Rdict, checkpoints: Checkpoints, target: Path) -> None:
         sync_directory(target.parent)
 
 
-def copy_files(source: Path, target: Path) -> int:
+def copy_files(source: Path, target: Path, before_file: Callable[[], None] = lambda: None) -> int:
     """Copy a directory; return its bytes. Table files, which never change, are linked where the disk is the same.
+
+    ``before_file`` is called before each file; what it raises ends the copying.
 
     Raises:
         OSError: the disk is full, or cannot be written.
@@ -71,8 +73,9 @@ def copy_files(source: Path, target: Path) -> int:
     target.mkdir()
     for entry in sorted(source.iterdir()):
         if entry.is_dir():
-            size_bytes += copy_files(entry, target / entry.name)
+            size_bytes += copy_files(entry, target / entry.name, before_file)
             continue
+        before_file()
         if not _is_linked(entry, target / entry.name):
             shutil.copy2(entry, target / entry.name)
             with (target / entry.name).open("rb") as copied:

@@ -28,7 +28,7 @@ from services.key_deletion.__main__ import build as build_key_deletion
 from services.log.kafka import KafkaLog
 from services.log.reads import end_of_records
 from services.metadata.__main__ import build as build_metadata
-from services.metadata.recovery.digest import ShardDigest, digest_shard
+from services.metadata.recovery.digest import digest_shard
 from services.mock_scm.__main__ import build as build_mock_scm
 from services.plane.broker.embedded import EmbeddedBroker
 from services.plane.broker.topics import create_plane_topics
@@ -37,11 +37,13 @@ from services.plane.stack.plane_file import PlaneFile, PlaneProcess, PlaneState,
 from services.plane.stack.plane_lock import acquire_plane_lock
 from services.plane.stack.process_names import METADATA, SERVICES
 from services.plane.stack.stack import running_client
-from services.plane.upkeep.backups import MANIFEST, backups_directory, list_backups
+from services.plane.upkeep.backups import backups_directory
 from services.plane.upkeep.shard_databases import database_directory, open_database
+from services.runtime.copies.manifests import MANIFEST, list_backups
 from services.runtime.process.process import ServiceProcess
 from services.runtime.process.settings import ServiceSettings
 from services.snapshots.__main__ import build as build_snapshots
+from services.storage.digest import ShardDigest
 from tests.waiting import PATIENCE_SECONDS, eventually
 
 pytestmark = [pytest.mark.timeout(240), pytest.mark.long]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -9,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -25,7 +27,7 @@ from schemas.records import (
     SetCollection,
     Settle,
 )
-from schemas.topics import DELETED_ENTRIES, METADATA_COMMANDS
+from schemas.topics import DELETED_ENTRIES, METADATA_COMMANDS, SNAPSHOTS_COMMANDS
 from services.client.kafka_plane import KafkaPlane
 from services.log.kafka import KafkaLog
 from services.log.owner_topic import OwnerTopic
@@ -34,10 +36,17 @@ from services.plane.stack.description import read_description
 from services.plane.stack.plane_file import running_plane
 from services.plane.stack.process_names import SERVICES
 from services.plane.stack.stack import Stack
-from services.plane.upkeep.backups import backups_directory, make_backup
+from services.plane.upkeep.backups import (
+    backups_directory,
+    backups_of,
+    known_backups,
+    make_backup,
+    missing_from,
+)
 from services.plane.upkeep.log_trims import planned_trims
 from services.plane.upkeep.metrics_page import samples
 from services.plane.upkeep.observed import observe_plane
+from services.runtime.copies.restores import RESTORED
 from tests.broker_cluster import BrokerCluster
 from tests.waiting import eventually
 
@@ -45,13 +54,16 @@ pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600), p
 SHARDS = 4
 
 
-def host(directory: Path, servers: str, name: str, processes: tuple[str, ...]) -> Stack:
+def host(
+    directory: Path, servers: str, name: str, processes: tuple[str, ...], *, shares_backups: bool = False
+) -> Stack:
     """A host that shares the shards, as its file says."""
+    backups = f'backups = "{directory / "backups"}"\n' if shares_backups else ""
     named = ", ".join(f'"{one}"' for one in processes)
     file = directory / f"{name}.toml"
     file.write_text(
         f'shards = {SHARDS}\n[kafka]\nbootstrap_servers = "{servers}"\n'
-        f'[host]\ninstance = "{name}"\nprocesses = [{named}]\n[settings.all]\nlog_level = "info"\n'
+        f'[host]\ninstance = "{name}"\nprocesses = [{named}]\n{backups}[settings.all]\nlog_level = "info"\n'
         f"[settings.key_deletion]\nundo_window_ms = 0\n[settings.directory_deletion]\nundo_window_ms = 0\n"
     )
     described = read_description(file)
@@ -145,6 +157,52 @@ def _back_up_and_plan_trims(one: Stack, two: Stack) -> None:
         assert pins == {"metadata of another host, which may gain the shard and reads from the beginning then"}
 
 
+def test_a_host_without_databases_begins_with_the_backups_that_the_hosts_share(tmp_path: Path) -> None:
+    cluster = BrokerCluster(tmp_path / "brokers", 3).start()
+    with contextlib.ExitStack() as running:
+        running.callback(cluster.stop)
+        servers = cluster.bootstrap_servers
+        one = running.enter_context(host(tmp_path, servers, "one", SERVICES, shares_backups=True))
+        kept: list[str] = []
+        with one.client() as plane:
+            for shard in range(SHARDS):
+                _write(plane, shard, "before")
+                kept.append(plane.request(shard, CreateSnapshot(f"volume-{shard}", "bucket", "kept")).snapshot_id)
+            _back_up_and_trim(one)
+            for shard in range(SHARDS):
+                _write(plane, shard, "later")
+        two = running.enter_context(host(tmp_path, servers, "two", SERVICES, shares_backups=True))
+        owners = Owners(one)
+        owners.await_shared((one, two))
+        _kill(one.children[name] for name in SERVICES)
+        with two.client() as plane:
+            for shard in range(SHARDS):
+                _write(plane, shard, "after")
+                assert _paths(plane, shard) == {"before", "later", "after"}
+                assert _paths(plane, shard, kept[shard]) == {"before"}
+                assert plane.request(shard, CreateSnapshot(f"volume-{shard}", "bucket", "newer")).error == ""
+        for service in SERVICES:
+            assert set(owners.of(service)) == {two.url(service)}
+            restored = [line["shard"] for line in _said(two.children[service]) if line["event"] == RESTORED]
+            assert sorted(restored) == [*range(SHARDS)], service
+
+
+def _back_up_and_trim(only: Stack) -> None:
+    """Make a backup of all shards, and trim what it does not need: no shard can begin with the log alone after that."""
+    plane = running_plane(only.home)
+    assert missing_from(make_backup(plane, backups_of(plane))) == []
+    log = KafkaLog(plane.bootstrap_servers, "test")
+    for trim in planned_trims(plane, log, known_backups(plane)):
+        log.trim(trim.topic, trim.shard, trim.until)
+    for topic in (METADATA_COMMANDS, SNAPSHOTS_COMMANDS):
+        assert all(log.first_offset(topic.name, shard) for shard in range(SHARDS)), topic.name
+
+
+def _paths(plane: KafkaPlane, shard: int, snapshot_id: str = "") -> set[str]:
+    listed = plane.metadata(shard).entries(f"volume-{shard}", "bucket", snapshot_id=snapshot_id)
+    return {entry.path for entry in listed}
+
+
 def test_an_owner_that_wakes_up_publishes_nothing(hosts: tuple[Stack, Stack]) -> None:
     one, two = hosts
     owners = Owners(one)
@@ -169,8 +227,13 @@ def test_an_owner_that_wakes_up_publishes_nothing(hosts: tuple[Stack, Stack]) ->
 
 def _has_given_up(child: ChildProcess, shard: int) -> bool:
     """Whether a process has heard from the group that it does not own a shard, before it has published anything."""
-    said = [json.loads(line) for line in child.log_file.read_text().splitlines() if line.startswith("{")]
-    return any(line.get("event") == "lost" and line.get("shard") == shard for line in said)
+    return any(line["event"] == "lost" and line["shard"] == shard for line in _said(child))
+
+
+def _said(child: ChildProcess) -> list[dict[str, Any]]:
+    """Return what a process has logged."""
+    found = [json.loads(line) for line in child.log_file.read_text().splitlines() if line.startswith("{")]
+    return [line for line in found if "event" in line]
 
 
 def _caught_up_standbys(stack: Stack) -> set[int]:

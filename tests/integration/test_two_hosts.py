@@ -28,9 +28,10 @@ from services.plane.stack.description import read_description
 from services.plane.stack.plane_file import read_plane_file, running_plane
 from services.plane.stack.process_names import PAGE, STREAMING
 from services.plane.stack.stack import Stack, running_client
-from services.plane.upkeep.backups import Backup, backups_directory, make_backup
+from services.plane.upkeep.backups import backups_directory, make_backup, missing_from
 from services.plane.upkeep.log_trims import planned_trims
 from services.plane.upkeep.trimming import Trim
+from services.runtime.copies.manifests import Backup
 from tests.broker_cluster import BrokerCluster
 from tests.waiting import eventually
 
@@ -110,7 +111,7 @@ def _back_up_and_plan_trims(one: Host, two: Host) -> None:
     """Make a backup on each host; then the first one knows what may be trimmed, though Spark runs on the other."""
     kept = [make_backup(running_plane(host.home), backups_directory(host.home)) for host in (one, two)]
     assert [{copy.service for copy in backup.copies} for backup in kept] == [set(FIRST), set(SECOND) - {STREAMING}]
-    assert {service for service, _ in kept[0].missing} == set(SECOND) - {STREAMING}
+    assert {service for service, _ in missing_from(kept[0])} == set(SECOND) - {STREAMING}
     log = KafkaLog(running_plane(one.home).bootstrap_servers, "test")
 
     def of_shard_1(*backups: Backup) -> dict[str, Trim]:

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from schemas.topics import CHANGELOGS, CLIENTS, DELETED_ENTRIES, METADATA_COMMANDS, SNAPSHOT_CHAIN, TOPICS
 from services.plane.stack.process_names import METADATA, SERVICES, STREAMING
-from services.plane.upkeep.backups import Backup, InputPosition, ServiceCopy
 from services.plane.upkeep.trimming import Place, plan_trims
+from services.runtime.copies.manifests import Backup, InputPosition, ServiceCopy
 
 OFFSETS = st.integers(0, 50)
 
@@ -82,10 +82,10 @@ def test_where_hosts_share_the_shards_only_what_spark_alone_reads_goes_and_that_
     whole = tuple(ServiceCopy(service, 0, read, 1) for service in SERVICES)
     firsts = {(topic.name, 0): 0 for topic in TOPICS}
     positions: dict[Place, int] = {(reader, topic.name, 0): 40 for topic in TOPICS for reader in topic.consumers}
-    trims = plan_trims(1, firsts, positions, [Backup("b", 1, 1, whole)], lambda _, until: until, may_move=True)
+    trims = plan_trims(1, firsts, positions, [Backup("b", 1, 1, whole)], lambda _, until: until, has_new_readers=True)
     assert {trim.topic: trim.until for trim in trims if trim.messages} == {DELETED_ENTRIES.name: 40}
     del positions[STREAMING, DELETED_ENTRIES.name, 0]
-    trims = plan_trims(1, firsts, positions, [Backup("b", 1, 1, whole)], lambda _, until: until, may_move=True)
+    trims = plan_trims(1, firsts, positions, [Backup("b", 1, 1, whole)], lambda _, until: until, has_new_readers=True)
     assert not any(trim.messages for trim in trims)
     pinned = next(trim.pinned_by for trim in trims if trim.topic == DELETED_ENTRIES.name)
     assert pinned == "streaming, which does not tell its position"

@@ -14,7 +14,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
 from schemas.topics import METADATA_COMMANDS
-from services.domain.errors import ChainBrokenError, FencedError, InvariantError, PositionError, RetryableError
+from services.domain.errors import (
+    ChainBrokenError,
+    FencedError,
+    InvariantError,
+    OutdatedError,
+    PositionError,
+    RetryableError,
+)
 from services.metadata.recovery.digest import digest_shard
 from services.plane.in_memory.plane import Process
 from services.runtime.loop.runner import owner_name
@@ -151,10 +158,8 @@ class Instances:
                 with suppress(SimulatedCrash):  # then it starts without having looked
                     other.standby.leave_out_published()
                 other.standby = None
-            store = other.store
-        else:
-            store = self._left.pop(address) if address in self._left else self.state.nothing_or_backup(address)
-        return self.state.nothing_or_backup(address) if self._is_trimmed_away(address, store) else store
+            return other.store
+        return self._left.pop(address) if address in self._left else self.state.nothing_or_backup(address)
 
     def _start(self, address: Address, store: MemoryStore, *, is_backup: bool = False) -> bool:
         """Start the successor; say whether it has become the owner, which it may also have if it died then."""
@@ -169,7 +174,7 @@ class Instances:
             state.frozen.discard(address)
             state.goes_down(address)
         except InvariantError as error:
-            if not is_backup and state.needs_backup(address, error):
+            if not is_backup and isinstance(error, OutdatedError):
                 return self._start(address, state.backups[address].clone(), is_backup=True)
             with state.oracles.asked("services", ends_run=True):
                 raise DefectError(f"{address} does not take over: {error}") from error
@@ -239,12 +244,12 @@ class Instances:
             self._step_standby(shard, other)
 
     def _follow(self, shard: int, other: _Other) -> None:
-        if self._is_trimmed_away(("metadata", shard), other.store):  # an operator puts a backup in its place
-            other.store = self.state.nothing_or_backup(("metadata", shard))
         try:
             other.standby = self.state.plane.open_standby(shard, other.store)
         except SimulatedCrash:
             other.returns_at = self._later()
+        except OutdatedError:
+            other.store = self.state.backups["metadata", shard].clone()
 
     def _step_standby(self, shard: int, other: _Other) -> int:
         assert other.standby is not None

@@ -10,7 +10,7 @@ from schemas import records
 from schemas.codec import DecodeError, codec
 from schemas.records import SnapshotReply
 from schemas.topics import CHANGELOGS, METADATA_COMMANDS, SNAPSHOTS_COMMANDS
-from services.domain.errors import InvariantError
+from services.domain.errors import InvariantError, OutdatedError
 from services.metadata.checkpoints.rollback import is_finished
 from services.metadata.state.tables import CHECKPOINTED, ROLLBACK_TABLE
 from services.snapshots.reads import queries
@@ -232,7 +232,7 @@ class RunState:
         """Whether a start refuses what a former owner has left, since it needs messages that are trimmed."""
         changelog = CHANGELOGS.get(address[0])
         is_trimmed = changelog is not None and (changelog.name, address[1]) in self.plane.log.trimmed
-        return is_trimmed and bool(self.mix.takeover) and "backup (deepclean restore-backup)" in str(error)
+        return is_trimmed and bool(self.mix.takeover) and isinstance(error, OutdatedError)
 
     def goes_down(self, address: Address) -> None:
         """A service dies, and stays away for some steps."""

@@ -14,9 +14,9 @@ from schemas.records import SnapshotChainRecord
 from schemas.topics import CHANGELOGS, SNAPSHOT_CHAIN, TOPICS
 from services.log.memory import messages_of
 from services.metadata.checkpoints.unfinished import first_offset_of_txn, oldest_unfinished_txn
-from services.plane.upkeep.backups import Backup, InputPosition, ServiceCopy
 from services.plane.upkeep.shard_databases import positions_of
 from services.plane.upkeep.trimming import Place, newest_start, plan_trims
+from services.runtime.copies.manifests import Backup, InputPosition, ServiceCopy
 from services.runtime.loop.positions import POSITIONS
 from services.storage.memory import MemoryStore
 from services.storage.tables import TablesReader

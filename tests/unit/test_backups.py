@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from unittest import mock
@@ -22,19 +23,22 @@ from services.log.kafka import KafkaLog
 from services.metadata.state.tables import TRANSACTION_INFO_KEY
 from services.plane.machine.errors import StackError
 from services.plane.upkeep import backups, log_trims
-from services.plane.upkeep.backups import (
-    Backup,
-    ServiceCopy,
-    find_backup,
-    list_backups,
-    restore_backup,
-)
+from services.plane.upkeep.backups import find_backup, missing_from, restore_backup
 from services.plane.upkeep.shard_databases import (
     database_directory,
     new_database,
     open_copy,
     open_database,
     positions_of,
+)
+from services.runtime.copies import manifests
+from services.runtime.copies.manifests import (
+    MANIFEST,
+    Backup,
+    BackupError,
+    ServiceCopy,
+    list_backups,
+    write_manifest,
 )
 from services.runtime.loop.positions import POSITIONS
 from services.storage.rocks_backups import copy_files
@@ -58,7 +62,7 @@ def made_backup(home: Path, directory: Path, name: str, txn: int = 7) -> Backup:
     store.back_up_to(directory / name / "metadata" / "0")
     store.close()
     backup = Backup(name, txn, 1, (ServiceCopy("metadata", 0, (), 1),))
-    backups._write_manifest(directory / name, backup)
+    write_manifest(directory / name, backup)
     return backup
 
 
@@ -69,7 +73,7 @@ def test_one_without_its_manifest_is_no_backup(tmp_path: Path) -> None:
     assert list_backups(tmp_path / "kept") == [older, newer]
     assert find_backup(tmp_path / "kept") == newer
     assert find_backup(tmp_path / "kept", "older") == older
-    (tmp_path / "kept" / "newer" / backups.MANIFEST).unlink()
+    (tmp_path / "kept" / "newer" / MANIFEST).unlink()
     (tmp_path / "kept" / "older").rename(tmp_path / "kept" / ".making-older")
     with pytest.raises(StackError, match=r"holds no complete backup: make one \(deepclean backup\)"):
         find_backup(tmp_path / "kept")
@@ -79,7 +83,7 @@ def test_one_without_its_manifest_is_no_backup(tmp_path: Path) -> None:
 
 def test_a_manifest_of_another_version_is_refused(tmp_path: Path) -> None:
     made_backup(tmp_path / "home", tmp_path / "kept", "one")
-    manifest = tmp_path / "kept" / "one" / backups.MANIFEST
+    manifest = tmp_path / "kept" / "one" / MANIFEST
     for content, reason in (
         ("{}", r"has no format: a deepclean before 0\.2\.0"),
         ('{"format": 2}', "has format 2, this program reads up to 1"),
@@ -87,7 +91,7 @@ def test_a_manifest_of_another_version_is_refused(tmp_path: Path) -> None:
         ("[]", r"was not written by deepclean: move this backup elsewhere\.$"),
     ):
         manifest.write_text(content)
-        with pytest.raises(StackError, match=reason):
+        with pytest.raises(BackupError, match=reason):
             list_backups(tmp_path / "kept")
 
 
@@ -133,8 +137,8 @@ def test_nothing_is_replaced(tmp_path: Path) -> None:
 def test_a_backup_of_one_of_several_hosts_restores_what_it_has(tmp_path: Path) -> None:
     made = made_backup(tmp_path / "home", tmp_path / "kept", "one")
     backup = replace(made, shards=2, copies=(*made.copies, ServiceCopy("snapshots", 1, (), 1)))
-    assert ("snapshots", 0) in backup.missing
-    assert ("metadata", 0) not in backup.missing
+    assert ("snapshots", 0) in missing_from(backup)
+    assert ("metadata", 0) not in missing_from(backup)
     for place, services, shards in (("one", ("metadata",), ()), ("two", (), (0,)), ("three", ("metadata",), (0,))):
         restored = restore_backup(tmp_path / place, tmp_path / "kept", backup, services, shards)
         assert [(copy.service, copy.shard) for copy in restored] == [("metadata", 0)]
@@ -157,7 +161,7 @@ def test_hosts_that_keep_their_backups_in_one_directory_leave_each_others_alone(
 def test_a_manifest_names_no_copy_that_is_gone(tmp_path: Path) -> None:
     backup = made_backup(tmp_path / "home", tmp_path / "kept", "one")
     with pytest.raises(StackError, match="back up again"):
-        backups._write_manifest(
+        backups._require_copies(
             tmp_path / "kept" / "one", replace(backup, copies=(*backup.copies, ServiceCopy("snapshots", 0, (), 1)))
         )
     assert find_backup(tmp_path / "kept") == backup
@@ -166,11 +170,11 @@ def test_a_manifest_names_no_copy_that_is_gone(tmp_path: Path) -> None:
 def test_a_restore_that_is_cut_off_leaves_no_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     backup = made_backup(tmp_path / "home", tmp_path / "kept", "one")
 
-    def half(source: Path, target: Path) -> int:
-        copy_files(source, target)
+    def half(source: Path, target: Path, before_file: Callable[[], None]) -> int:
+        copy_files(source, target, before_file)
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(backups, "copy_files", half)
+    monkeypatch.setattr(manifests, "copy_files", half)
     with pytest.raises(StackError, match="is full"):
         restore_backup(tmp_path / "new", tmp_path / "kept", backup, ["metadata"])
     assert not database_directory(tmp_path / "new", "metadata", 0).exists()

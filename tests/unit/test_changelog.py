@@ -41,10 +41,10 @@ from services.log.memory import MemoryLog
 from services.log.port import Headers, LogAround
 from services.plane.in_memory.client import InMemoryClient
 from services.plane.in_memory.plane import InMemoryPlane
-from services.plane.upkeep.backups import Backup, InputPosition, ServiceCopy
 from services.plane.upkeep.lost_tail import LostTail, accept_losses, find_losses
 from services.plane.upkeep.shard_databases import database_directory, new_database, positions_of
 from services.plane.upkeep.trimming import plan_trims
+from services.runtime.copies.manifests import Backup, InputPosition, ServiceCopy
 from services.runtime.loop import changelog, changelog_table, changelog_units
 from services.runtime.loop.changelog import Changelog, LostChangesError
 from services.runtime.loop.changelog_table import CHANGELOG, CHANGELOG_KEY

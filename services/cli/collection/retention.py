@@ -60,7 +60,7 @@ LimitOption = Annotated[
 ForgetOption = Annotated[
     str | None,
     typer.Option(
-        "--consumer-expiration", help="Remove consumers whose snapshot was last set longer ago than this; 0: never [0]."
+        "--consumer-expiration", help="Remove consumers whose position has not been set for this long; 0: never [0]."
     ),
 ]
 

@@ -20,7 +20,14 @@ from services.domain.words import counted
 from services.plane.stack.plane_file import running_plane
 from services.plane.stack.plane_lock import acquire_plane_lock, log_of_stopped_plane
 from services.plane.stack.process_names import SERVICES
-from services.plane.upkeep.backups import backups_directory, find_backup, make_backup, restore_backup
+from services.plane.upkeep.backups import (
+    backups_directory,
+    backups_of,
+    find_backup,
+    make_backup,
+    missing_from,
+    restore_backup,
+)
 from services.plane.upkeep.rebuilds import PlacedDigest, readable_metadata, rebuilding
 from services.wording.figures import bytes_text
 
@@ -36,7 +43,10 @@ SHARD = Annotated[int, typer.Argument(min=0, help="Number of the shard.")]
 
 def backup(
     context: typer.Context,
-    to: Annotated[Path | None, typer.Option(help="Where backups are kept; by default backups in the home.")] = None,
+    to: Annotated[
+        Path | None,
+        typer.Option(help="Where backups are kept; by default the directory of [host], else backups in the home."),
+    ] = None,
     has_digest: Annotated[
         bool,
         typer.Option("--digest/--no-digest", help="Store a digest of metadata's copy; computing it reads every row."),
@@ -47,18 +57,19 @@ def backup(
 
     On a plane of several hosts call it on each of them: what does not run here is named, and is not in the backup.
     """
-    home = made_session(context).home
-    directory = (to or backups_directory(home)).absolute()
-    made = make_backup(running_plane(home), directory, has_digest=has_digest)
+    plane = running_plane(made_session(context).home)
+    directory = (to or backups_of(plane)).absolute()
+    made = make_backup(plane, directory, has_digest=has_digest)
+    missing = missing_from(made)
     if as_json:
-        print_json({**asdict(made), "missing": [{"service": one, "shard": shard} for one, shard in made.missing]})
+        print_json({**asdict(made), "missing": [{"service": one, "shard": shard} for one, shard in missing]})
         return
     say(f"{directory / made.name}: {counted(len(made.copies), 'copy', 'copies')}, {bytes_text(made.size_bytes)}.")
     for copy in made.copies:
         if copy.digest is not None:
             say(f"  metadata, shard {copy.shard}: txn {copy.digest.txn}, digest {copy.digest.digest}")
-    if made.missing:
-        say(f"Not in it, since they do not run on this host: {_places(made.missing)}. Make a backup there, too.")
+    if missing:
+        say(f"Not in it, since they do not run on this host: {_places(missing)}. Make a backup there, too.")
 
 
 def _places(missing: Iterable[tuple[str, int]]) -> str:
@@ -91,8 +102,8 @@ def restore(
         return
     for copy in restored:
         say(f"{copy.service}, shard {copy.shard}: restored from {found.name}.")
-    if found.missing and not (service or shard):
-        say(f"Not in it, since they did not run on its host: {_places(found.missing)}.")
+    if (missing := missing_from(found)) and not (service or shard):
+        say(f"Not in it, since they did not run on its host: {_places(missing)}.")
     say("Start the plane (deepclean up): the services replay the newer messages of the log.")
 
 

@@ -20,7 +20,7 @@ from services.plane.broker.topics import create_plane_topics, wanted_topics
 from services.plane.stack.plane_file import running_plane
 from services.plane.stack.secrets import administrator, person
 
-app = typer.Typer(no_args_is_help=True, help="Judge and make the topics of a plane on any Kafka cluster.")
+app = typer.Typer(no_args_is_help=True, help="Check and make the topics of a plane on any Kafka cluster.")
 
 ServersOption = Annotated[
     str, typer.Option(metavar="HOST:PORT,…", help="Brokers of the cluster. By default those of the home's plane.")

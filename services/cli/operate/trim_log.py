@@ -17,7 +17,7 @@ from services.log.kafka import KafkaLog
 from services.log.schema_topic import follow_schemas
 from services.plane.stack.plane_file import running_plane
 from services.plane.stack.secrets import administrator
-from services.plane.upkeep.backups import Backup, backups_directory, list_backups
+from services.plane.upkeep.backups import known_backups
 from services.plane.upkeep.log_trims import planned_trims, publish_full_chain
 
 
@@ -27,7 +27,9 @@ def trim_log(
     is_confirmed: YesOption = False,
     backups: Annotated[
         list[Path] | None,
-        typer.Option(help="Directory of further backups, beside those in the home; name each such directory."),
+        typer.Option(
+            help="Directory of further backups, beside those in the home and of [host]; name each such directory."
+        ),
     ] = None,
     writes_full_chain: Annotated[
         bool,
@@ -41,7 +43,7 @@ def trim_log(
     """Delete log records that no reader, backup or unfinished transaction needs."""
     session = made_session(context)
     plane = running_plane(session.home)
-    kept = list_backups(backups_directory(session.home), *(backups or ()))
+    kept = known_backups(plane, *(backups or ()))
     log = KafkaLog(plane.bootstrap_servers, "deepclean.trim", credentials=administrator(session.home))
     follow_schemas(log)
     trims = planned_trims(plane, log, kept)
@@ -66,11 +68,11 @@ def trim_log(
         ((trim.topic, trim.shard, f"{trim.first:,}", f"{trim.until:,}", trim.pinned_by) for trim in trims),
         numbers=["SHARD", "FROM", "TO"],
     )
-    _say_what_follows(messages, kept, is_dry_run=is_dry_run)
+    _say_what_follows(messages, kept[-1].name if kept else "", is_dry_run=is_dry_run)
 
 
-def _say_what_follows(messages: int, kept: list[Backup], *, is_dry_run: bool) -> None:
-    if not kept:
+def _say_what_follows(messages: int, newest_backup: str, *, is_dry_run: bool) -> None:
+    if not newest_backup:
         say(
             "",
             f"Without a backup only {DELETED_ENTRIES.name} can be trimmed, as far as Spark has read it: make a backup "
@@ -82,5 +84,5 @@ def _say_what_follows(messages: int, kept: list[Backup], *, is_dry_run: bool) ->
         say(
             "",
             f"{counted(messages, 'message')} removed. From now on a shard can be rebuilt only from a backup and the "
-            f"rest of the log: keep {kept[-1].name}, and another copy of it elsewhere.",
+            f"rest of the log: keep {newest_backup}, and another copy of it elsewhere.",
         )

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Protocol
 
@@ -28,7 +27,7 @@ from services.metadata.state.tables import (
     TABLES,
 )
 from services.storage.defragmentation import Ranges
-from services.storage.digest import RowsDigest, digest_names, digest_rows
+from services.storage.digest import RowsDigest, ShardDigest, digest_names, digest_rows
 from services.storage.store import BEYOND, Reader
 from services.storage.tables import TableDefinition, TablesReader
 
@@ -39,37 +38,6 @@ class CheckpointedReader(Reader, Protocol):
     def open_checkpoint(self, name: str) -> Reader:
         """Return a view of a checkpoint. Raise KeyError when there is none of that name."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class ShardDigest:
-    """Digests of a shard's tables and checkpoints."""
-
-    txn: int
-    tables: dict[str, RowsDigest]
-    checkpoints: dict[str, RowsDigest]
-    """For each live snapshot the digest of its checkpoint: from feature level 2 on, of its own bucket's rows."""
-
-    @property
-    def digest(self) -> str:
-        """The digest of all tables and checkpoints."""
-        named = [(f"table {name}", one) for name, one in sorted(self.tables.items())]
-        named += [(f"checkpoint {name}", one) for name, one in sorted(self.checkpoints.items())]
-        return digest_names(named)
-
-    @property
-    def rows(self) -> int:
-        """Rows of all tables, without checkpoints."""
-        return sum(one.rows for one in self.tables.values())
-
-    def differences(self, other: ShardDigest) -> list[str]:
-        """Return the names of the tables and checkpoints that differ."""
-        differing = []
-        pairs = (("", self.tables, other.tables), ("checkpoint ", self.checkpoints, other.checkpoints))
-        for kind, mine, theirs in pairs:
-            names = sorted(mine.keys() | theirs.keys())
-            differing += [f"{kind}{name}" for name in names if mine.get(name) != theirs.get(name)]
-        return differing
 
 
 def digest_shard(store: CheckpointedReader) -> ShardDigest:

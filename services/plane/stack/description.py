@@ -59,6 +59,11 @@ class HostSection(_Section):
         pattern=r"^[A-Za-z0-9._-]{0,200}$",
         description="Name of this host among those that share the shards; empty if its shards stay here.",
     )
+    backups: Path | None = Field(
+        default=None,
+        description="Directory of backups. A service that has no database of a shard begins with the newest one here. "
+        "Hosts that share the shards share it, too.",
+    )
     address: str = Field(default="127.0.0.1", description="Address for others; beyond loopback it needs a token.")
     base_port: int | None = Field(
         default=None, ge=0, le=65_000, description="First port of all processes. 0: free ones."
@@ -97,7 +102,7 @@ class PlaneDescription(BaseSettings):
     model_config = SettingsConfigDict(env_prefix=PREFIX, env_nested_delimiter="__", extra="forbid", frozen=True)
 
     shards: int | None = Field(
-        default=None, ge=1, le=1024, description="At least so many; by default as many as before."
+        default=None, ge=1, le=1024, description="Lowest number of shards; by default the present number."
     )
     kafka: KafkaSection = KafkaSection()
     host: HostSection = HostSection()

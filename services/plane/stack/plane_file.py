@@ -60,6 +60,8 @@ class PlaneFile:
     """Whether the description says which shards run here: then shards that are added do not."""
     has_moving_shards: bool = False
     """Whether the hosts share the shards, so that clients look for their owners."""
+    backups: str = ""
+    """The directory of backups that the description names; empty: backups in the home."""
     credentials_file: str = ""
     """The login of clients at a cluster that is not the home's own broker; empty without one."""
     http_token_file: str = ""

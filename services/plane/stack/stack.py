@@ -379,6 +379,7 @@ class Stack:
             elsewhere=self.described.urls_elsewhere,
             has_fixed_shards=self.described.host.shards is not None,
             has_moving_shards=bool(self.described.host.instance),
+            backups=str(self.described.host.backups.absolute()) if self.described.host.backups else "",
             credentials_file=str(self.described.kafka.credentials_file or ""),
             http_token_file=self.described.http_token_file,
             reason=self._reason,

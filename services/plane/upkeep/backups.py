@@ -1,47 +1,43 @@
 """Backups of a plane: copies of each service's databases, with the positions in the log that they have reached.
 
-::
-
-    <directory>/<name>/<service>/<shard>/     a copy: its database, and its checkpoints if it has any
-    <directory>/<name>/backup.json            the manifest; written last, so that a directory without it is not a backup
-    <directory>/.making-<host>-<name>         a backup in progress; the next one of this host removes what is left of it
-
-The copies need not be of one point in time: after a restore each service sends its later messages again, and the other
-services ignore those that they have already applied.
+``services/runtime/copies/manifests.py`` describes a complete backup. One in progress is
+``<directory>/.making-<host>-<name>``; the next one of this host removes what is left of it.
 """
 
 from __future__ import annotations
 
 import fcntl
-import json
-import os
 import platform
 import shutil
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path
 
 import httpx
-from pydantic import TypeAdapter
 
-from schemas.formats import FORMAT, FormatError, check
 from services.client.wire.http_reads import WRONG_SHARD, http_client
 from services.metadata.checkpoints.unfinished import first_offset_of_txn, oldest_unfinished_txn
-from services.metadata.recovery.digest import ShardDigest, digest_shard
+from services.metadata.recovery.digest import digest_shard
 from services.plane.machine.errors import StackError, disk_error
 from services.plane.stack.plane_file import PlaneFile
 from services.plane.stack.process_names import METADATA, SERVICES
 from services.plane.stack.secrets import http_token
 from services.plane.upkeep.shard_databases import database_directory, open_copy, positions_of
 from services.runtime.copies.kept_copies import COPIES, DAY_SECONDS, KeptCopies
+from services.runtime.copies.manifests import (
+    Backup,
+    InputPosition,
+    ServiceCopy,
+    list_backups,
+    place_copy,
+    write_manifest,
+)
 from services.storage.rocks_backups import copy_files
 from services.storage.rocks_checkpoints import MAKING, sync_directory
 
-MANIFEST = "backup.json"
 LOCK_NAME = "backup.lock"
 COPY_PREFIX = "backup-"
 """Prefix of the names of copies that services make for a backup."""
@@ -54,90 +50,23 @@ class ElsewhereError(StackError):
     """No process of this host runs the shard, and one on another host may."""
 
 
-@dataclass(frozen=True, slots=True)
-class InputPosition:
-    """The next offset to read of an input topic."""
-
-    topic: str
-    topic_id: str
-    next_offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class ServiceCopy:
-    """One shard of one service in a backup."""
-
-    service: str
-    shard: int
-    positions: tuple[InputPosition, ...]
-    size_bytes: int
-    digest: ShardDigest | None = None
-    """Digest of the copy, for metadata only; None if it was not computed."""
-    unfinished_txn: int | None = None
-    """Txn of the oldest unfinished transaction, for metadata only."""
-    unfinished_offset: int | None = None
-    """Earliest offset in metadata.commands at which this transaction may have begun."""
-
-    def position(self, topic: str) -> InputPosition | None:
-        """Return the position in a topic, or None if the service has never read it."""
-        return next((one for one in self.positions if one.topic == topic), None)
-
-
-@dataclass(frozen=True, slots=True)
-class Backup:
-    """The manifest of a backup."""
-
-    name: str
-    made_at_ms: int
-    shards: int
-    copies: tuple[ServiceCopy, ...] = ()
-    format: int = FORMAT
-    """See ``schemas.formats``."""
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of all copies, including files that are hard links to the databases' files."""
-        return sum(copy.size_bytes for copy in self.copies)
-
-    @property
-    def missing(self) -> list[tuple[str, int]]:
-        """The services and shards without a copy: no process of the host ran them."""
-        places = ((service, shard) for service in SERVICES for shard in range(self.shards))
-        return [place for place in places if self.copy_of(*place) is None]
-
-    def copy_of(self, service: str, shard: int) -> ServiceCopy | None:
-        """Return the copy of one shard of one service, or None."""
-        return next((one for one in self.copies if (one.service, one.shard) == (service, shard)), None)
-
-
-_ADAPTER = TypeAdapter(Backup)
-
-
 def backups_directory(home: Path) -> Path:
-    """Return the default directory of backups."""
+    """Return the directory of a home's backups, for a plane whose description names none."""
     return home / "backups"
 
 
-def list_backups(*directories: Path) -> list[Backup]:
-    """Return the complete backups in some directories, oldest first. A directory that is named twice counts once."""
-    found = []
-    for directory in {directory.resolve(): directory for directory in directories}.values():
-        try:
-            found += [_read_manifest(manifest) for manifest in sorted(directory.glob(f"[!.]*/{MANIFEST}"))]
-        except OSError as error:
-            raise disk_error(directory, error) from error
-    return sorted(found, key=lambda backup: (backup.made_at_ms, backup.name))
+def backups_of(plane: PlaneFile) -> Path:
+    """Return the directory of a plane's backups."""
+    return Path(plane.backups) if plane.backups else backups_directory(Path(plane.home))
 
 
-def _read_manifest(manifest: Path) -> Backup:
-    try:
-        content = json.loads(manifest.read_bytes())
-        check(content.get("format"), str(manifest))
-        return _ADAPTER.validate_python(content)
-    except FormatError as error:
-        raise StackError(f"{error}, or move this backup elsewhere.") from error
-    except (ValueError, AttributeError) as error:
-        raise StackError(f"{manifest} was not written by deepclean: move this backup elsewhere.") from error
+def known_backups(plane: PlaneFile, *others: Path) -> list[Backup]:
+    """Return the backups of a plane, oldest first: in its directory, in the home and in other directories.
+
+    Raises:
+        BackupError: a directory or a manifest cannot be read.
+    """
+    return list_backups(backups_of(plane), backups_directory(Path(plane.home)), *others)
 
 
 def find_backup(directory: Path, name: str = "") -> Backup:
@@ -166,12 +95,19 @@ def make_backup(plane: PlaneFile, directory: Path, *, has_digest: bool = True) -
             if not copies:
                 raise StackError("No process of this host runs a shard: make the backup on the hosts that do.")
             backup = Backup(name, int(time.time() * 1000), plane.shards, tuple(copies))
-            _write_manifest(making, backup)
+            _require_copies(making, backup)
+            write_manifest(making, backup)
             making.rename(directory / name)
             sync_directory(directory)
         except OSError as error:
             raise disk_error(directory, error) from error
         return backup
+
+
+def missing_from(backup: Backup) -> list[tuple[str, int]]:
+    """Return the services and shards without a copy: no process of the backup's host ran them."""
+    places = ((service, shard) for service in SERVICES for shard in range(backup.shards))
+    return [place for place in places if backup.copy_of(*place) is None]
 
 
 def _wanted(backup: Backup, services: Sequence[str], shards: Sequence[int]) -> list[tuple[str, int]]:
@@ -294,16 +230,11 @@ def copy_of_running(plane: PlaneFile, service: str, shard: int, name: str) -> It
         shutil.rmtree(made, ignore_errors=True)
 
 
-def _write_manifest(directory: Path, backup: Backup) -> None:
-    """Write the manifest. Raise StackError if a copy is not there: it must not name what cannot be restored."""
+def _require_copies(directory: Path, backup: Backup) -> None:
+    """Raise StackError if a copy is not there: the manifest must not name what cannot be restored."""
     for copy in backup.copies:
         if not (directory / copy.service / str(copy.shard)).is_dir():
             raise StackError(f"Somebody has removed a part of {directory} meanwhile: back up again.")
-    with (directory / MANIFEST).open("wb") as manifest:
-        manifest.write(_ADAPTER.dump_json(backup, indent=1))
-        manifest.flush()
-        os.fsync(manifest.fileno())
-    sync_directory(directory)
 
 
 def restore_backup(
@@ -330,14 +261,8 @@ def restore_backup(
         copies.append(copy)
     for copy in copies:
         target = database_directory(home, copy.service, copy.shard)
-        making = target.with_name(f"{MAKING}{target.name}")
         try:
-            shutil.rmtree(making, ignore_errors=True)
-            copy_files(directory / backup.name / copy.service / str(copy.shard), making)
-            if target.exists():
-                target.rmdir()
-            making.rename(target)
-            sync_directory(target.parent)
+            place_copy(directory, backup, copy, target)
         except OSError as error:
             raise disk_error(target, error) from error
     return copies

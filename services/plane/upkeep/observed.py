@@ -13,7 +13,7 @@ from services.plane.stack.plane_file import PlaneFile, PlaneState
 from services.plane.stack.process_names import METADATA, SERVICES
 from services.plane.stack.secrets import http_token
 from services.plane.upkeep.audits import FinishedAudit, last_audits
-from services.plane.upkeep.backups import backups_directory, list_backups
+from services.plane.upkeep.backups import known_backups
 from services.plane.upkeep.found_owners import FoundOwners, owned_shards
 from services.plane.upkeep.status import (
     OPEN_DEAD_LETTERS,
@@ -98,7 +98,7 @@ def plane_status(plane: PlaneFile, found: Mapping[str, Reported], disk: DiskUse)
     home, token, shards = Path(plane.home), http_token(Path(plane.home)), range(plane.shards)
     owners, own_url = _metadata_owners(plane, found), urls_of(plane).get(METADATA, "")
     metadata_urls = [owners.get(shard, own_url) for shard in shards]
-    backup = next(iter(reversed(list_backups(backups_directory(home)))), None)
+    backup = next(iter(reversed(known_backups(plane))), None)
     is_lost = plane.state is not PlaneState.FAILED and not plane.is_up()
     return PlaneStatus(
         state="abandoned" if is_lost else plane.state,

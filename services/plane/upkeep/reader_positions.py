@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -14,6 +15,7 @@ from services.plane.machine.errors import StackError
 from services.plane.stack.plane_file import PlaneFile
 from services.plane.stack.process_names import SERVICES, STREAMING
 from services.plane.stack.secrets import http_token
+from services.plane.stack.stack import running_client
 from services.plane.upkeep.metrics_page import samples
 from services.plane.upkeep.observed import urls_of
 from services.plane.upkeep.trimming import Place
@@ -25,27 +27,40 @@ def reader_positions(plane: PlaneFile) -> dict[Place, int]:
     """Return the offset of the next message of each reader, topic and shard, where one is known.
 
     Spark's position is known while its job runs, since its checkpoint may be anywhere. Where hosts share the shards,
-    the services are not asked: what they read is not trimmed.
+    their owners are asked, so a shard without one has no position.
 
     Raises:
         StackError: a service did not answer, so its position is unknown.
     """
-    urls, required = urls_of(plane), () if plane.has_moving_shards else SERVICES
+    found: dict[Place, int] = {}
     with http_client(http_token(Path(plane.home)), seconds=SCRAPE_SECONDS) as http:
-        found = {place: offset for service in required for place, offset in _asked(http, service, urls).items()}
-        try:
-            return found | _asked(http, STREAMING, urls)
-        except StackError:
-            return found
+        for service, url in _services(plane):
+            found |= _asked(http, service, url)
+        with suppress(StackError):
+            found |= _asked(http, STREAMING, _url_of(plane, STREAMING))
+    return found
 
 
-def _asked(http: httpx.Client, process: str, urls: Mapping[str, str]) -> dict[Place, int]:
-    if process not in urls:
-        raise StackError(f"Where {process} runs is not known here: name it under [elsewhere].")
+def _services(plane: PlaneFile) -> list[tuple[str, str]]:
+    """Return each service with the address of each of its processes that run a shard."""
+    if not plane.has_moving_shards:
+        return [(service, _url_of(plane, service)) for service in SERVICES]
+    with running_client(Path(plane.home)) as client:
+        owners = client.owner_urls(SERVICES, plane.shards)
+    return list(dict.fromkeys((service, url) for (service, _), url in owners.items()))
+
+
+def _url_of(plane: PlaneFile, process: str) -> str:
+    if url := urls_of(plane).get(process):
+        return url
+    raise StackError(f"Where {process} runs is not known here: name it under [elsewhere].")
+
+
+def _asked(http: httpx.Client, process: str, url: str) -> dict[Place, int]:
     try:
-        return _positions(process, samples(http, urls[process]))
+        return _positions(process, samples(http, url))
     except httpx.HTTPError as error:
-        raise StackError(f"{process} did not report its positions on {urls[process]}: see deepclean status.") from error
+        raise StackError(f"{process} did not report its positions on {url}: see deepclean status.") from error
 
 
 def _positions(process: str, reported: Iterable[Sample]) -> dict[Place, int]:

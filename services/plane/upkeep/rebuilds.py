@@ -11,13 +11,13 @@ from typing import Any
 
 from schemas.topics import METADATA_COMMANDS
 from services.log.kafka import KafkaLog
-from services.metadata.recovery.digest import ShardDigest, digest_shard
+from services.metadata.recovery.digest import digest_shard
 from services.metadata.recovery.rebuild import Rebuild
 from services.metadata.recovery.start import FOLLOWED
 from services.plane.machine.errors import StackError
 from services.plane.stack.plane_file import read_plane_file, running_plane
 from services.plane.stack.process_names import METADATA
-from services.plane.upkeep.backups import copy_of_running, list_backups
+from services.plane.upkeep.backups import copy_of_running
 from services.plane.upkeep.shard_databases import (
     database_directory,
     has_database,
@@ -26,6 +26,8 @@ from services.plane.upkeep.shard_databases import (
     open_database,
     positions_of,
 )
+from services.runtime.copies.manifests import list_backups
+from services.storage.digest import ShardDigest
 
 Report = Callable[[str], None]
 """Called with one line for each comparison."""

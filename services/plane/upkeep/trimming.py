@@ -5,8 +5,9 @@ The limit of each topic and shard is the minimum over all of them, as for RocksD
 - A topic that a service reads is not trimmed while this service has no backup of the shard, since after a trim the
   service's database can be restored only from a backup. Spark has no backups: gc.deleted-entries, which Spark alone
   reads, is trimmed up to Spark's position, with or without a backup.
-- Where hosts share the shards, a topic that a service reads is not trimmed at all: a host that gains a shard has no
-  database of it, or an old one, and reads the topic from there.
+- Where hosts share the shards, a host that gains a shard has no database of it, or an old one. If the hosts share their
+  backups (``backups`` in ``[host]``), it begins with the newest one. If they do not, a topic that a service reads is
+  not trimmed at all.
 - A topic that clients read is not trimmed, since nobody knows their positions.
 - gc.snapshot-chain is trimmed only up to a record of the whole chain, since a reader that starts there must know all
   snapshots.
@@ -23,7 +24,7 @@ from schemas.records import FullChain, SnapshotChainRecord
 from schemas.topics import CHANGELOGS, CLIENTS, METADATA_COMMANDS, SNAPSHOT_CHAIN, TOPICS, Topic
 from services.domain.full_chain import FullChainParts
 from services.plane.stack.process_names import METADATA, STREAMING
-from services.plane.upkeep.backups import Backup
+from services.runtime.copies.manifests import Backup
 
 Place = tuple[str, str, int]
 """A reader, a topic and a shard."""
@@ -62,15 +63,19 @@ def plan_trims(
     backups: Sequence[Backup],
     find_full_chain: FindFullChain,
     *,
-    may_move: bool = False,
+    has_new_readers: bool = False,
 ) -> list[Trim]:
     """Return the trims of every topic and shard. ``positions`` are the known positions of the running readers.
 
-    ``may_move``: hosts share the shards.
+    ``has_new_readers``: a host may gain a shard without a database of it, and without a backup to begin with.
     """
     return [
         _plan(
-            topic, shard, firsts[topic.name, shard], _pins(topic, shard, positions, backups, may_move), find_full_chain
+            topic,
+            shard,
+            firsts[topic.name, shard],
+            _pins(topic, shard, positions, backups, has_new_readers),
+            find_full_chain,
         )
         for topic in TOPICS
         for shard in range(shards)
@@ -106,25 +111,24 @@ def _plan(topic: Topic, shard: int, first: int, pins: Iterable[Pin], find_full_c
 
 
 def _pins(
-    topic: Topic, shard: int, positions: Mapping[Place, int], backups: Sequence[Backup], may_move: bool
+    topic: Topic, shard: int, positions: Mapping[Place, int], backups: Sequence[Backup], has_new_readers: bool
 ) -> Iterator[Pin]:
     for reader in topic.consumers:
         if reader == STREAMING and topic is SNAPSHOT_CHAIN:
             continue  # Spark reads the chain from the first remaining record at each start
         # For a changelog the position is where the next start looks for rows that the database lacks. A backup's
         # position may be higher: before an accepted loss the topic had more records.
-        position = positions.get((reader, topic.name, shard), 0)
+        known = positions.get((reader, topic.name, shard))
+        position = known or 0
+        as_far = "from which its next start reads" if topic in CHANGELOGS.values() else "as far as it has read"
+        who = f"{reader}, {'which does not tell its position' if known is None else as_far}"
         if reader == STREAMING:
-            is_known = (reader, topic.name, shard) in positions
-            yield Pin(
-                position, f"{reader}, {'as far as it has read' if is_known else 'which does not tell its position'}"
-            )
+            yield Pin(position, who)
             continue  # Spark has no backups: this position is its only state, its verdicts are in its outputs
-        if may_move:
+        if has_new_readers:
             yield Pin(0, f"{reader} of another host, which may gain the shard and reads from the beginning then")
             continue
-        as_far = "from which its next start reads" if topic in CHANGELOGS.values() else "as far as it has read"
-        yield Pin(_needed_from(topic, position), f"{reader}, {as_far}")
+        yield Pin(_needed_from(topic, position), who)
         copies = [(backup, copy) for backup in backups if (copy := backup.copy_of(reader, shard)) is not None]
         if not copies:
             yield Pin(0, f"no backup of {reader}")

@@ -28,7 +28,7 @@ import structlog
 from schemas.codec import codec
 from schemas.records import ChangelogRow, StateChange
 from schemas.topics import CHANGELOGS, Topic
-from services.domain.errors import PositionError, RetryableError
+from services.domain.errors import OutdatedError, PositionError, RetryableError
 from services.log.port import Log, Sink
 from services.log.reads import all_records, records_between
 from services.runtime.loop.changelog_table import (
@@ -212,7 +212,7 @@ class Changelog:
             for _ in self._units(None, 0, up_to(self._start, self._sent_changes(None))):
                 pass
         except PositionError as error:
-            raise PositionError(
+            raise OutdatedError(
                 f"{self._who}: another process took this shard over before the last unit of work of this database was "
                 f"published; the database cannot be rebuilt from {self.topic.name}, which no longer has all units: "
                 f"restore a backup (deepclean restore-backup)"
@@ -303,7 +303,7 @@ class Changelog:
         if base.offset > self._log.end_offset(self.topic.name, self._shard):
             raise self._lost(base.number)
         if base.offset < (first := self._log.first_offset(self.topic.name, self._shard)):
-            raise PositionError(
+            raise OutdatedError(
                 f"{self._who}: {self.topic.name} begins at offset {first}, and this database needs it from "
                 f"{base.offset} on: it was trimmed; restore a later backup (deepclean restore-backup)"
             )

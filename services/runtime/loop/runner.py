@@ -37,6 +37,7 @@ from services.domain.errors import (
     TROUBLE_OF_THE_MACHINE,
     ChainBrokenError,
     HalfAppliedError,
+    OutdatedError,
     PositionError,
 )
 from services.log.clock import Clock
@@ -196,43 +197,49 @@ class Runner:
 
     def _open_source(self) -> Source:
         ends = {topic: self._log.end_offset(topic, self.shard) for topic in self._topic_ids}
-        rows = self._checked_positions(ends)
+        firsts = {topic: self._log.first_offset(topic, self.shard) for topic in self._topic_ids}
+        rows = self._checked_positions(firsts, ends)
         positions = dict.fromkeys(self._topic_ids, 0) | {topic: row.next_offset for topic, row in rows.items()}
         self._awaited_ends = {topic: end for topic, end in ends.items() if positions[topic] < end}
-        read = self._still_there(rows)
+        read = {
+            topic: ReadRecord(row.next_offset - 1, row.last_read)
+            for topic, row in rows.items()
+            if row.last_read is not None and firsts[topic] < row.next_offset  # else it was trimmed since
+        }
         source = self._log.open_source(
             list(self._topic_ids), self.shard, positions | {topic: known.offset for topic, known in read.items()}
         )
         return CheckedSource(source, read, f"{self.service.name}, shard {self.shard}") if read else source
 
-    def _still_there(self, rows: Mapping[str, PositionRow]) -> dict[str, ReadRecord]:
-        """Return the last record read of each input, without records that were trimmed since."""
-        return {
-            topic: ReadRecord(row.next_offset - 1, row.last_read)
-            for topic, row in rows.items()
-            if row.last_read is not None and self._log.first_offset(topic, self.shard) < row.next_offset
-        }
+    def _checked_positions(self, firsts: Mapping[str, int], ends: Mapping[str, int]) -> dict[str, PositionRow]:
+        """Return the stored positions.
 
-    def _checked_positions(self, ends: Mapping[str, int]) -> dict[str, PositionRow]:
-        """Return the stored positions; raise PositionError if a topic was recreated or has lost its tail."""
+        Raises:
+            OutdatedError: a topic was trimmed beyond its position.
+            PositionError: a topic was recreated or has lost its tail.
+        """
         table = TablesReader(self.store).table(POSITIONS)
-        positions = {}
-        for topic, topic_id in self._topic_ids.items():
-            row = table.get(topic.encode())
-            if row is None:
-                continue
-            if row.topic_id != topic_id:
+        rows = {topic: table.get(topic.encode()) for topic in self._topic_ids}
+        positions = {topic: row for topic, row in rows.items() if row is not None}
+        for topic, row in positions.items():
+            if row.topic_id != self._topic_ids[topic]:
                 raise PositionError(
                     f"{self.service.name}, shard {self.shard}: topic {topic} was recreated since this database last "
                     f"read it; restore the topic, or start this service on an empty directory"
                 )
-            end = ends[topic]
-            if row.next_offset > end:
+            if row.next_offset > ends[topic]:
                 raise PositionError(
                     f"{self.service.name}, shard {self.shard}: read {topic} up to {row.next_offset}, but it ends at "
-                    f"{end}: the broker has lost its tail; restore it, or accept the loss (deepclean accept-lost-tail)"
+                    f"{ends[topic]}: the broker has lost its tail; restore it, or accept the loss "
+                    f"(deepclean accept-lost-tail)"
                 )
-            positions[topic] = row
+        for topic, first in firsts.items():
+            position = positions[topic].next_offset if topic in positions else 0
+            if position < first:
+                raise OutdatedError(
+                    f"{self.service.name}, shard {self.shard}: {topic} begins at offset {first}, and this database "
+                    f"needs it from {position} on: it was trimmed; restore a later backup (deepclean restore-backup)"
+                )
         return positions
 
     def step(self, timeout_seconds: float = 0.0) -> int:

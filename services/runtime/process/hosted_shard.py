@@ -14,13 +14,21 @@ import structlog
 from starlette.routing import BaseRoute
 
 from schemas.topics import CHANGELOGS, OWNERS, TOPICS
-from services.domain.errors import DeepcleanError, InvariantError, RetryableError, StartAgainError, TopicMissingError
+from services.domain.errors import (
+    DeepcleanError,
+    InvariantError,
+    OutdatedError,
+    RetryableError,
+    StartAgainError,
+    TopicMissingError,
+)
 from services.log.clock import Clock
 from services.log.kept_topics import first_loss
 from services.log.port import Log
 from services.log.schema_topic import SchemaTopic
 from services.runtime.copies.asked_copies import AskedCopies
 from services.runtime.copies.kept_copies import AUDITS, COPIES, DAY_SECONDS, KeptCopies
+from services.runtime.copies.restores import Restores
 from services.runtime.http.reads import Stores
 from services.runtime.loop.probe import Point, crash_probe
 from services.runtime.loop.runner import RUNTIME_TABLES, UNIT_SECONDS, Runner
@@ -136,6 +144,10 @@ class HostedShard:
         beside = self.directory.parent
         self.copies = AskedCopies(KeptCopies(beside / COPIES, settings.copy_seconds), settings.max_copies)
         self._all_copies = (self.copies.kept, KeptCopies(beside / AUDITS, DAY_SECONDS))
+        self._backups = Restores(self.service.name, shard, beside, settings.backups)
+        self._is_restoring = False
+        self._cleaning, self._defragmenting = threading.Lock(), threading.Lock()
+        """Held by the threads beside the loop while they use the database."""
         self._thread: threading.Thread | None = None
         self._is_owner = False
 
@@ -189,10 +201,10 @@ class HostedShard:
 
     def _run(self) -> None:
         try:
-            self._open_store()
             while not self._stop.is_set():
                 self._try(self._step if self._runner else self._open_runner)
-                self.copies.make_next(self._opened_store(), self._may_be_copied)
+                if self.store is not None:
+                    self.copies.make_next(self.store, self._may_be_copied)
         except (InvariantError, OSError) as error:
             self._fail(str(error))
         except Exception as error:
@@ -219,7 +231,6 @@ class HostedShard:
     def _follow(self, followed: Followed) -> None:
         """Follow the shard until ``stop``. If that fails, it has no consequences for what this process runs."""
         try:
-            self._open_store()
             with closing(self._open_standby(followed)) as standby:
                 self._runner = standby.runner
                 while not self._stop.is_set():
@@ -234,10 +245,17 @@ class HostedShard:
             self._runtime_metrics.followed(self.shard, None)
 
     def _open_standby(self, followed: Followed) -> Standby:
+        try:
+            return self._new_standby(followed, self._open_store())
+        except OutdatedError as error:
+            self._replace_outdated(error)
+            return self._new_standby(followed, self._open_store())
+
+    def _new_standby(self, followed: Followed, store: RocksStore) -> Standby:
         return Standby(
-            *(followed, self.service, self.shard, self._opened_store(), self._log, self._clock),
+            *(followed, self.service, self.shard, store, self._log, self._clock),
             self._settings.max_batch_messages,
-            after_write=self._after_write(is_owner=False),
+            after_write=self._after_write(store, is_owner=False),
         )
 
     def _try_to_follow(self, standby: Standby) -> None:
@@ -248,8 +266,8 @@ class HostedShard:
             logger.warning("tried again", shard=self.shard, reason=str(error), wait_seconds=LONGEST_RETRY_SECONDS)
             self._stop.wait(LONGEST_RETRY_SECONDS)
 
-    def _after_write(self, *, is_owner: bool) -> Callable[[], None] | None:
-        after_write, store = self._parts.after_write, self._opened_store()
+    def _after_write(self, store: RocksStore, *, is_owner: bool) -> Callable[[], None] | None:
+        after_write = self._parts.after_write
         return None if after_write is None else lambda: after_write(self.service, store, is_owner)
 
     def _fail(self, sentence: str) -> None:
@@ -257,22 +275,56 @@ class HostedShard:
         self._stop.set()
         self._on_failure()
 
-    def _open_store(self) -> None:
-        if self.store is not None:
-            self._parts.prepare(self.store)
-            return
-        self.store = RocksStore(
-            self.directory,
-            (*self.service.tables, *RUNTIME_TABLES),
-            self._parts.checkpointed,
-            inside_checkpoint=lambda: self._probe(Point.INSIDE_CHECKPOINT),
-        )
-        for kept in self._all_copies:  # the shard does not serve requests yet, so all copies are of an earlier start
-            kept.remove_all()
-        self._parts.prepare(self.store)
+    def _open_store(self) -> RocksStore:
+        """Return the database; open it if it is not, after restoring a backup if there is none."""
+        store = self.store
+        if store is None:
+            if not self._backups.has_database:
+                self._restore()
+            store = self.store = RocksStore(
+                self.directory,
+                (*self.service.tables, *RUNTIME_TABLES),
+                self._parts.checkpointed,
+                inside_checkpoint=lambda: self._probe(Point.INSIDE_CHECKPOINT),
+            )
+            for kept in self._all_copies:  # the shard serves no requests yet, so all copies are of an earlier start
+                kept.remove_all()
+        self._parts.prepare(store)
+        return store
+
+    def _replace_outdated(self, error: OutdatedError) -> None:
+        """Restore a backup in place of the database. Raise the error if there is none; reads in progress fail."""
+        store, self.store = self.store, None
+        with self._cleaning, self._defragmenting:
+            if store is not None:
+                store.close()
+        logger.warning("this database is too old for the log", shard=self.shard, reason=str(error))
+        if not self._restore():
+            raise error
+
+    def _restore(self) -> bool:
+        """Restore the newest backup; return whether there is one."""
+
+        def require_running() -> None:
+            if self._stop.is_set():
+                raise RetryableError("the restoring of a backup was ended, since this process ends or lost the shard")
+
+        self._is_restoring, self._trouble = True, "it restores a backup"
+        try:
+            return self._backups.restore(self._log, require_running)
+        finally:
+            self._is_restoring, self._stepped = False, time.monotonic()
 
     def _open_runner(self) -> None:
-        store = self._opened_store()
+        store = self._open_store()
+        try:
+            self._runner = self._new_runner(store)
+        except OutdatedError as error:
+            self._replace_outdated(error)
+        else:
+            self._on_ready(self)
+
+    def _new_runner(self, store: RocksStore) -> Runner:
         self._require_kept_topics()
         SchemaTopic(self._log).require(topic for topic in TOPICS if self.service.name in topic.producers)
         start = self._parts.start(self._log, self.shard, store)
@@ -286,7 +338,7 @@ class HostedShard:
             unit_seconds=UNIT_SECONDS,
             probe=self._probe,
             metrics=self._metrics,
-            after_write=self._after_write(is_owner=True),
+            after_write=self._after_write(store, is_owner=True),
             must_defer=start.must_defer,
             published_below=start.published_below,
             is_fencing=bool(self._settings.instance),
@@ -298,8 +350,7 @@ class HostedShard:
             except Exception:  # a runner that is kept would work without anybody knowing where
                 runner.close()
                 raise
-        self._runner = runner
-        self._on_ready(self)
+        return runner
 
     def _announce(self, runner: Runner) -> None:
         try:
@@ -316,11 +367,6 @@ class HostedShard:
             names.append(changelog.name)
         if lost := first_loss(self._log, names):
             raise InvariantError(lost)
-
-    def _opened_store(self) -> RocksStore:
-        if self.store is None:
-            raise InvariantError(f"shard {self.shard} has no database: start again")
-        return self.store
 
     def _try(self, attempt: Callable[[], None]) -> None:
         """Call ``attempt``; after a RetryableError wait, up to ``LONGEST_RETRY_SECONDS``, twice as long each time."""
@@ -360,29 +406,37 @@ class HostedShard:
 
     def clean_up(self) -> None:
         """Trim new checkpoints and measure the disk space. Do not call it in the runner's thread."""
-        store = self.store
-        if store is None or self._runner is None:
-            return
-        for kept in self._all_copies:
-            kept.remove_old()
-        store.trim_checkpoints(TRIMMED_AT_ONCE)
-        self._metrics.disk_known(store.size_bytes(), *store.checkpoint_sizes())
+        with self._cleaning:
+            store = self.store
+            if store is None or self._runner is None:
+                return
+            for kept in self._all_copies:
+                kept.remove_old()
+            store.trim_checkpoints(TRIMMED_AT_ONCE)
+            self._metrics.disk_known(store.size_bytes(), *store.checkpoint_sizes())
 
     def defragment(self) -> None:
         """Merge what is at rest, then rewrite checkpoints until none is worth it or the process stops.
 
         In a thread of its own: it waits a lot.
         """
-        store, how = self.store, self._parts.defragmentation
-        if store is None or self._runner is None or how is None or not how.rows_per_second:
-            return
+        how = self._parts.defragmentation
+        with self._defragmenting:
+            store = self.store
+            if store is not None and self._runner is not None and how is not None and how.rows_per_second:
+                self._defragment(store, how)
+
+    def _defragment(self, store: RocksStore, how: Defragmentation) -> None:
+        def may_go_on() -> bool:
+            return not self._stop.is_set() and self.store is store
 
         def pace(rows: int) -> bool:
-            return not self._stop.wait(rows / how.rows_per_second)
+            self._stop.wait(rows / how.rows_per_second)
+            return may_go_on()
 
         if how.rest_seconds:
             store.compact_at_rest(how.rest_seconds)
-        while not self._stop.is_set():
+        while may_go_on():
             rewritten = store.defragment(partial(how.kept_rows, store), pace)
             if rewritten is None:
                 return
@@ -393,7 +447,7 @@ class HostedShard:
         if not self.is_running:
             return []
         silent_seconds = time.monotonic() - self._stepped
-        if silent_seconds > STUCK_SECONDS:
+        if silent_seconds > STUCK_SECONDS and not self._is_restoring:
             return [f"shard {self.shard} has not gone round its loop for {silent_seconds:.0f} seconds"]
         return []
 

@@ -68,6 +68,12 @@ class ServiceSettings(BaseSettings):
         description="Name of this process among those of its service, which then divide the shards among themselves by "
         "Kafka's group protocol and take over the shards of a process that is gone. Empty: it runs all of its shards.",
     )
+    backups: Path | None = Field(
+        None,
+        description="Directory of backups, which all processes of this service reach. One that has no database of a "
+        "shard, or whose database is older than the log, begins with the newest backup of the shard. Empty: it reads "
+        "the log from its beginning.",
+    )
     standby: bool = Field(
         True,
         description="Whether a process with an instance name also follows the shards that others run, so that it can "

@@ -1,0 +1,151 @@
+"""The backups of a directory: what each has of which shard, and how a copy becomes the database of a process.
+
+::
+
+    <directory>/<name>/<service>/<shard>/     a copy: its database, and its checkpoints if it has any
+    <directory>/<name>/backup.json            the manifest; written last, so that a directory without it is not a backup
+
+The copies need not be of one point in time: after a restore each service sends its later messages again, and the other
+services ignore those that they have already applied.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import TypeAdapter
+
+from schemas.formats import FORMAT, FormatError, check
+from services.domain.errors import InvariantError
+from services.storage.digest import ShardDigest
+from services.storage.rocks_backups import copy_files
+from services.storage.rocks_checkpoints import MAKING, sync_directory
+
+MANIFEST = "backup.json"
+
+
+class BackupError(InvariantError):
+    """A backup cannot be read; the message ends with the remedy."""
+
+
+@dataclass(frozen=True, slots=True)
+class InputPosition:
+    """The next offset to read of an input topic."""
+
+    topic: str
+    topic_id: str
+    next_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceCopy:
+    """One shard of one service in a backup."""
+
+    service: str
+    shard: int
+    positions: tuple[InputPosition, ...]
+    size_bytes: int
+    digest: ShardDigest | None = None
+    """Digest of the copy, for metadata only; None if it was not computed."""
+    unfinished_txn: int | None = None
+    """Txn of the oldest unfinished transaction, for metadata only."""
+    unfinished_offset: int | None = None
+    """Earliest offset in metadata.commands at which this transaction may have begun."""
+
+    def position(self, topic: str) -> InputPosition | None:
+        """Return the position in a topic, or None if the service has never read it."""
+        return next((one for one in self.positions if one.topic == topic), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """The manifest of a backup."""
+
+    name: str
+    made_at_ms: int
+    shards: int
+    copies: tuple[ServiceCopy, ...] = ()
+    format: int = FORMAT
+    """See ``schemas.formats``."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all copies, including files that are hard links to the databases' files."""
+        return sum(copy.size_bytes for copy in self.copies)
+
+    def copy_of(self, service: str, shard: int) -> ServiceCopy | None:
+        """Return the copy of one shard of one service, or None."""
+        return next((one for one in self.copies if (one.service, one.shard) == (service, shard)), None)
+
+
+_ADAPTER = TypeAdapter(Backup)
+
+
+def manifests_in(directory: Path) -> list[Path]:
+    """Return the manifests of the complete backups in a directory. Raise BackupError if it cannot be read."""
+    try:
+        return sorted(directory.glob(f"[!.]*/{MANIFEST}"))
+    except OSError as error:
+        raise BackupError(
+            f"The backups in {directory} cannot be read ({error.strerror}): mount its disk, or name another directory."
+        ) from error
+
+
+def read_manifest(manifest: Path) -> Backup:
+    """Return the backup of a manifest. Raise BackupError if it cannot be read."""
+    try:
+        content = json.loads(manifest.read_bytes())
+        check(content.get("format"), str(manifest))
+        return _ADAPTER.validate_python(content)
+    except FormatError as error:
+        raise BackupError(f"{error}, or move this backup elsewhere.") from error
+    except OSError as error:
+        raise BackupError(f"{manifest} cannot be read ({error.strerror}): repair its disk.") from error
+    except (ValueError, AttributeError) as error:
+        raise BackupError(f"{manifest} was not written by deepclean: move this backup elsewhere.") from error
+
+
+def list_backups(*directories: Path) -> list[Backup]:
+    """Return the complete backups in some directories, oldest first. A directory that is named twice counts once.
+
+    Raises:
+        BackupError: a directory or a manifest cannot be read.
+    """
+    distinct = {directory.resolve(): directory for directory in directories}.values()
+    found = (read_manifest(manifest) for directory in distinct for manifest in manifests_in(directory))
+    return sorted(found, key=made_at)
+
+
+def made_at(backup: Backup) -> tuple[int, str]:
+    """Return what sorts backups by their age."""
+    return backup.made_at_ms, backup.name
+
+
+def write_manifest(directory: Path, backup: Backup) -> None:
+    """Write the manifest of a backup, and wait until it is on disk. Raise OSError if it cannot be written."""
+    with (directory / MANIFEST).open("wb") as manifest:
+        manifest.write(_ADAPTER.dump_json(backup, indent=1))
+        manifest.flush()
+        os.fsync(manifest.fileno())
+    sync_directory(directory)
+
+
+def place_copy(
+    directory: Path, backup: Backup, copy: ServiceCopy, target: Path, before_file: Callable[[], None] = lambda: None
+) -> None:
+    """Put a copy of a backup where a service looks for its database: ``target`` is missing or empty.
+
+    A crash, or an error of ``before_file``, leaves no incomplete database there. Raise OSError if the disk fails.
+    """
+    making = target.with_name(f"{MAKING}{target.name}")
+    shutil.rmtree(making, ignore_errors=True)
+    copy_files(directory / backup.name / copy.service / str(copy.shard), making, before_file)
+    if target.exists():
+        target.rmdir()
+    making.rename(target)
+    sync_directory(target.parent)
