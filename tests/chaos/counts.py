@@ -36,6 +36,10 @@ class Counts:
     clock_jumps: int = 0
     full_disks: int = 0
     lost_databases: int = 0
+    trims: int = 0
+    """How often the log was trimmed, after backups of all hosts."""
+    restored: int = 0
+    """Databases that processes have restored from a backup by themselves."""
     repeated_messages: int = 0
     lost_workers: int = 0
     """Workers of Spark that were killed."""
@@ -57,6 +61,8 @@ class Counts:
             "clock jumps": self.clock_jumps,
             "full disks": self.full_disks,
             "databases lost": self.lost_databases,
+            "trims": self.trims,
+            "databases restored": self.restored,
             "workers lost": self.lost_workers,
             "owners fenced": self.fenced,
             "breakers tripped": self.trips,

@@ -8,12 +8,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, cast
 
+from schemas.topics import LEDGER, METADATA_COMMANDS, METADATA_PROGRESS, METADATA_REPLIES
 from services.client.kafka_plane import PlaneAddress
+from services.log.kafka import KafkaLog
 from services.plane.broker.embedded import EmbeddedBroker
 from services.plane.machine.processes import ChildProcess
 from services.plane.stack.description import PlaneDescription, read_description
+from services.plane.stack.plane_file import running_plane
 from services.plane.stack.process_names import HTTP_PROCESSES, SERVICES, STREAMING
 from services.plane.stack.stack import Stack
+from services.plane.upkeep.backups import backups_of, known_backups, make_backup
+from services.plane.upkeep.log_trims import planned_trims
+from services.runtime.copies.restores import RESTORED
 from tests.broker_cluster import BrokerCluster
 from tests.chaos.linked_stack import READY_SECONDS, ManyDoorsNode, some_links
 from tests.chaos.links import Links
@@ -23,6 +29,8 @@ from tests.spark_session import java_for_spark
 
 HOSTS = ("one", "two")
 SHARDS, BROKERS, WORKERS = 4, 3, 2
+VERIFIED = frozenset(topic.name for topic in (METADATA_COMMANDS, METADATA_PROGRESS, METADATA_REPLIES, LEDGER))
+"""Topics that ``deepclean verify`` needs from their beginning."""
 
 
 def name_on(host: str, process: str) -> str:
@@ -93,7 +101,7 @@ class HostsStack:
         file = self.home / f"{name}.toml"
         file.write_text(
             f'shards = {self.shards}\n[kafka]\nbootstrap_servers = "{self._cluster.bootstrap_servers}"\n'
-            f'[host]\ninstance = "{name}"\nprocesses = [{named}]\n'
+            f'[host]\ninstance = "{name}"\nprocesses = [{named}]\nbackups = "{self.home / "backups"}"\n'
             f'[spark]\nmaster = "{master}"\nconf = {{"spark.executor.memory" = "512m"}}\n'
             f"[settings.key_deletion]\nundo_window_ms = 0\n[settings.directory_deletion]\nundo_window_ms = 0\n"
         )
@@ -114,6 +122,28 @@ class HostsStack:
         """The processes of both hosts."""
         hosts = zip(HOSTS, self._hosts, strict=True)
         return {name_on(host, name): child for host, stack in hosts for name, child in stack.children.items()}
+
+    def back_up_and_trim(self) -> None:
+        """Back up both hosts into the directory that they share, and trim what a restored database does not need.
+
+        What ``deepclean verify`` reads stays, since the judges of a schedule replay the log.
+
+        Raises:
+            StackError: a process did not answer.
+            RetryableError: the brokers did not answer.
+        """
+        planes = [running_plane(stack.home) for stack in self._hosts]
+        for plane in planes:
+            make_backup(plane, backups_of(plane), has_digest=False)
+        log = KafkaLog(self.address.bootstrap_servers, "deepclean.trim")
+        for trim in planned_trims(planes[0], log, known_backups(planes[0])):
+            if trim.topic not in VERIFIED and trim.messages:
+                log.trim(trim.topic, trim.shard, trim.until)
+
+    def restored(self) -> int:
+        """Return how many databases processes have restored from a backup by themselves."""
+        logs = [child.log_file.read_text() for child in self.children.values()]
+        return sum(line.count(RESTORED) for line in logs)
 
     def restart_worker(self, number: int) -> None:
         """Kill a worker of Spark with its executors, and start it again."""

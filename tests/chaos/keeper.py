@@ -16,6 +16,8 @@ import time
 from collections import Counter
 from dataclasses import replace
 
+from services.client.errors import UnreachableError
+from services.domain.errors import RetryableError
 from services.plane.machine.errors import StackError
 from services.plane.machine.processes import ChildProcess
 from services.plane.stack.process_names import BROKER, STREAMING
@@ -52,6 +54,7 @@ class Keeper:
         self._broker_lock = threading.Lock()
         """Held while one is away: schedules beside one another lose one at a time, too."""
         self._worker_lock = threading.Lock()
+        self._trim_lock = threading.Lock()
         self._logged_before: dict[str, int] = {}
         """The size of each process's log at its last start."""
         self._stop = threading.Event()
@@ -92,6 +95,7 @@ class Keeper:
             FaultKind.TWIN: self._run_twin,
             FaultKind.REPEAT: self._repeat,
             FaultKind.WORKER: self._lose_worker,
+            FaultKind.TRIM: self._trim,
         }
         placed = self._placed(fault)
         ways[fault.kind](placed)
@@ -225,6 +229,13 @@ class Keeper:
             with self._worker_lock:
                 self.stack.restart_worker(fault.passes)
                 self.counts.lost_workers += 1
+
+    def _trim(self, _: Fault) -> None:
+        """Back up all hosts and trim the log; not while a process is away, whose position is unknown then."""
+        if isinstance(self.stack, HostsStack):
+            with contextlib.suppress(StackError, RetryableError, UnreachableError), self._trim_lock:
+                self.stack.back_up_and_trim()
+                self.counts.trims += 1
 
     def _run_twin(self, fault: Fault) -> None:
         """Let a second process of a service run for a while; metadata's refuses to if it sees the other."""

@@ -49,6 +49,8 @@ class FaultKind(Enum):
     """Messages that are in the log are appended to it again."""
     WORKER = "worker"
     """A worker of Spark is killed with its executors, and started again."""
+    TRIM = "trim"
+    """An operator backs up all hosts, and trims the log."""
 
 
 class CutKind(Enum):
@@ -157,6 +159,7 @@ _LONG_SHARE = 0.12
 """Of pauses and cuts: longer than a producer tries (15 s), a broker is silent (3 s), a service backs off (5 s)."""
 _LONG_SECONDS = (16.0, 40.0)
 _WORKER_SHARE = 0.5
+_LOSS_SHARE = 0.5
 _ANY = 6
 """Chooses evenly among one, two or three brokers or workers."""
 _LIMITS_SHARE = 0.3
@@ -244,12 +247,19 @@ def _faults(random: Random, seed: int, operations: int) -> Iterator[Fault]:
 
 
 def _faults_of_hosts(random: Random, operations: int) -> Iterator[Fault]:
-    """An owner that stands still until others have its shards, one that is killed, and a lost worker of Spark."""
+    """An owner that stands still until others have its shards, one that is killed, and a lost worker of Spark.
+
+    The log is trimmed, and then a host may lose the databases of any service.
+    """
     longer_than_a_session = random.uniform(1.2, 2.0) * SESSION_SECONDS
     yield Fault(*_moment(random, operations), FaultKind.PAUSE, random.choice(SERVICES), seconds=longer_than_a_session)
     yield Fault(*_moment(random, operations), FaultKind.KILL, random.choice(SERVICES))
     if random.random() < _WORKER_SHARE:
         yield Fault(*_moment(random, operations), FaultKind.WORKER, STREAMING, passes=random.randrange(_ANY))
+    trim, loss = sorted(_moment(random, operations) for _ in range(2))
+    yield Fault(*trim, FaultKind.TRIM, BROKER)
+    if random.random() < _LOSS_SHARE:
+        yield Fault(*loss, FaultKind.LOSS, random.choice(SERVICES))
 
 
 def _moment(random: Random, operations: int) -> tuple[int, float]:
