@@ -5,9 +5,10 @@
 
 ``takeover``: two hosts share a shard over three brokers. The first host's metadata is killed (SIGKILL) while a client
 puts keys, and the time runs from the kill to the first answer of the second host. That host has followed the shard
-(``standby``), or has a copy of the database that was made a tenth of the keys before the end (``backup``), or nothing
-(``log``). ``restart``: one host, whose metadata is killed and started again at once. Each command of the client must be
-answered without an error, and its keys must all be there afterwards.
+(``standby``), or begins with a backup that the hosts share and that was made a tenth of the keys before the end, after
+which the log was trimmed (``backup``), or reads the log from its beginning (``log``). ``restart``: one host, whose
+metadata is killed and started again at once. Each command of the client must be answered without an error, and its keys
+must all be there afterwards.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import shutil
 import signal
 import sys
 import tempfile
@@ -28,14 +28,16 @@ from pathlib import Path
 import httpx
 
 from schemas.records import BucketLayout, CreateBucket, CreateVolume, MetadataCommand, PutKey
+from schemas.topics import METADATA_COMMANDS
 from services.client.kafka_plane import KafkaPlane
 from services.client.plane import NamespaceCommand
 from services.log.kafka import KafkaLog
 from services.log.owner_topic import OwnerTopic
 from services.plane.stack.description import read_description
+from services.plane.stack.plane_file import running_plane
 from services.plane.stack.stack import Stack
+from services.plane.upkeep.backups import backups_of, known_backups, make_backup
 from services.plane.upkeep.metrics_page import samples
-from services.plane.upkeep.shard_databases import database_directory
 from tests.broker_cluster import BrokerCluster
 from tests.rebuild_at_scale import send
 from tests.waiting import eventually
@@ -46,12 +48,15 @@ PATIENCE_SECONDS = 1_800.0
 BROKERS = 3
 
 
-def host(directory: Path, servers: str, name: str, *, is_following: bool) -> Stack:
+def host(
+    directory: Path, servers: str, name: str, *, is_following: bool = False, shares_backups: bool = False
+) -> Stack:
     """A host with metadata alone."""
+    backups = f'backups = "{directory / "backups"}"\n' if shares_backups else ""
     file = directory / f"{name}.toml"
     file.write_text(
         f'shards = 1\n[kafka]\nbootstrap_servers = "{servers}"\n'
-        f'[host]\ninstance = "{name}"\nprocesses = ["{METADATA}"]\n'
+        f'[host]\ninstance = "{name}"\nprocesses = ["{METADATA}"]\n{backups}'
         f"[settings.all]\nstandby = {str(is_following).lower()}\n"
     )
     described = read_description(file)
@@ -115,12 +120,11 @@ def _kill(stack: Stack) -> None:
     eventually(lambda: not child.is_running)
 
 
-def _copy_database(one: Stack, two_home: Path) -> None:
-    """Have metadata make a copy of its database, as a backup does, and put it where the other host looks."""
-    url = f"{one.url(METADATA)}/v1/shards/0/copies/takeover"
-    made = httpx.post(url, timeout=PATIENCE_SECONDS).raise_for_status().json()
-    shutil.copytree(made["directory"], database_directory(two_home, METADATA, 0))
-    httpx.delete(url).raise_for_status()
+def _back_up_and_trim(one: Stack, log: KafkaLog) -> None:
+    plane = running_plane(one.home)
+    make_backup(plane, backups_of(plane), has_digest=False)
+    position = known_backups(plane)[-1].copies[0].positions[0]
+    log.trim(METADATA_COMMANDS.name, 0, position.next_offset - 1)
 
 
 def _has_caught_up(stack: Stack) -> bool:
@@ -135,15 +139,16 @@ def takeover(directory: Path, keys: int, way: str) -> float:
         cluster = BrokerCluster(directory / "brokers", BROKERS).start()
         running.callback(cluster.stop)
         servers = cluster.bootstrap_servers
-        one = running.enter_context(host(directory, servers, "one", is_following=False))
+        shared = {"shares_backups": way == "backup"}
+        one = running.enter_context(host(directory, servers, "one", **shared))
         plane = running.enter_context(KafkaPlane(one.address, answer_seconds=PATIENCE_SECONDS))
         log = KafkaLog(servers, "takeover-at-scale")
         sent = send(log, puts(0, keys * 9 // 10))
         _await_txn(plane, sent)
         if way == "backup":
-            _copy_database(one, directory / "two")
+            _back_up_and_trim(one, log)
         _await_txn(plane, sent + send(log, puts(keys * 9 // 10, keys)))
-        two = running.enter_context(host(directory, servers, "two", is_following=way == "standby"))
+        two = running.enter_context(host(directory, servers, "two", is_following=way == "standby", **shared))
         if way == "standby":
             eventually(lambda: _has_caught_up(two), PATIENCE_SECONDS, "the standby does not catch up")
         seconds = _killed_while_written_to(plane, one)
@@ -158,7 +163,7 @@ def restart(directory: Path, keys: int) -> float:
     with contextlib.ExitStack() as running:
         cluster = BrokerCluster(directory / "brokers", 1).start()
         running.callback(cluster.stop)
-        one = running.enter_context(host(directory, cluster.bootstrap_servers, "one", is_following=False))
+        one = running.enter_context(host(directory, cluster.bootstrap_servers, "one"))
         plane = running.enter_context(KafkaPlane(one.address, answer_seconds=PATIENCE_SECONDS))
         _await_txn(plane, send(KafkaLog(cluster.bootstrap_servers, "takeover-at-scale"), puts(0, keys)))
         return _killed_while_written_to(plane, one, one.children[METADATA].start)
