@@ -52,11 +52,14 @@ class _BatchTimes(ReclaimMetrics):
 
 
 def measure_verdicts(session: SparkSession, options: dict[str, Any]) -> dict[str, Any]:
-    """Return the rates of the reclaim job and of a bare copy of the same entries, in turns after a warm-up round."""
+    """Return the rates of the reclaim job and of a bare copy of the same entries, in turns after a warm-up round.
+
+    Without a topic for the copy, only the job is measured.
+    """
     directory, rates = Path(options["directory"]), {"judged": list[float](), "copied": list[float]()}
     for number in range(options["rounds"] + WARM_ROUNDS):
         judged = _judged_rate(session, options, directory / f"judge-{number}")
-        copied = _copied_rate(session, options, directory / f"copy-{number}")
+        copied = _copied_rate(session, options, directory / f"copy-{number}") if options["copy_topic"] else 0.0
         if number >= WARM_ROUNDS:
             rates["judged"].append(judged)
             rates["copied"].append(copied)
@@ -187,7 +190,13 @@ def main() -> None:
     """Run the measurement that the command line names."""
     end_with_standard_input()
     job, options = sys.argv[1], json.loads(sys.argv[2])
-    with spark_session(SessionOptions(Path(options["jars_directory"]), name=f"deepclean-bench-{job}")) as session:
+    chosen = SessionOptions(
+        Path(options["jars_directory"]),
+        master=options.get("master", ""),
+        name=f"deepclean-bench-{job}",
+        conf=tuple(options.get("conf", ())),
+    )
+    with spark_session(chosen) as session:
         print(json.dumps(JOBS[job](session, options)))
 
 

@@ -46,7 +46,7 @@ def measure_verdicts(conditions: Conditions) -> Sequence[Figure]:
     entries = per_batch * max(BATCHES, conditions.count(ENTRIES_PER_SECOND) // per_batch)
     with bench_broker(conditions, NAME) as broker:
         conditions.say(f"{NAME}: writing {entries:,} deleted entries into Kafka")
-        _write(broker, entries)
+        write_entries(broker, entries)
         conditions.say(f"{NAME}: judging and copying {entries:,} entries, {ROUNDS} times")
         options = {
             "bootstrap_servers": broker.bootstrap_servers,
@@ -71,7 +71,8 @@ def measure_verdicts(conditions: Conditions) -> Sequence[Figure]:
     ]
 
 
-def _write(broker: EmbeddedBroker, count: int) -> None:
+def write_entries(broker: EmbeddedBroker, count: int) -> None:
+    """Write a chain, and deleted entries as metadata packs them and one to a message, into the topics of one shard."""
     create_topics(broker.bootstrap_servers, dict.fromkeys((ENTRY_TOPIC, COPY_TOPIC), TOPIC_SETTINGS), 1)
     encode_marker, encode = codec(SnapshotChainRecord).encode_message, codec(DeletedEntries).encode_message
     markers = [

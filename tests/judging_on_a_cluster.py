@@ -1,0 +1,70 @@
+"""Measures judging on a standalone Spark cluster beside judging in ``local[2]``, in turns.
+
+    python -m tests.judging_on_a_cluster --turns 5 --entries 4000000
+
+The cluster has two workers of one core each. Both masters judge the same entries, which are in Kafka already, with the
+production job; each turn starts a session for each master, warms it up by a round, and takes the median of three. What
+counts is the ratio of the two in each turn.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+from statistics import median
+
+from bench.alone import bench_broker
+from bench.conditions import Conditions
+from bench.spark_process import run_spark
+from bench.verdicts import write_entries
+from tests.spark_cluster import spark_cluster
+from tests.spark_session import java_for_spark
+
+ENTRIES_PER_MESSAGE, BATCHES, ROUNDS, WORKERS = 1_000, 20, 3, 2
+LOCAL = "local[2]"
+EXECUTOR = ("spark.executor.memory=768m", "spark.executor.cores=1")
+
+
+def main() -> int:
+    """Measure, and print the rates and the ratio of each turn."""
+    parser = argparse.ArgumentParser(prog="python -m tests.judging_on_a_cluster", description="Compare two masters.")
+    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--entries", type=int, default=4_000_000)
+    options = parser.parse_args()
+    messages = max(1, options.entries // ENTRIES_PER_MESSAGE // BATCHES)
+    with tempfile.TemporaryDirectory(prefix="deepclean-judging-") as scratch, java_for_spark() as java:
+        conditions = Conditions(Path(scratch), say=print)
+        with (
+            bench_broker(conditions, "judging") as broker,
+            spark_cluster(conditions.scratch("cluster"), java, WORKERS) as cluster,
+        ):
+            write_entries(broker, messages * BATCHES * ENTRIES_PER_MESSAGE)
+            asked = {
+                "bootstrap_servers": broker.bootstrap_servers,
+                "entries": messages * BATCHES * ENTRIES_PER_MESSAGE,
+                "messages_per_batch": messages,
+                "rounds": ROUNDS,
+                "copy_topic": "",
+                "conf": EXECUTOR,
+            }
+            ratios = []
+            for turn in range(options.turns):
+                masters = [LOCAL, cluster.master] if turn % 2 else [cluster.master, LOCAL]
+                rates = {
+                    one: median(run_spark(conditions, "verdicts", {**asked, "master": one})["judged"])
+                    for one in masters
+                }
+                ratios.append(rates[cluster.master] / rates[LOCAL])
+                print(
+                    f"turn {turn + 1}: cluster {rates[cluster.master]:,.0f}, {LOCAL} {rates[LOCAL]:,.0f} verdicts/s, "
+                    f"ratio {ratios[-1]:.2f}",
+                    flush=True,
+                )
+            print(f"median ratio {median(ratios):.2f}", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
