@@ -14,7 +14,6 @@ import pytest
 from typer.testing import CliRunner
 
 from services.cli.lens import reading
-from services.cli.lens.reading import detail_text
 from services.cli.main import app
 from services.lens.relation import LensBucket, LensFinding
 from services.lens.report import Thing
@@ -398,19 +397,6 @@ def test_temporary_files_are_where_the_command_removes_them(monkeypatch: pytest.
     monkeypatch.setenv("SPARK_LOCAL_DIRS", "/large/one,/large/two")
     run("git", ".", "space", status=1)
     assert [job.environment[name] for name in names] == [job.scratch, "/large/one,/large/two"]
-
-
-@pytest.mark.parametrize(
-    ("percent", "rows", "text"),
-    [
-        (0, 0, ""),
-        (25, 0, ", about 30s left"),
-        (50, 5_000, ", 5,000 rows, 500 a second, about 10s left"),
-        (100, 5_000, ", 5,000 rows, 500 a second"),
-    ],
-)
-def test_progress_has_a_rate_and_the_time_left(percent: int, rows: int, text: str) -> None:
-    assert detail_text(percent, rows, 10) == text
 
 
 def test_a_report_is_read_without_what_a_plane_needs(report: Path) -> None:

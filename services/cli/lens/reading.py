@@ -17,7 +17,6 @@ from services.lens.iceberg.location import find_table
 from services.lens.paimon.metadata import no_table
 from services.lens.report import Report, check_free
 from services.plane.machine.spark_jobs import run_spark_job
-from services.wording.amounts import duration_text
 from services.workloads.git_command import GitRepository
 
 MODULE = "streaming.lens"
@@ -94,7 +93,8 @@ def _make(reading: Reading, directory: Path, scratch: Path) -> None:
         def on_line(line: Mapping[str, Any]) -> None:
             nonlocal percent, rows
             percent, rows = int(line.get("progress", percent)), int(line.get("rows", rows))
-            progress(percent, "reading", detail_text(percent, rows, time.monotonic() - started))
+            rate = f", {counted(rows, 'row')}, {rows / max(time.monotonic() - started, 0.001):,.0f} a second"
+            progress(percent, "reading", rate if rows else "")
 
         progress(0, "starting Spark")
         bucket = ["--bucket", reading.bucket] if reading.bucket else []
@@ -107,13 +107,3 @@ def _make(reading: Reading, directory: Path, scratch: Path) -> None:
             heap=reading.heap,
             master=reading.master,
         )
-
-
-def detail_text(percent: int, rows: int, seconds: float) -> str:
-    """Return rows and their rate, and how long it may still take at the pace so far, as a text that begins with a
-    comma; empty while neither is known.
-    """
-    text = f", {counted(rows, 'row')}, {rows / seconds:,.0f} a second" if rows and seconds > 0 else ""
-    if 0 < percent < 100:
-        text += f", about {duration_text(1000 * round(seconds * (100 - percent) / percent))} left"
-    return text

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from schemas.topics import METADATA_COMMANDS
 from services.cli.output import print_json
+from services.cli.progress import counting, shown_progress
 from services.cli.session import JsonOption, made_session
 from services.cli.terminal import say, say_aside
 from services.domain.words import counted
@@ -187,6 +187,5 @@ def rebuild(
 
 @contextmanager
 def _progress() -> Iterator[Callable[[int, int], None]]:
-    """Show a progress line on standard error, and clear it at the end."""
-    with Console(stderr=True).status("rebuilding") as shown:
-        yield lambda position, until: shown.update(f"rebuilding: {position:,} of {until:,} commands")
+    with shown_progress("rebuild") as progress:
+        yield counting(progress, "applying", "command")

@@ -15,6 +15,7 @@ from schemas.topics import METADATA_COMMANDS
 from services.cli.exit_status import ExitStatus
 from services.cli.operate.plane_log import log_of
 from services.cli.output import print_fields, print_json, print_table
+from services.cli.progress import Progress, counting, shown_progress
 from services.cli.session import JsonOption, session_of
 from services.cli.terminal import say
 from services.client.kafka_plane import KafkaPlane
@@ -74,7 +75,7 @@ def verify(
             raise typer.BadParameter("a plane in memory has no broker for Spark to read", param_hint="--spark")
         spark_servers = plane.address.bootstrap_servers if isinstance(plane, KafkaPlane) and spark is not False else ""
         replays = _Replays(log, session.home, scratch, spark_servers, is_forced=spark is True, master=master, heap=heap)
-        reports = [compared_with_store(replays.way(one), partial(_deleted_bytes, plane, one)) for one in shards]
+        reports = [_verified(replays, plane, one) for one in shards]
     if as_json:
         print_json(reports)
     else:
@@ -100,30 +101,29 @@ class _Replays:
     master: str
     heap: str
 
-    def way(self, shard: int) -> Callable[[], VerifyReport]:
+    def way(self, shard: int, progress: Progress) -> Callable[[], VerifyReport]:
         """Return what replays a shard and compares its ledger."""
+        told = counting(progress, "replaying", "command")
         require_beginning(self.log, shard)
         is_large = self.is_forced or self.log.end_offset(METADATA_COMMANDS.name, shard) >= COMMANDS_FOR_SPARK
         if not (is_large and self.spark_servers):
-            return partial(replay_shard, self.log, shard, self.scratch, _progress(shard))
+            return partial(replay_shard, self.log, shard, self.scratch, told)
         return partial(
             replay_by_parts,
-            *(self.spark_servers, self.home, shard, self.scratch, _progress(shard)),
+            *(self.spark_servers, self.home, shard, self.scratch, told),
             say_how=lambda text: print(f"shard {shard}: {text}", file=sys.stderr, flush=True),
             master=self.master,
             heap=self.heap,
         )
 
 
+def _verified(replays: _Replays, plane: Plane, shard: int) -> VerifyReport:
+    with shown_progress(f"shard {shard}") as progress:
+        return compared_with_store(replays.way(shard, progress), partial(_deleted_bytes, plane, shard))
+
+
 def _deleted_bytes(plane: Plane, shard: int) -> int:
     return plane.scm(shard).totals().deleted_bytes
-
-
-def _progress(shard: int) -> Callable[[int, int], None]:
-    def progress(done: int, end: int) -> None:
-        print(f"shard {shard}: {done:,} of {end:,} commands replayed", file=sys.stderr, flush=True)
-
-    return progress
 
 
 def _print(report: VerifyReport) -> None:

@@ -13,11 +13,12 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn
 from rich.table import Table
 
 from services.cli.exit_status import ExitStatus
 from services.cli.output import print_json
+from services.cli.progress import bar_columns
 from services.cli.session import JsonOption, made_session
 from services.cli.terminal import printable
 from services.cli.workloads.planes import open_plane
@@ -127,16 +128,9 @@ def _run(plane: Plane, repository: Path, git_history: GitHistory | None, every: 
 
 @contextmanager
 def _progress() -> Iterator[tuple[Progress, TaskID]]:
-    """Show a progress bar with commits, operations and the elapsed time."""
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("commits"),
-        TextColumn("{task.fields[operations]} operations"),
-        TimeElapsedColumn(),
-    )
+    """Show a progress bar with commits, operations and times."""
+    operations = TextColumn("commits, {task.fields[operations]} operations")
+    columns = (SpinnerColumn(), *bar_columns("{task.description}"), operations)
     with Progress(*columns, console=aside) as progress:
         yield progress, progress.add_task("starting", total=None, operations=0)
 

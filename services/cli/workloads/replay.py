@@ -9,8 +9,9 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import Progress
 
+from services.cli.progress import bar_columns
 from services.cli.session import made_session
 from services.cli.workloads.planes import open_plane
 from services.workloads.replay import Replay
@@ -33,12 +34,13 @@ def replay(
     """Execute a workload; snapshots may be renamed (as in the recorded cases)."""
     operations = list(read_operations(file))
     session = made_session(context)
-    with open_plane(session, in_memory=in_memory, is_running=plane, say=console.print, shards=shards) as opened:
-        columns = (TextColumn("replaying"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        with Progress(*columns, console=console) as progress:
-            task = progress.add_task("", total=len(operations))
-            run = Replay(opened, on_progress=lambda count: progress.advance(task, count))
-            lines = [json.dumps(line) for line in run.run(operations)]
+    with (
+        open_plane(session, in_memory=in_memory, is_running=plane, say=console.print, shards=shards) as opened,
+        Progress(*bar_columns("replaying"), console=console) as progress,
+    ):
+        task = progress.add_task("", total=len(operations))
+        run = Replay(opened, on_progress=lambda count: progress.advance(task, count))
+        lines = [json.dumps(line) for line in run.run(operations)]
     text = "".join(f"{line}\n" for line in lines)
     if observations:
         observations.write_text(text, "utf-8")
