@@ -8,8 +8,8 @@ decided by the fence of the owner's sink, so two instances that both believe in 
 from __future__ import annotations
 
 import logging
-import math
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
@@ -26,8 +26,10 @@ HEARTBEAT_SECONDS = 0.5
 LOOK_SECONDS = 30
 """Time after which each instance asks which partitions there are, in case that nobody has told it."""
 ANSWER_SECONDS = 5.0
-FENCED_AGAIN_SECONDS = 60.0
-"""An instance that is fenced twice within this time shares its name with another process."""
+MOST_FENCES, FENCES_SECONDS = 4, 60.0
+"""An instance that is fenced more often within this time shares its name with another process. Of two that do, each
+fences the other about once a second. A broker that is lost under load has been seen to fence one twice in 20 seconds.
+"""
 
 _logger = logging.getLogger(__name__)
 
@@ -46,7 +48,7 @@ class ShardGroup:
         self._gained = gained
         self._lost = lost
         self._owned: set[int] = set()
-        self._fenced_at = -math.inf
+        self._fenced_at = deque[float](maxlen=MOST_FENCES)
         self._settings = {
             **settings,
             "group.id": group,
@@ -91,9 +93,10 @@ class ShardGroup:
         if failure is None or not (failure.fatal() or _is_fenced(failure)):
             return
         now = time.monotonic()
-        if not _is_fenced(failure) or now - self._fenced_at < FENCED_AGAIN_SECONDS:
+        is_shared = len(self._fenced_at) == MOST_FENCES and now - self._fenced_at[0] < FENCES_SECONDS
+        if not _is_fenced(failure) or is_shared:
             raise self._refused(failure)
-        self._fenced_at = now
+        self._fenced_at.append(now)
         self._join_again()
 
     def _join_again(self) -> None:

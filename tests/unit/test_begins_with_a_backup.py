@@ -23,6 +23,7 @@ from services.metadata.state.tables import VOLUME_TABLE
 from services.plane.upkeep.shard_databases import open_copy, positions_of
 from services.runtime.copies.manifests import MANIFEST, Backup, InputPosition, ServiceCopy, write_manifest
 from services.runtime.copies.restores import OUTDATED, Restores
+from services.runtime.process import hosted_shard
 from services.runtime.process.hosted_shard import HostedShard
 from services.runtime.process.metrics import RuntimeMetrics
 from services.runtime.process.settings import read_settings
@@ -159,6 +160,42 @@ def test_a_database_that_the_log_does_not_reach_back_to_is_replaced(
     assert (two.home / METADATA / f"{OUTDATED}0" / "db" / "CURRENT").exists()
     alone.start()
     assert "it was trimmed; restore a later backup" in alone.shard.failure
+
+
+def test_a_standby_is_replaced_as_well(log: MemoryLog, tmp_path: Path, new_host: NewHost) -> None:
+    kept = tmp_path / "kept"
+    one, two = new_host("one"), new_host("two", kept)
+    send(log, "vol-a")
+    one.start()
+    two.shard.follow()
+    for host in (one, two):
+        host.await_volumes("vol-a")
+    two.shard.stop()
+    send(log, "vol-b")
+    one.await_volumes("vol-a", "vol-b")
+    log.trim(METADATA_COMMANDS.name, 0, one.back_up(kept, "backup", 1).next_offset)
+    two.shard.follow()
+    two.await_volumes("vol-a", "vol-b")
+    assert (two.home / METADATA / f"{OUTDATED}0").exists()
+
+
+def test_a_standby_goes_on_when_the_log_answers_again(
+    log: MemoryLog, new_host: NewHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hosted_shard, "LONGEST_RETRY_SECONDS", 0.01)
+    asked = Event()
+
+    def silent(*_: object) -> int:
+        asked.set()
+        raise RetryableError("the leader did not answer")
+
+    send(log, "vol-a")
+    two = new_host("two")
+    with monkeypatch.context() as unreachable:
+        unreachable.setattr(MemoryLog, "end_offset", silent)
+        two.shard.follow()
+        assert asked.wait(PATIENCE_SECONDS)
+    two.await_volumes("vol-a")
 
 
 def test_a_restore_that_is_ended_leaves_no_database_and_begins_anew(

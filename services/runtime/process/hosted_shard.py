@@ -18,6 +18,7 @@ from services.domain.errors import (
     DeepcleanError,
     InvariantError,
     OutdatedError,
+    PositionError,
     RetryableError,
     StartAgainError,
     TopicMissingError,
@@ -146,6 +147,8 @@ class HostedShard:
         self._all_copies = (self.copies.kept, KeptCopies(beside / AUDITS, DAY_SECONDS))
         self._backups = Restores(self.service.name, shard, beside, settings.backups)
         self._is_restoring = False
+        self._failed_at: dict[str, int] = {}
+        """Where a standby was when the log refused its position."""
         self._cleaning, self._defragmenting = threading.Lock(), threading.Lock()
         """Held by the threads beside the loop while they use the database."""
         self._thread: threading.Thread | None = None
@@ -231,18 +234,35 @@ class HostedShard:
     def _follow(self, followed: Followed) -> None:
         """Follow the shard until ``stop``. If that fails, it has no consequences for what this process runs."""
         try:
-            with closing(self._open_standby(followed)) as standby:
-                self._runner = standby.runner
-                while not self._stop.is_set():
-                    self._try_to_follow(standby)
-                standby.leave_out_published()
+            while not self._stop.is_set():
+                self._follow_once(followed)
         except (DeepcleanError, OSError) as error:
             logger.error("not followed any more", shard=self.shard, reason=str(error))
         except Exception:
             logger.exception("not followed any more: this is a defect: report it", shard=self.shard)
+
+    def _follow_once(self, followed: Followed) -> None:
+        """Follow the shard until ``stop``, until the log does not answer, or until it is trimmed under this standby."""
+        try:
+            with closing(self._open_standby(followed)) as standby:
+                self._runner = standby.runner
+                while not self._stop.is_set():
+                    standby.step(self._settings.poll_seconds)
+                    self._runtime_metrics.followed(self.shard, sum(standby.runner.lag().values()))
+                standby.leave_out_published()
+        except (RetryableError, PositionError) as error:
+            if isinstance(error, PositionError) and not self._has_moved_on():
+                raise
+            logger.warning("tried again", shard=self.shard, reason=str(error), wait_seconds=LONGEST_RETRY_SECONDS)
+            self._stop.wait(LONGEST_RETRY_SECONDS)
         finally:
             self._runner = None
             self._runtime_metrics.followed(self.shard, None)
+
+    def _has_moved_on(self) -> bool:
+        """Return whether this standby has read the log since its last error: the next start knows what is wrong."""
+        before, self._failed_at = self._failed_at, self._runner.positions() if self._runner else {}
+        return self._failed_at not in ({}, before)
 
     def _open_standby(self, followed: Followed) -> Standby:
         try:
@@ -257,14 +277,6 @@ class HostedShard:
             self._settings.max_batch_messages,
             after_write=self._after_write(store, is_owner=False),
         )
-
-    def _try_to_follow(self, standby: Standby) -> None:
-        try:
-            standby.step(self._settings.poll_seconds)
-            self._runtime_metrics.followed(self.shard, sum(standby.runner.lag().values()))
-        except RetryableError as error:
-            logger.warning("tried again", shard=self.shard, reason=str(error), wait_seconds=LONGEST_RETRY_SECONDS)
-            self._stop.wait(LONGEST_RETRY_SECONDS)
 
     def _after_write(self, store: RocksStore, *, is_owner: bool) -> Callable[[], None] | None:
         after_write = self._parts.after_write
