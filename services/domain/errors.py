@@ -47,7 +47,7 @@ class PositionError(InvariantError):
 
 
 class OutdatedError(PositionError):
-    """A topic begins behind the position of a database: only a later backup of the database can go on."""
+    """The log does not reach back to a database, or has left out a unit of work of it: only a later backup can go on."""
 
 
 class ChainBrokenError(InvariantError):

@@ -35,6 +35,11 @@ from services.storage.tables import TableDefinition
 DATABASE, CHECKPOINTS = "db", "checkpoints"
 
 
+def has_database(directory: Path) -> bool:
+    """Return whether a directory holds a database."""
+    return (directory / DATABASE / "CURRENT").exists()
+
+
 def write_copy(database: Rdict, checkpoints: Checkpoints, target: Path) -> None:
     """Copy a database and its checkpoints to a directory. A crash leaves no incomplete directory of that name.
 

@@ -123,8 +123,10 @@ class HostsStack:
         hosts = zip(HOSTS, self._hosts, strict=True)
         return {name_on(host, name): child for host, stack in hosts for name, child in stack.children.items()}
 
-    def back_up_and_trim(self) -> None:
+    def back_up_and_trim(self) -> bool:
         """Back up both hosts into the directory that they share, and trim what a restored database does not need.
+
+        Return whether anything was trimmed.
 
         What ``deepclean verify`` reads stays, since the judges of a schedule replay the log.
 
@@ -136,9 +138,11 @@ class HostsStack:
         for plane in planes:
             make_backup(plane, backups_of(plane), has_digest=False)
         log = KafkaLog(self.address.bootstrap_servers, "deepclean.trim")
-        for trim in planned_trims(planes[0], log, known_backups(planes[0])):
-            if trim.topic not in VERIFIED and trim.messages:
-                log.trim(trim.topic, trim.shard, trim.until)
+        planned = planned_trims(planes[0], log, known_backups(planes[0]))
+        trims = [trim for trim in planned if trim.topic not in VERIFIED and trim.messages]
+        for trim in trims:
+            log.trim(trim.topic, trim.shard, trim.until)
+        return bool(trims)
 
     def restored(self) -> int:
         """Return how many databases processes have restored from a backup by themselves."""

@@ -39,6 +39,8 @@ REFUSED_STATUS = 1
 """Of a service that had to stop, after it has said why."""
 FENCED = "another process publishes for"
 """What a service says whose shards another host has taken over, before it ends."""
+OUTDATED = "this process may begin with a backup"
+"""What a service says that has gained a shard whose log was trimmed while others ran it, before it ends."""
 
 
 class Keeper:
@@ -234,8 +236,7 @@ class Keeper:
         """Back up all hosts and trim the log; not while a process is away, whose position is unknown then."""
         if isinstance(self.stack, HostsStack):
             with contextlib.suppress(StackError, RetryableError, UnreachableError), self._trim_lock:
-                self.stack.back_up_and_trim()
-                self.counts.trims += 1
+                self.counts.trims += self.stack.back_up_and_trim()
 
     def _run_twin(self, fault: Fault) -> None:
         """Let a second process of a service run for a while; metadata's refuses to if it sees the other."""
@@ -291,8 +292,10 @@ class Keeper:
                 self.counts.points[f"{program_of(name)} {self._armed.pop(name)}"] += 1
         elif name in self._without_disk or (name == STREAMING and status == TRY_AGAIN_STATUS):
             pass
-        elif status == REFUSED_STATUS and self._is_fenced(name, child):
+        elif status == REFUSED_STATUS and self._has_said(name, child, FENCED):
             self.counts.fenced += 1
+        elif status == REFUSED_STATUS and self._has_said(name, child, OUTDATED):
+            pass
         else:
             self.failure = child.why_it_ended()
             return
@@ -303,10 +306,10 @@ class Keeper:
         self._logged_before[name] = child.log_file.stat().st_size
         child.start(self._next_settings.pop(name, None))
 
-    def _is_fenced(self, name: str, child: ChildProcess) -> bool:
-        """Whether a process has said since its last start that another host has its shards."""
+    def _has_said(self, name: str, child: ChildProcess, said: str) -> bool:
+        """Whether a process of one of several hosts has said something since its last start."""
         if not isinstance(self.stack, HostsStack):
             return False
         with child.log_file.open("rb") as log:
             log.seek(self._logged_before.get(name, 0))
-            return FENCED.encode() in log.read()
+            return said.encode() in log.read()

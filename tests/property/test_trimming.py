@@ -5,7 +5,15 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.topics import CHANGELOGS, CLIENTS, DELETED_ENTRIES, METADATA_COMMANDS, SNAPSHOT_CHAIN, TOPICS
+from schemas.topics import (
+    CHANGELOGS,
+    CLIENTS,
+    DELETED_ENTRIES,
+    METADATA_COMMANDS,
+    SNAPSHOT_CHAIN,
+    SNAPSHOTS_CHANGELOG,
+    TOPICS,
+)
 from services.plane.stack.process_names import METADATA, SERVICES, STREAMING
 from services.plane.upkeep.trimming import Place, plan_trims
 from services.runtime.copies.manifests import Backup, InputPosition, ServiceCopy
@@ -80,12 +88,30 @@ def test_nothing_goes_that_anybody_needs_and_all_else_does(
 def test_where_hosts_share_the_shards_only_what_spark_alone_reads_goes_and_that_as_far_as_it_says() -> None:
     read = tuple(InputPosition(topic.name, "id", 50) for topic in TOPICS)
     whole = tuple(ServiceCopy(service, 0, read, 1) for service in SERVICES)
+    kept = [Backup("b", 1, 1, whole)]
     firsts = {(topic.name, 0): 0 for topic in TOPICS}
     positions: dict[Place, int] = {(reader, topic.name, 0): 40 for topic in TOPICS for reader in topic.consumers}
-    trims = plan_trims(1, firsts, positions, [Backup("b", 1, 1, whole)], lambda _, until: until, has_new_readers=True)
+    trims = plan_trims(1, firsts, positions, kept, lambda _, until: until, may_move=True)
     assert {trim.topic: trim.until for trim in trims if trim.messages} == {DELETED_ENTRIES.name: 40}
     del positions[STREAMING, DELETED_ENTRIES.name, 0]
-    trims = plan_trims(1, firsts, positions, [Backup("b", 1, 1, whole)], lambda _, until: until, has_new_readers=True)
+    trims = plan_trims(1, firsts, positions, kept, lambda _, until: until, may_move=True)
     assert not any(trim.messages for trim in trims)
     pinned = next(trim.pinned_by for trim in trims if trim.topic == DELETED_ENTRIES.name)
     assert pinned == "streaming, which does not tell its position"
+
+
+def test_where_hosts_share_the_shards_only_a_backup_that_they_share_lets_what_a_service_reads_go() -> None:
+    read = tuple(InputPosition(topic.name, "id", 50) for topic in TOPICS)
+    own = Backup("own", 1, 1, tuple(ServiceCopy(service, 0, read, 1) for service in SERVICES))
+    shared = Backup("shared", 2, 1, (ServiceCopy("key_deletion", 0, read, 1),))
+    firsts = {(topic.name, 0): 0 for topic in TOPICS}
+    positions: dict[Place, int] = {(reader, topic.name, 0): 60 for topic in TOPICS for reader in topic.consumers}
+
+    def trimmed(*begins: Backup) -> set[str]:
+        found = plan_trims(1, firsts, positions, [own, shared], lambda _, until: until, may_move=True, shared=[*begins])
+        return {trim.topic for trim in found if trim.messages}
+
+    read_by_key_deletion_alone = {topic.name for topic in TOPICS if topic.consumers == ("key_deletion",)}
+    assert trimmed() == {DELETED_ENTRIES.name}
+    assert trimmed(shared) == {DELETED_ENTRIES.name} | read_by_key_deletion_alone
+    assert trimmed(own) > {DELETED_ENTRIES.name, METADATA_COMMANDS.name, SNAPSHOTS_CHANGELOG.name}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from unittest import mock
@@ -22,6 +21,8 @@ from services.domain.errors import InvariantError, TopicMissingError
 from services.log.kafka import KafkaLog
 from services.metadata.state.tables import TRANSACTION_INFO_KEY
 from services.plane.machine.errors import StackError
+from services.plane.machine.processes import identify
+from services.plane.stack.plane_file import PlaneFile, PlaneState
 from services.plane.upkeep import backups, log_trims
 from services.plane.upkeep.backups import find_backup, missing_from, restore_backup
 from services.plane.upkeep.shard_databases import (
@@ -31,7 +32,6 @@ from services.plane.upkeep.shard_databases import (
     open_database,
     positions_of,
 )
-from services.runtime.copies import manifests
 from services.runtime.copies.manifests import (
     MANIFEST,
     Backup,
@@ -67,7 +67,6 @@ def made_backup(home: Path, directory: Path, name: str, txn: int = 7) -> Backup:
 
 
 def test_one_without_its_manifest_is_no_backup(tmp_path: Path) -> None:
-    assert list_backups(tmp_path / "none") == []
     older = made_backup(tmp_path / "home", tmp_path / "kept", "older", 7)
     newer = made_backup(tmp_path / "home", tmp_path / "kept", "newer", 8)
     assert list_backups(tmp_path / "kept") == [older, newer]
@@ -113,12 +112,22 @@ def test_a_restored_copy_is_the_one_that_was_made_and_leaves_the_backup_alone(tm
 
 
 def test_the_homes_own_backups_pin_beside_those_that_are_named(tmp_path: Path) -> None:
-    home, elsewhere = tmp_path / "home", tmp_path / "mnt"
+    home, shared, elsewhere = tmp_path / "home", tmp_path / "shared", tmp_path / "mnt"
+    plane = PlaneFile(PlaneState.RUNNING, str(home), 1, identify(os.getpid()))
+    assert backups.known_backups(plane) == []
+    assert backups.shared_backups(plane) is None
     own = made_backup(home, backups.backups_directory(home), "own", 7)
-    other = made_backup(home, elsewhere, "other", 8)
-    assert list_backups(backups.backups_directory(home)) == [own]
-    assert list_backups(backups.backups_directory(home), elsewhere) == [own, other]
-    assert list_backups(*[backups.backups_directory(home)] * 2, elsewhere) == [own, other]
+    other = made_backup(tmp_path / "other", elsewhere, "other", 8)
+    assert backups.known_backups(plane) == [own]
+    assert backups.known_backups(plane, elsewhere) == [own, other]
+    assert backups.known_backups(plane, *[backups.backups_directory(home)] * 2, elsewhere) == [own, other]
+    sharing = replace(plane, backups=str(shared))
+    for ask in (backups.known_backups, backups.shared_backups):
+        with pytest.raises(StackError, match=r"shared cannot be read .* see that its disk is mounted"):
+            ask(sharing)  # what is in it may need the log
+    third = made_backup(tmp_path / "third", shared, "third", 9)
+    assert backups.known_backups(sharing, elsewhere) == [own, other, third]
+    assert backups.shared_backups(sharing) == [third]
 
 
 def test_nothing_is_replaced(tmp_path: Path) -> None:
@@ -170,11 +179,11 @@ def test_a_manifest_names_no_copy_that_is_gone(tmp_path: Path) -> None:
 def test_a_restore_that_is_cut_off_leaves_no_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     backup = made_backup(tmp_path / "home", tmp_path / "kept", "one")
 
-    def half(source: Path, target: Path, before_file: Callable[[], None]) -> int:
-        copy_files(source, target, before_file)
+    def half(source: Path, target: Path) -> int:
+        copy_files(source, target)
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(manifests, "copy_files", half)
+    monkeypatch.setattr(backups, "copy_files", half)
     with pytest.raises(StackError, match="is full"):
         restore_backup(tmp_path / "new", tmp_path / "kept", backup, ["metadata"])
     assert not database_directory(tmp_path / "new", "metadata", 0).exists()

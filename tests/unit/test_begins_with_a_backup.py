@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -19,6 +21,7 @@ from services.log.clock import VirtualClock
 from services.log.memory import MemoryLog
 from services.log.schema_topic import SchemaTopic
 from services.metadata.__main__ import build
+from services.metadata.service import MetadataService
 from services.metadata.state.tables import VOLUME_TABLE
 from services.plane.upkeep.shard_databases import open_copy, positions_of
 from services.runtime.copies.manifests import MANIFEST, Backup, InputPosition, ServiceCopy, write_manifest
@@ -27,8 +30,7 @@ from services.runtime.process import hosted_shard
 from services.runtime.process.hosted_shard import HostedShard
 from services.runtime.process.metrics import RuntimeMetrics
 from services.runtime.process.settings import read_settings
-from services.storage.rocks_backups import copy_files
-from services.storage.store import StoreError
+from services.storage.rocks_backups import copy_files, has_database
 from services.storage.tables import TablesReader
 from tests.waiting import eventually
 
@@ -64,11 +66,19 @@ class Host:
             self._changed.set,
         )
         self.home = home
+        self._has_ended = False
 
     def start(self) -> None:
         self._changed.clear()
         self.shard.start()
         assert self._changed.wait(PATIENCE_SECONDS)
+
+    def end(self) -> None:
+        """End the process, if it has not ended."""
+        self.shard.stop()
+        if not self._has_ended:
+            self.shard.close()
+        self._has_ended = True
 
     def volumes(self) -> set[str]:
         assert not self.shard.failure
@@ -103,8 +113,7 @@ def new_host(log: MemoryLog, tmp_path: Path) -> Iterator[NewHost]:
 
         def new(name: str, backups: Path | None = None) -> Host:
             host = Host(log, tmp_path / name, backups)
-            stack.callback(host.shard.close)
-            stack.callback(host.shard.stop)
+            stack.callback(host.end)
             return host
 
         yield new
@@ -121,9 +130,9 @@ def test_one_without_a_database_begins_with_the_newest_backup(
         one.await_volumes(*NAMES[: number + 1])
         if volume != NAMES[-1]:
             trimmed = one.back_up(kept, f"backup-{volume}", number)
-    one.back_up(kept, "of-another-log", 9, topic_id="another")
-    (kept / "unreadable").mkdir()
-    (kept / "unreadable" / MANIFEST).write_text(json.dumps({"format": 99}))
+    one.back_up(kept, "z-of-another-log", 9, topic_id="another")
+    (kept / "z-unreadable").mkdir()
+    (kept / "z-unreadable" / MANIFEST).write_text(json.dumps({"format": 99}))
     log.trim(METADATA_COMMANDS.name, 0, trimmed.next_offset)
 
     two, without = new_host("two", kept), new_host("without")
@@ -133,17 +142,100 @@ def test_one_without_a_database_begins_with_the_newest_backup(
     assert "needs it from 0 on: it was trimmed" in without.shard.failure
 
 
-def test_a_database_that_the_log_does_not_reach_back_to_is_replaced(
+def test_a_backup_that_the_log_does_not_reach_back_to_is_left_out(
     log: MemoryLog, tmp_path: Path, new_host: NewHost
 ) -> None:
     kept = tmp_path / "kept"
-    one, two, alone = new_host("one"), new_host("two", kept), new_host("alone")
+    one, two, three = new_host("one"), new_host("two", kept), new_host("three", kept)
+    one.start()
     send(log, "vol-a")
-    for host in (one, two, alone):
+    one.await_volumes("vol-a")
+    one.back_up(kept, "z-finished-late", 9)
+    send(log, "vol-b")
+    one.await_volumes("vol-a", "vol-b")
+    position = one.back_up(kept, "a-finished-early", 1)
+    send(log, "vol-c")
+    one.await_volumes(*NAMES)
+    log.trim(METADATA_COMMANDS.name, 0, position.next_offset)
+    two.start()
+    two.await_volumes(*NAMES)
+
+    log.trim(METADATA_COMMANDS.name, 0, position.next_offset + 1)  # behind all backups
+    three.start()
+    assert f"{kept} has no backup of this shard that fits the log" in three.shard.failure
+    assert "needs it from 0 on" in three.shard.failure
+
+
+def test_a_database_is_kept_where_no_backup_fits(log: MemoryLog, tmp_path: Path, new_host: NewHost) -> None:
+    one = new_host("one")
+    one.start()
+    send(log, *NAMES)
+    one.await_volumes(*NAMES)
+    old = new_host("old", tmp_path / "kept")
+    old.start()
+    old.await_volumes(*NAMES)
+    old.end()
+    send(log, "vol-d", "vol-e")
+    one.await_volumes(*NAMES, "vol-d", "vol-e")
+    log.trim(METADATA_COMMANDS.name, 0, len(NAMES) + 1)
+    for directory in (tmp_path / "kept", tmp_path / "missing"):
+        again = new_host("old", directory)
+        again.start()
+        assert "has no backup of this shard that fits the log" in again.shard.failure
+        again.end()
+    assert has_database(old.home / METADATA / "0")
+    assert not (old.home / METADATA / f"{OUTDATED}0").exists()
+
+
+def test_a_database_that_the_log_reaches_back_to_is_not_replaced_by_a_newer_backup(
+    log: MemoryLog, tmp_path: Path, new_host: NewHost
+) -> None:
+    kept = tmp_path / "kept"
+    one, two = new_host("one"), new_host("two", kept)
+    send(log, "vol-a")
+    for host in (one, two):
         host.start()
         host.await_volumes("vol-a")
-    for host in (two, alone):
-        host.shard.stop()  # its database stays open
+    two.end()
+    send(log, "vol-b")
+    one.await_volumes("vol-a", "vol-b")
+    one.back_up(kept, "newer", 1)
+    again = new_host("two", kept)
+    again.start()
+    again.await_volumes("vol-a", "vol-b")
+    assert not (two.home / METADATA / f"{OUTDATED}0").exists()
+
+
+def test_a_log_that_has_lost_its_tail_is_no_reason_to_restore(
+    log: MemoryLog, tmp_path: Path, new_host: NewHost
+) -> None:
+    kept = tmp_path / "kept"
+    one = new_host("one")
+    one.start()
+    send(log, *NAMES)
+    one.await_volumes(*NAMES)
+    position = one.back_up(kept, "backup", 1)
+    shorter = MemoryLog(VirtualClock())
+    SchemaTopic(shorter).publish(TOPICS, lambda _: None)
+    send(shorter, "vol-a")
+    two = Host(shorter, tmp_path / "two", kept)
+    two.start()
+    two.shard.stop()
+    assert f"has read {METADATA_COMMANDS.name} up to {position.next_offset}, but it ends at 1" in two.shard.failure
+    assert not has_database(two.home / METADATA / "0")
+
+
+@pytest.mark.parametrize("is_following", [False, True])
+def test_a_database_that_the_log_does_not_reach_back_to_is_replaced(
+    log: MemoryLog, tmp_path: Path, new_host: NewHost, is_following: bool
+) -> None:
+    kept = tmp_path / "kept"
+    one, two = new_host("one"), new_host("two", kept)
+    send(log, "vol-a")
+    for host in (one, two):
+        host.start()
+        host.await_volumes("vol-a")
+    two.shard.stop()  # its database stays open
     send(log, "vol-b")
     one.await_volumes("vol-a", "vol-b")
     position = one.back_up(kept, "backup", 1)
@@ -151,32 +243,16 @@ def test_a_database_that_the_log_does_not_reach_back_to_is_replaced(
     one.await_volumes(*NAMES)
     log.trim(METADATA_COMMANDS.name, 0, position.next_offset)
 
-    assert two.shard.store is not None
-    with closing(two.shard.store.reading()) as reading:
-        two.start()
-        two.await_volumes(*NAMES)
-        with pytest.raises(StoreError, match="was closed"):
-            TablesReader(reading).table(VOLUME_TABLE).get(b"/vol-a")
-    assert (two.home / METADATA / f"{OUTDATED}0" / "db" / "CURRENT").exists()
-    alone.start()
-    assert "it was trimmed; restore a later backup" in alone.shard.failure
-
-
-def test_a_standby_is_replaced_as_well(log: MemoryLog, tmp_path: Path, new_host: NewHost) -> None:
-    kept = tmp_path / "kept"
-    one, two = new_host("one"), new_host("two", kept)
-    send(log, "vol-a")
-    one.start()
-    two.shard.follow()
-    for host in (one, two):
-        host.await_volumes("vol-a")
-    two.shard.stop()
-    send(log, "vol-b")
-    one.await_volumes("vol-a", "vol-b")
-    log.trim(METADATA_COMMANDS.name, 0, one.back_up(kept, "backup", 1).next_offset)
-    two.shard.follow()
-    two.await_volumes("vol-a", "vol-b")
-    assert (two.home / METADATA / f"{OUTDATED}0").exists()
+    two.start()
+    assert "started again, this process may begin with a backup" in two.shard.failure, "it may still be read"
+    two.end()
+    again = new_host("two", kept)
+    if is_following:
+        again.shard.follow()
+    else:
+        again.start()
+    again.await_volumes(*NAMES)
+    assert has_database(two.home / METADATA / f"{OUTDATED}0")
 
 
 def test_a_standby_goes_on_when_the_log_answers_again(
@@ -198,27 +274,56 @@ def test_a_standby_goes_on_when_the_log_answers_again(
     two.await_volumes("vol-a")
 
 
-def test_a_restore_that_is_ended_leaves_no_database_and_begins_anew(
-    log: MemoryLog, tmp_path: Path, new_host: NewHost
+def _removed(backup: Path) -> None:
+    (backup / MANIFEST).unlink()
+
+
+def _removed_in_part(backup: Path) -> None:
+    shutil.rmtree(backup / METADATA)
+
+
+def _ended(_: Path) -> None:
+    raise RetryableError("the process ends")
+
+
+def _full(_: Path) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize(
+    ("happens", "said"),
+    [
+        (_removed, ""),
+        (_removed_in_part, ""),
+        (_ended, "the process ends"),
+        (_full, r"\(No space left on device\): free some space"),
+    ],
+)
+def test_what_happens_amid_a_restore_leaves_the_database_as_it_was(
+    log: MemoryLog, tmp_path: Path, new_host: NewHost, happens: Callable[[Path], None], said: str
 ) -> None:
     one = new_host("one")
     send(log, "vol-a")
     one.start()
     one.await_volumes("vol-a")
     one.back_up(tmp_path / "kept", "backup", 1)
-    restores = Restores(METADATA, 0, tmp_path / "two" / METADATA / "0", tmp_path / "kept")
+    target = tmp_path / "two" / METADATA / "0"
+    copy_files(tmp_path / "kept" / "backup" / METADATA / "0", target)
+    before = sorted(path.relative_to(target) for path in target.rglob("*"))
     copied = 0
 
-    def end_after_two_files() -> None:
+    def after_two_files() -> None:
         nonlocal copied
         copied += 1
-        if copied > 2:
-            raise RetryableError("ended")
+        if copied == 3:
+            happens(tmp_path / "kept" / "backup")
 
-    with pytest.raises(RetryableError, match="ended"):
-        restores.restore(log, end_after_two_files)
-    assert copied == 3
-    assert not restores.has_database
-    two = new_host("two", tmp_path / "kept")
-    two.start()
-    two.await_volumes("vol-a")
+    restores = Restores(MetadataService(), 0, target, tmp_path / "kept")
+    if said:
+        with pytest.raises(RetryableError, match=said):
+            restores.restore(log, after_two_files)
+    else:
+        assert not restores.restore(log, after_two_files)
+    assert copied >= 3
+    assert sorted(path.relative_to(target) for path in target.rglob("*")) == before
+    assert [path.name for path in target.parent.iterdir()] == ["0"]

@@ -107,7 +107,9 @@ def test_a_trimmed_log_asks_for_a_backup(shard: Shard) -> None:
     copy, position = shard.store.clone(), shard.runner.positions()[METADATA_COMMANDS.name]
     shard.put("more")
     shard.log.trim(METADATA_COMMANDS.name, 0, position)
-    with pytest.raises(PositionError, match=r"begins at offset \d+, .*\(deepclean restore-backup\)"):
+    with pytest.raises(
+        PositionError, match=r"begins at offset \d+, .*\(deepclean restore-backup\); then rebuild the rest"
+    ):
         Rebuild(0, MemoryStore(CHECKPOINTED), shard.log)
     rebuild = Rebuild(0, copy, shard.log)
     rebuild.run_to(rebuild.end)

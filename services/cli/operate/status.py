@@ -126,6 +126,8 @@ def _suspended_text(line: SuspendedCollection) -> str:
 
 
 def _backup_text(plane: PlaneStatus) -> str:
+    if plane.backups_trouble:
+        return f"not known: {plane.backups_trouble}"
     if not plane.newest_backup:
         return "none"
     hours, seconds = divmod(int(plane.newest_backup_age_seconds), 3_600)

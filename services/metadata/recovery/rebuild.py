@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from schemas.topics import METADATA_COMMANDS
-from services.domain.errors import PositionError, RetryableError
+from services.domain.errors import OutdatedError, PositionError, RetryableError
 from services.log.clock import SystemClock
 from services.log.port import Log, LogAround, LogRecord, Source
 from services.log.reads import end_of_records
@@ -84,32 +84,21 @@ class Rebuild:
         self._idle_steps = 0
         remove_unused_checkpoints(store)
         service = MetadataService()
-        self._runner = Runner(
-            service,
-            shard,
-            store,
-            self._log,
-            SystemClock(),
-            max_batch_messages=max_batch_messages,
-            after_write=partial(service.remove_unneeded, store),
-            must_defer=lambda: True,
-            is_fencing=False,
-            published_below=published_below,
-        )
         try:
-            self._check_beginning()
-        except PositionError:
-            self._runner.close()
-            raise
-
-    def _check_beginning(self) -> None:
-        first = self._log.first_offset(METADATA_COMMANDS.name, self._shard)
-        if first > self.position:
-            raise PositionError(
-                f"shard {self._shard}: {METADATA_COMMANDS.name} begins at offset {first}, because older commands were "
-                f"trimmed, but this database needs it from {self.position} on: restore a backup first "
-                f"(deepclean restore-backup), then rebuild the rest from the log"
+            self._runner = Runner(
+                service,
+                shard,
+                store,
+                self._log,
+                SystemClock(),
+                max_batch_messages=max_batch_messages,
+                after_write=partial(service.remove_unneeded, store),
+                must_defer=lambda: True,
+                is_fencing=False,
+                published_below=published_below,
             )
+        except OutdatedError as error:
+            raise PositionError(f"{error}; then rebuild the rest from the log") from error
 
     @property
     def position(self) -> int:

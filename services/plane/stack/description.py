@@ -69,6 +69,11 @@ class HostSection(_Section):
         default=None, ge=0, le=65_000, description="First port of all processes. 0: free ones."
     )
 
+    @field_validator("backups", mode="before")
+    @classmethod
+    def _empty_is_none(cls, value: object) -> object:
+        return value or None
+
     @field_validator("processes")
     @classmethod
     def _check_processes(cls, value: tuple[str, ...]) -> tuple[str, ...]:

@@ -29,10 +29,11 @@ from services.plane.upkeep.shard_databases import database_directory, open_copy,
 from services.runtime.copies.kept_copies import COPIES, DAY_SECONDS, KeptCopies
 from services.runtime.copies.manifests import (
     Backup,
+    BackupError,
     InputPosition,
     ServiceCopy,
     list_backups,
-    place_copy,
+    made_at,
     write_manifest,
 )
 from services.storage.rocks_backups import copy_files
@@ -64,14 +65,34 @@ def known_backups(plane: PlaneFile, *others: Path) -> list[Backup]:
     """Return the backups of a plane, oldest first: in its directory, in the home and in other directories.
 
     Raises:
-        BackupError: a directory or a manifest cannot be read.
+        StackError: a directory or a manifest cannot be read.
     """
-    return list_backups(backups_of(plane), backups_directory(Path(plane.home)), *others)
+    home = backups_directory(Path(plane.home))
+    wanted = [*([Path(plane.backups)] if plane.backups else []), *([home] if home.exists() else []), *others]
+    distinct = {directory.resolve(): directory for directory in wanted}.values()
+    return sorted((backup for directory in distinct for backup in _listed(directory)), key=made_at)
+
+
+def shared_backups(plane: PlaneFile) -> list[Backup] | None:
+    """Return the backups with which a host begins that has no database; None if the description names no directory.
+
+    Raises:
+        StackError: the directory or a manifest cannot be read.
+    """
+    return _listed(Path(plane.backups)) if plane.backups else None
+
+
+def _listed(directory: Path) -> list[Backup]:
+    try:
+        return list_backups(directory)
+    except BackupError as error:
+        raise StackError(str(error)) from error
 
 
 def find_backup(directory: Path, name: str = "") -> Backup:
     """Return the backup of this name, or the newest one for an empty name. Raise StackError if there is none."""
-    found = [backup for backup in list_backups(directory) if name in ("", backup.name)]
+    listed = _listed(directory) if directory.exists() else []
+    found = [backup for backup in listed if name in ("", backup.name)]
     if not found:
         which = f"no complete backup {name}" if name else "no complete backup"
         raise StackError(f"{directory} holds {which}: make one (deepclean backup), or name another directory (--from).")
@@ -261,8 +282,14 @@ def restore_backup(
         copies.append(copy)
     for copy in copies:
         target = database_directory(home, copy.service, copy.shard)
+        making = target.with_name(f"{MAKING}{target.name}")
         try:
-            place_copy(directory, backup, copy, target)
+            shutil.rmtree(making, ignore_errors=True)
+            copy_files(directory / backup.name / copy.service / str(copy.shard), making)
+            if target.exists():
+                target.rmdir()
+            making.rename(target)
+            sync_directory(target.parent)
         except OSError as error:
             raise disk_error(target, error) from error
     return copies

@@ -12,6 +12,7 @@ from services.log.kafka import KafkaLog
 from services.log.reads import records_between
 from services.plane.machine.errors import StackError
 from services.plane.stack.plane_file import PlaneFile
+from services.plane.upkeep.backups import shared_backups
 from services.plane.upkeep.operator_commands import send_to_metadata
 from services.plane.upkeep.reader_positions import reader_positions
 from services.plane.upkeep.trimming import Trim, newest_start, plan_trims
@@ -32,9 +33,10 @@ def planned_trims(plane: PlaneFile, log: KafkaLog, backups: list[Backup]) -> lis
     positions = reader_positions(plane)
     places = [(topic.name, shard) for topic in TOPICS for shard in range(plane.shards)]
     firsts = {place: log.first_offset(*place) for place in places}
-    has_new_readers = not plane.backups and (plane.has_moving_shards or _has_moved(log))
     return plan_trims(
-        *(plane.shards, firsts, positions, backups, partial(newest_full_chain, log)), has_new_readers=has_new_readers
+        *(plane.shards, firsts, positions, backups, partial(newest_full_chain, log)),
+        may_move=plane.has_moving_shards or _has_moved(log),
+        shared=shared_backups(plane) or (),
     )
 
 

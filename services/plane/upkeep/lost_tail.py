@@ -30,13 +30,7 @@ from services.metadata.state.tables import SECRET_TABLE, TRANSACTION_INFO_KEY, T
 from services.plane.machine.errors import StackError
 from services.plane.stack.process_names import METADATA, SERVICES
 from services.plane.stack.secrets import person
-from services.plane.upkeep.shard_databases import (
-    database_directory,
-    has_database,
-    input_topics,
-    open_database,
-    positions_of,
-)
+from services.plane.upkeep.shard_databases import database_directory, input_topics, open_database, positions_of
 from services.runtime.loop.changelog import changelog_of
 from services.runtime.loop.last_reads import last_read
 from services.runtime.loop.outbox import OUTBOX
@@ -45,6 +39,7 @@ from services.runtime.loop.service import Message
 from services.runtime.parts.signers import DeniedError, Signers
 from services.runtime.parts.stored_chain import CHAIN_TABLE
 from services.storage.rocks import RocksStore
+from services.storage.rocks_backups import has_database
 from services.storage.store import Store
 from services.storage.tables import TablesReader
 

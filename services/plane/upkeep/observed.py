@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from services.client.wire.http_reads import http_client
+from services.plane.machine.errors import StackError
 from services.plane.stack.plane_file import PlaneFile, PlaneState
 from services.plane.stack.process_names import METADATA, SERVICES
 from services.plane.stack.secrets import http_token
@@ -98,7 +99,11 @@ def plane_status(plane: PlaneFile, found: Mapping[str, Reported], disk: DiskUse)
     home, token, shards = Path(plane.home), http_token(Path(plane.home)), range(plane.shards)
     owners, own_url = _metadata_owners(plane, found), urls_of(plane).get(METADATA, "")
     metadata_urls = [owners.get(shard, own_url) for shard in shards]
-    backup = next(iter(reversed(known_backups(plane))), None)
+    backup, trouble = None, ""
+    try:
+        backup = next(reversed(known_backups(plane)), None)
+    except StackError as error:
+        trouble = str(error)
     is_lost = plane.state is not PlaneState.FAILED and not plane.is_up()
     return PlaneStatus(
         state="abandoned" if is_lost else plane.state,
@@ -111,6 +116,7 @@ def plane_status(plane: PlaneFile, found: Mapping[str, Reported], disk: DiskUse)
         disk=disk,
         dead_letters=found["snapshots"].total(OPEN_DEAD_LETTERS) if "snapshots" in found else 0,
         newest_backup=backup.name if backup else "",
+        backups_trouble=trouble,
         newest_backup_age_seconds=max(0.0, time.time() - backup.made_at_ms / 1000) if backup else 0.0,
         audits=tuple(_last_audit(one) for one in last_audits(home)),
         suspended_collections=suspended_collections(metadata_urls, token),

@@ -32,22 +32,27 @@ def reader_positions(plane: PlaneFile) -> dict[Place, int]:
     Raises:
         StackError: a service did not answer, so its position is unknown.
     """
-    found: dict[Place, int] = {}
+    owners = _owners(plane)
     with http_client(http_token(Path(plane.home)), seconds=SCRAPE_SECONDS) as http:
-        for service, url in _services(plane):
-            found |= _asked(http, service, url)
+        told = {(service, url): _asked(http, service, url) for service, url in sorted({*owners.values()})}
+        found = {
+            place: offset
+            for (service, shard), owner in owners.items()
+            for place, offset in told[owner].items()
+            if place[0] == service and place[2] == shard
+        }
         with suppress(StackError):
             found |= _asked(http, STREAMING, _url_of(plane, STREAMING))
     return found
 
 
-def _services(plane: PlaneFile) -> list[tuple[str, str]]:
-    """Return each service with the address of each of its processes that run a shard."""
+def _owners(plane: PlaneFile) -> dict[tuple[str, int], tuple[str, str]]:
+    """Return for each service and shard the process that runs it: the service and the address."""
     if not plane.has_moving_shards:
-        return [(service, _url_of(plane, service)) for service in SERVICES]
+        urls = {service: _url_of(plane, service) for service in SERVICES}
+        return {(service, shard): (service, urls[service]) for service in SERVICES for shard in range(plane.shards)}
     with running_client(Path(plane.home)) as client:
-        owners = client.owner_urls(SERVICES, plane.shards)
-    return list(dict.fromkeys((service, url) for (service, _), url in owners.items()))
+        return {place: (place[0], url) for place, url in client.owner_urls(SERVICES, plane.shards).items()}
 
 
 def _url_of(plane: PlaneFile, process: str) -> str:

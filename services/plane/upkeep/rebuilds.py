@@ -20,7 +20,6 @@ from services.plane.stack.process_names import METADATA
 from services.plane.upkeep.backups import copy_of_running
 from services.plane.upkeep.shard_databases import (
     database_directory,
-    has_database,
     new_database,
     open_copy,
     open_database,
@@ -28,6 +27,7 @@ from services.plane.upkeep.shard_databases import (
 )
 from services.runtime.copies.manifests import list_backups
 from services.storage.digest import ShardDigest
+from services.storage.rocks_backups import has_database
 
 Report = Callable[[str], None]
 """Called with one line for each comparison."""

@@ -19,7 +19,7 @@ from services.runtime.loop.positions import POSITIONS
 from services.runtime.loop.runner import RUNTIME_TABLES
 from services.snapshots.service import SnapshotsService
 from services.storage.rocks import RocksStore
-from services.storage.rocks_backups import DATABASE, RocksCopy
+from services.storage.rocks_backups import DATABASE, RocksCopy, has_database
 from services.storage.store import Reader
 from services.storage.tables import TableDefinition, TablesReader
 
@@ -43,11 +43,6 @@ def layout_of(service: str) -> tuple[tuple[TableDefinition[Any], ...], frozenset
     """Return the tables of a service's database, and the names of those that its checkpoints keep."""
     checkpointed = CHECKPOINTED if service == METADATA else frozenset()
     return (*_SERVICES[service].tables, *RUNTIME_TABLES), checkpointed
-
-
-def has_database(directory: Path) -> bool:
-    """Return whether a directory holds a database."""
-    return (directory / DATABASE / "CURRENT").exists()
 
 
 def open_database(directory: Path, service: str) -> RocksStore:

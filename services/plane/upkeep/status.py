@@ -199,7 +199,9 @@ class PlaneStatus:
     disk: DiskUse
     dead_letters: int
     newest_backup: str = ""
-    """Name of the newest complete backup in the home; empty if there is none."""
+    """Name of the newest complete backup in the home or in the directory of ``[host]``; empty if there is none."""
+    backups_trouble: str = ""
+    """Why the backups cannot be read; empty if they can."""
     newest_backup_age_seconds: float = 0.0
     audits: tuple[LastAudit, ...] = ()
     suspended_collections: tuple[SuspendedCollection, ...] | None = ()

@@ -11,11 +11,11 @@ from urllib.parse import unquote
 from services.plane.stack.process_names import METADATA, SERVICES
 from services.plane.upkeep.key_formats import key_formats
 from services.plane.upkeep.readable_tables import TableReadError, nearest
-from services.plane.upkeep.shard_databases import database_directory, has_database, layout_of
+from services.plane.upkeep.shard_databases import database_directory, layout_of
 from services.plane.upkeep.stored_tables import StoredTables
 from services.runtime.loop.runner import RUNTIME_TABLES
 from services.snapshots.state.tables import SNAPSHOT_INFO_TABLE
-from services.storage.rocks_backups import CHECKPOINTS, DATABASE
+from services.storage.rocks_backups import CHECKPOINTS, DATABASE, has_database
 from services.storage.rocks_checkpoints import AGAIN, REMOVED, TRIMMED
 from services.storage.rocks_files import list_families, reading_files
 from services.storage.tables import TablesReader

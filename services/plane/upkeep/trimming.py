@@ -5,9 +5,9 @@ The limit of each topic and shard is the minimum over all of them, as for RocksD
 - A topic that a service reads is not trimmed while this service has no backup of the shard, since after a trim the
   service's database can be restored only from a backup. Spark has no backups: gc.deleted-entries, which Spark alone
   reads, is trimmed up to Spark's position, with or without a backup.
-- Where hosts share the shards, a host that gains a shard has no database of it, or an old one. If the hosts share their
-  backups (``backups`` in ``[host]``), it begins with the newest one. If they do not, a topic that a service reads is
-  not trimmed at all.
+- Where hosts share the shards, a host that gains a shard has no database of it, or an old one. It begins with the
+  newest of the backups that the hosts share (``backups`` in ``[host]``). Without such a backup of the shard, a topic
+  that the service reads is not trimmed at all.
 - A topic that clients read is not trimmed, since nobody knows their positions.
 - gc.snapshot-chain is trimmed only up to a record of the whole chain, since a reader that starts there must know all
   snapshots.
@@ -17,13 +17,14 @@ The limit of each topic and shard is the minimum over all of them, as for RocksD
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from schemas.records import FullChain, SnapshotChainRecord
 from schemas.topics import CHANGELOGS, CLIENTS, METADATA_COMMANDS, SNAPSHOT_CHAIN, TOPICS, Topic
 from services.domain.full_chain import FullChainParts
-from services.plane.stack.process_names import METADATA, STREAMING
+from services.plane.stack.process_names import METADATA, SERVICES, STREAMING
 from services.runtime.copies.manifests import Backup
 
 Place = tuple[str, str, int]
@@ -63,23 +64,19 @@ def plan_trims(
     backups: Sequence[Backup],
     find_full_chain: FindFullChain,
     *,
-    has_new_readers: bool = False,
+    may_move: bool = False,
+    shared: Sequence[Backup] = (),
 ) -> list[Trim]:
     """Return the trims of every topic and shard. ``positions`` are the known positions of the running readers.
 
-    ``has_new_readers``: a host may gain a shard without a database of it, and without a backup to begin with.
+    ``may_move``: hosts share the shards. ``shared``: the backups with which a host begins that has no database.
     """
-    return [
-        _plan(
-            topic,
-            shard,
-            firsts[topic.name, shard],
-            _pins(topic, shard, positions, backups, has_new_readers),
-            find_full_chain,
-        )
-        for topic in TOPICS
-        for shard in range(shards)
-    ]
+    trims = []
+    for topic, shard in product(TOPICS, range(shards)):
+        begins = {one for one in SERVICES if not may_move or any(backup.copy_of(one, shard) for backup in shared)}
+        pins = _pins(topic, shard, positions, backups, begins)
+        trims.append(_plan(topic, shard, firsts[topic.name, shard], pins, find_full_chain))
+    return trims
 
 
 def newest_start(markers: Iterable[tuple[int, SnapshotChainRecord]]) -> int | None:
@@ -111,8 +108,13 @@ def _plan(topic: Topic, shard: int, first: int, pins: Iterable[Pin], find_full_c
 
 
 def _pins(
-    topic: Topic, shard: int, positions: Mapping[Place, int], backups: Sequence[Backup], has_new_readers: bool
+    topic: Topic,
+    shard: int,
+    positions: Mapping[Place, int],
+    backups: Sequence[Backup],
+    beginning: Container[str],
 ) -> Iterator[Pin]:
+    """Yield what needs the topic. ``beginning``: the services of which any process has a database to begin with."""
     for reader in topic.consumers:
         if reader == STREAMING and topic is SNAPSHOT_CHAIN:
             continue  # Spark reads the chain from the first remaining record at each start
@@ -125,8 +127,8 @@ def _pins(
         if reader == STREAMING:
             yield Pin(position, who)
             continue  # Spark has no backups: this position is its only state, its verdicts are in its outputs
-        if has_new_readers:
-            yield Pin(0, f"{reader} of another host, which may gain the shard and reads from the beginning then")
+        if reader not in beginning:
+            yield Pin(0, f"{reader} of another host, which may gain the shard and has no backup to begin with")
             continue
         yield Pin(_needed_from(topic, position), who)
         copies = [(backup, copy) for backup in backups if (copy := backup.copy_of(reader, shard)) is not None]

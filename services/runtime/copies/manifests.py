@@ -1,4 +1,4 @@
-"""The backups of a directory: what each has of which shard, and how a copy becomes the database of a process.
+"""The backups of a directory: what each has of which shard.
 
 ::
 
@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,8 +21,7 @@ from pydantic import TypeAdapter
 from schemas.formats import FORMAT, FormatError, check
 from services.domain.errors import InvariantError
 from services.storage.digest import ShardDigest
-from services.storage.rocks_backups import copy_files
-from services.storage.rocks_checkpoints import MAKING, sync_directory
+from services.storage.rocks_checkpoints import sync_directory
 
 MANIFEST = "backup.json"
 
@@ -83,16 +80,31 @@ class Backup:
         return next((one for one in self.copies if (one.service, one.shard) == (service, shard)), None)
 
 
+@dataclass(frozen=True, slots=True)
+class PlacedBackup:
+    """A backup and its directory, whatever that is called by now."""
+
+    directory: Path
+    backup: Backup
+
+
 _ADAPTER = TypeAdapter(Backup)
 
 
 def manifests_in(directory: Path) -> list[Path]:
-    """Return the manifests of the complete backups in a directory. Raise BackupError if it cannot be read."""
+    """Return the manifests of the complete backups in a directory, by the backups' names: by their age, oldest first.
+
+    Raises:
+        BackupError: the directory is missing, or may not be read, or one of the backups may not.
+    """
     try:
-        return sorted(directory.glob(f"[!.]*/{MANIFEST}"))
+        names = sorted(entry.name for entry in os.scandir(directory) if not entry.name.startswith("."))
+        manifests = [directory / name / MANIFEST for name in names]
+        return [manifest for manifest in manifests if manifest.exists()]
     except OSError as error:
         raise BackupError(
-            f"The backups in {directory} cannot be read ({error.strerror}): mount its disk, or name another directory."
+            f"The backups in {directory} cannot be read ({error.strerror}): see that its disk is mounted, and that all "
+            f"hosts run as one user; or name another directory."
         ) from error
 
 
@@ -110,15 +122,9 @@ def read_manifest(manifest: Path) -> Backup:
         raise BackupError(f"{manifest} was not written by deepclean: move this backup elsewhere.") from error
 
 
-def list_backups(*directories: Path) -> list[Backup]:
-    """Return the complete backups in some directories, oldest first. A directory that is named twice counts once.
-
-    Raises:
-        BackupError: a directory or a manifest cannot be read.
-    """
-    distinct = {directory.resolve(): directory for directory in directories}.values()
-    found = (read_manifest(manifest) for directory in distinct for manifest in manifests_in(directory))
-    return sorted(found, key=made_at)
+def list_backups(directory: Path) -> list[Backup]:
+    """Return the complete backups in a directory, oldest first. Raise BackupError if one cannot be read."""
+    return sorted(map(read_manifest, manifests_in(directory)), key=made_at)
 
 
 def made_at(backup: Backup) -> tuple[int, str]:
@@ -133,19 +139,3 @@ def write_manifest(directory: Path, backup: Backup) -> None:
         manifest.flush()
         os.fsync(manifest.fileno())
     sync_directory(directory)
-
-
-def place_copy(
-    directory: Path, backup: Backup, copy: ServiceCopy, target: Path, before_file: Callable[[], None] = lambda: None
-) -> None:
-    """Put a copy of a backup where a service looks for its database: ``target`` is missing or empty.
-
-    A crash, or an error of ``before_file``, leaves no incomplete database there. Raise OSError if the disk fails.
-    """
-    making = target.with_name(f"{MAKING}{target.name}")
-    shutil.rmtree(making, ignore_errors=True)
-    copy_files(directory / backup.name / copy.service / str(copy.shard), making, before_file)
-    if target.exists():
-        target.rmdir()
-    making.rename(target)
-    sync_directory(target.parent)

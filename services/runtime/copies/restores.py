@@ -7,23 +7,27 @@ a database of long ago. The log behind the backups may be trimmed, so its beginn
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
 
+from schemas.topics import CHANGELOGS
+from services.domain.errors import PositionError, RetryableError
 from services.log.port import Log
+from services.runtime.copies.kept_copies import AUDITS, COPIES
 from services.runtime.copies.manifests import (
-    Backup,
+    MANIFEST,
     BackupError,
+    PlacedBackup,
     ServiceCopy,
-    made_at,
     manifests_in,
-    place_copy,
     read_manifest,
 )
-from services.storage.rocks_backups import DATABASE
+from services.runtime.loop.service import Service
+from services.storage.rocks_backups import copy_files, has_database
+from services.storage.rocks_checkpoints import MAKING, sync_directory
 
 OUTDATED = ".outdated-"
 """Prefix of a directory, beside that of a shard, with the database that a backup has replaced last."""
@@ -36,7 +40,7 @@ logger = structlog.get_logger(__name__)
 class Restores:
     """The backups of one shard of a service, and the place of its database."""
 
-    service: str
+    service: Service
     shard: int
     target: Path
     """The directory of the shard, with its database and checkpoints."""
@@ -44,51 +48,102 @@ class Restores:
     """Where backups are kept; None if none is to be restored."""
 
     @property
-    def has_database(self) -> bool:
-        """Whether the shard has a database."""
-        return (self.target / DATABASE / "CURRENT").exists()
+    def why_none(self) -> str:
+        """The end of a sentence that says where no backup was found."""
+        return "" if self.directory is None else f"; {self.directory} has no backup of this shard that fits the log"
 
     def restore(self, log: Log, before_file: Callable[[], None]) -> bool:
-        """Put the newest backup in place; return whether there was one. A database that is there is moved aside.
+        """Put the newest backup that fits the log in place; return whether there is one.
 
-        No process may have the database open. ``before_file`` is called before each file is copied; what it raises ends
-        the copying.
+        A database that is there is moved aside. No process may have it open. ``before_file`` is called before each file
+        is copied; what it raises ends the copying, and leaves all as it was.
 
         Raises:
-            BackupError: the directory of backups cannot be read.
-            RetryableError: the log did not answer.
-            OSError: the disk fails.
+            PositionError: the log has lost what a backup has read.
+            RetryableError: the log did not answer, or the disk failed.
         """
-        if self.directory is None or (found := self._newest(self.directory, log)) is None:
+        if self.directory is None:
             return False
-        backup, copy = found
-        if self.target.exists() and any(self.target.iterdir()):
-            aside = self.target.with_name(f"{OUTDATED}{self.target.name}")
-            shutil.rmtree(aside, ignore_errors=True)
-            self.target.rename(aside)
-        place_copy(self.directory, backup, copy, self.target, before_file)
-        logger.warning(RESTORED, service=self.service, shard=self.shard, backup=backup.name)
+        try:
+            return any(self._place(found, copy, before_file) for found, copy in self._fitting(self.directory, log))
+        except OSError as error:
+            raise RetryableError(
+                f"no backup could be copied from {self.directory} to {self.target} ({error.strerror}): free some space "
+                f"or repair the disk"
+            ) from error
+
+    def _place(self, found: PlacedBackup, copy: ServiceCopy, before_file: Callable[[], None]) -> bool:
+        """Put a copy in place; return False if somebody has removed the backup meanwhile.
+
+        Who removes a backup removes its manifest first.
+        """
+        logger.info("restoring a backup", shard=self.shard, backup=found.backup.name, size_bytes=copy.size_bytes)
+        making = self.target.with_name(f"{MAKING}{self.target.name}")
+        shutil.rmtree(making, ignore_errors=True)
+        try:
+            copy_files(found.directory / copy.service / str(copy.shard), making, before_file)
+        except BaseException as error:
+            shutil.rmtree(making, ignore_errors=True)
+            if isinstance(error, FileNotFoundError):
+                return False
+            raise
+        if not (found.directory / MANIFEST).exists():
+            shutil.rmtree(making, ignore_errors=True)
+            return False
+        self._move_aside()
+        making.rename(self.target)
+        sync_directory(self.target.parent)
+        logger.warning(RESTORED, service=self.service.name, shard=self.shard, backup=found.backup.name)
         return True
 
-    def _newest(self, directory: Path, log: Log) -> tuple[Backup, ServiceCopy] | None:
-        """Return the newest backup of this shard on this log."""
-        found = [
-            (backup, copy) for backup in _readable(directory) if (copy := backup.copy_of(self.service, self.shard))
-        ]
-        topics = {position.topic for _, copy in found for position in copy.positions}
-        ids = log.topic_ids(sorted(topics))
-        fitting = (
-            one for one in found if all(ids[position.topic] == position.topic_id for position in one[1].positions)
-        )
-        return max(fitting, key=lambda one: made_at(one[0]), default=None)
+    def _move_aside(self) -> None:
+        if not self.target.exists():
+            return
+        if not has_database(self.target):  # nothing that a start could open
+            shutil.rmtree(self.target)
+            return
+        aside = self.target.with_name(f"{OUTDATED}{self.target.name}")
+        shutil.rmtree(aside, ignore_errors=True)
+        self.target.rename(aside)
+        for copies in (COPIES, AUDITS):
+            shutil.rmtree(aside / copies, ignore_errors=True)
+
+    def _fitting(self, directory: Path, log: Log) -> Iterator[tuple[PlacedBackup, ServiceCopy]]:
+        """Yield the backups of this shard that the log goes on from, newest first."""
+        bounds = self._bounds(log)
+        ids = log.topic_ids([*bounds])
+        for found in _readable(directory):
+            copy = found.backup.copy_of(self.service.name, self.shard)
+            if copy is None or any(ids.get(one.topic) != one.topic_id for one in copy.positions):
+                continue  # of another log
+            positions = dict.fromkeys(bounds, 0) | {one.topic: one.next_offset for one in copy.positions}
+            for topic, (_, end) in bounds.items():
+                if positions[topic] > end:
+                    raise PositionError(
+                        f"{self.service.name}, shard {self.shard}: backup {found.backup.name} has read {topic} up to "
+                        f"{positions[topic]}, but it ends at {end}: the broker has lost its tail; restore it, or, if "
+                        f"the loss was accepted, take this backup out of {directory} and make another one"
+                    )
+            if all(first <= positions[topic] for topic, (first, _) in bounds.items()):
+                yield found, copy
+
+    def _bounds(self, log: Log) -> dict[str, tuple[int, int]]:
+        """Return the first offset and the end of each topic that the service goes on from."""
+        topics = [topic.name for topic in self.service.inputs]
+        if changelog := CHANGELOGS.get(self.service.name):
+            topics.append(changelog.name)
+        return {topic: (log.first_offset(topic, self.shard), log.end_offset(topic, self.shard)) for topic in topics}
 
 
-def _readable(directory: Path) -> list[Backup]:
-    """Return the backups of a directory. One that cannot be read must not keep a shard from starting."""
-    found = []
-    for manifest in manifests_in(directory):
+def _readable(directory: Path) -> Iterator[PlacedBackup]:
+    """Yield the backups of a directory, newest first. One that cannot be read must not keep a shard from starting."""
+    try:
+        manifests = manifests_in(directory)
+    except BackupError as error:
+        logger.error("no backup is restored", reason=str(error))
+        return
+    for manifest in reversed(manifests):
         try:
-            found.append(read_manifest(manifest))
+            yield PlacedBackup(manifest.parent, read_manifest(manifest))
         except BackupError as error:
             logger.warning("a backup is left out", reason=str(error))
-    return found

@@ -144,6 +144,7 @@ class Changelog:
         its ``families`` are emptied.
 
         Raises:
+            OutdatedError: the topic was trimmed beyond what the database needs.
             PositionError: the topic lacks changes, or was recreated; only whole units are written.
             RetryableError: the log did not answer; call it again.
         """

@@ -31,6 +31,8 @@ def copy_route(shards: Callable[[], Sequence[HostedShard]]) -> Route:
         shard, name = by_number.get(request.path_params["shard"]), request.path_params["name"]
         if shard is None:
             return refusal("WRONG_SHARD", f"the shards {sorted(by_number)} are served here: ask another process")
+        if shard.store is None:
+            return refusal("UNAVAILABLE", f"shard {shard.shard} has no database yet: see /readyz")
         if not _NAME.fullmatch(name):
             return refusal("INVALID_REQUEST", "a copy's name has letters, digits, - and _: choose another")
         if request.method == "DELETE":

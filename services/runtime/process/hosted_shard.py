@@ -18,7 +18,6 @@ from services.domain.errors import (
     DeepcleanError,
     InvariantError,
     OutdatedError,
-    PositionError,
     RetryableError,
     StartAgainError,
     TopicMissingError,
@@ -39,6 +38,7 @@ from services.runtime.process.settings import ServiceSettings
 from services.runtime.process.standby import Followed, Standby
 from services.storage.defragmentation import Ranges
 from services.storage.rocks import RocksStore
+from services.storage.rocks_backups import has_database
 from services.storage.store import Store
 
 FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS = 0.1, 5.0
@@ -145,12 +145,10 @@ class HostedShard:
         beside = self.directory.parent
         self.copies = AskedCopies(KeptCopies(beside / COPIES, settings.copy_seconds), settings.max_copies)
         self._all_copies = (self.copies.kept, KeptCopies(beside / AUDITS, DAY_SECONDS))
-        self._backups = Restores(self.service.name, shard, beside, settings.backups)
-        self._is_restoring = False
-        self._failed_at: dict[str, int] = {}
-        """Where a standby was when the log refused its position."""
-        self._cleaning, self._defragmenting = threading.Lock(), threading.Lock()
-        """Held by the threads beside the loop while they use the database."""
+        self._backups = Restores(self.service, shard, beside, settings.backups)
+        self._may_restore = False
+        """Whether a backup may still be put in place in this start: nobody has read the database yet."""
+        self._is_prepared = False
         self._thread: threading.Thread | None = None
         self._is_owner = False
 
@@ -181,6 +179,7 @@ class HostedShard:
 
     def _begin(self, target: Callable[[], None]) -> None:
         self._stop.clear()
+        self._may_restore, self._is_prepared = self.store is None, False
         self._thread = threading.Thread(target=target, name=f"shard-{self.shard}")
         self._thread.start()
 
@@ -242,7 +241,7 @@ class HostedShard:
             logger.exception("not followed any more: this is a defect: report it", shard=self.shard)
 
     def _follow_once(self, followed: Followed) -> None:
-        """Follow the shard until ``stop``, until the log does not answer, or until it is trimmed under this standby."""
+        """Follow the shard until ``stop``, or until the log does not answer."""
         try:
             with closing(self._open_standby(followed)) as standby:
                 self._runner = standby.runner
@@ -250,25 +249,20 @@ class HostedShard:
                     standby.step(self._settings.poll_seconds)
                     self._runtime_metrics.followed(self.shard, sum(standby.runner.lag().values()))
                 standby.leave_out_published()
-        except (RetryableError, PositionError) as error:
-            if isinstance(error, PositionError) and not self._has_moved_on():
-                raise
+        except RetryableError as error:
             logger.warning("tried again", shard=self.shard, reason=str(error), wait_seconds=LONGEST_RETRY_SECONDS)
             self._stop.wait(LONGEST_RETRY_SECONDS)
         finally:
             self._runner = None
             self._runtime_metrics.followed(self.shard, None)
 
-    def _has_moved_on(self) -> bool:
-        """Return whether this standby has read the log since its last error: the next start knows what is wrong."""
-        before, self._failed_at = self._failed_at, self._runner.positions() if self._runner else {}
-        return self._failed_at not in ({}, before)
-
     def _open_standby(self, followed: Followed) -> Standby:
         try:
             return self._new_standby(followed, self._open_store())
         except OutdatedError as error:
-            self._replace_outdated(error)
+            if self.store is None:
+                raise
+            self._replace_outdated(self.store, error)
             return self._new_standby(followed, self._open_store())
 
     def _new_standby(self, followed: Followed, store: RocksStore) -> Standby:
@@ -288,12 +282,11 @@ class HostedShard:
         self._on_failure()
 
     def _open_store(self) -> RocksStore:
-        """Return the database; open it if it is not, after restoring a backup if there is none."""
-        store = self.store
-        if store is None:
-            if not self._backups.has_database:
+        """Return the database. Open it if it is not, after restoring a backup if the shard has none."""
+        if self.store is None:
+            if not has_database(self.directory.parent):
                 self._restore()
-            store = self.store = RocksStore(
+            self.store = RocksStore(
                 self.directory,
                 (*self.service.tables, *RUNTIME_TABLES),
                 self._parts.checkpointed,
@@ -301,38 +294,41 @@ class HostedShard:
             )
             for kept in self._all_copies:  # the shard serves no requests yet, so all copies are of an earlier start
                 kept.remove_all()
-        self._parts.prepare(store)
-        return store
+            self._is_prepared = False
+        if not self._is_prepared:
+            self._parts.prepare(self.store)
+            self._is_prepared = True
+        return self.store
 
-    def _replace_outdated(self, error: OutdatedError) -> None:
-        """Restore a backup in place of the database. Raise the error if there is none; reads in progress fail."""
-        store, self.store = self.store, None
-        with self._cleaning, self._defragmenting:
-            if store is not None:
-                store.close()
+    def _replace_outdated(self, store: RocksStore, error: OutdatedError) -> None:
+        """Put a backup in place of a database that was opened in this start, at most once."""
+        if not self._may_restore:
+            what = "" if self._settings.backups is None else "; started again, this process may begin with a backup"
+            raise OutdatedError(f"{error}{what}") from error
+        self.store = None
+        store.close()
         logger.warning("this database is too old for the log", shard=self.shard, reason=str(error))
         if not self._restore():
-            raise error
+            raise OutdatedError(f"{error}{self._backups.why_none}") from error
+        self._may_restore = False
 
     def _restore(self) -> bool:
-        """Restore the newest backup; return whether there is one."""
+        """Restore the newest backup that fits the log; return whether there is one."""
 
-        def require_running() -> None:
+        def before_file() -> None:
+            self._stepped = time.monotonic()
             if self._stop.is_set():
-                raise RetryableError("the restoring of a backup was ended, since this process ends or lost the shard")
+                raise RetryableError("the restoring of a backup has ended, since this process ends or lost the shard")
 
-        self._is_restoring, self._trouble = True, "it restores a backup"
-        try:
-            return self._backups.restore(self._log, require_running)
-        finally:
-            self._is_restoring, self._stepped = False, time.monotonic()
+        self._trouble = "it restores a backup"
+        return self._backups.restore(self._log, before_file)
 
     def _open_runner(self) -> None:
         store = self._open_store()
         try:
             self._runner = self._new_runner(store)
         except OutdatedError as error:
-            self._replace_outdated(error)
+            self._replace_outdated(store, error)
         else:
             self._on_ready(self)
 
@@ -418,37 +414,29 @@ class HostedShard:
 
     def clean_up(self) -> None:
         """Trim new checkpoints and measure the disk space. Do not call it in the runner's thread."""
-        with self._cleaning:
-            store = self.store
-            if store is None or self._runner is None:
-                return
-            for kept in self._all_copies:
-                kept.remove_old()
-            store.trim_checkpoints(TRIMMED_AT_ONCE)
-            self._metrics.disk_known(store.size_bytes(), *store.checkpoint_sizes())
+        store = self.store
+        if store is None or self._runner is None:
+            return
+        for kept in self._all_copies:
+            kept.remove_old()
+        store.trim_checkpoints(TRIMMED_AT_ONCE)
+        self._metrics.disk_known(store.size_bytes(), *store.checkpoint_sizes())
 
     def defragment(self) -> None:
         """Merge what is at rest, then rewrite checkpoints until none is worth it or the process stops.
 
         In a thread of its own: it waits a lot.
         """
-        how = self._parts.defragmentation
-        with self._defragmenting:
-            store = self.store
-            if store is not None and self._runner is not None and how is not None and how.rows_per_second:
-                self._defragment(store, how)
-
-    def _defragment(self, store: RocksStore, how: Defragmentation) -> None:
-        def may_go_on() -> bool:
-            return not self._stop.is_set() and self.store is store
+        store, how = self.store, self._parts.defragmentation
+        if store is None or self._runner is None or how is None or not how.rows_per_second:
+            return
 
         def pace(rows: int) -> bool:
-            self._stop.wait(rows / how.rows_per_second)
-            return may_go_on()
+            return not self._stop.wait(rows / how.rows_per_second)
 
         if how.rest_seconds:
             store.compact_at_rest(how.rest_seconds)
-        while may_go_on():
+        while not self._stop.is_set():
             rewritten = store.defragment(partial(how.kept_rows, store), pace)
             if rewritten is None:
                 return
@@ -459,7 +447,7 @@ class HostedShard:
         if not self.is_running:
             return []
         silent_seconds = time.monotonic() - self._stepped
-        if silent_seconds > STUCK_SECONDS and not self._is_restoring:
+        if silent_seconds > STUCK_SECONDS:
             return [f"shard {self.shard} has not gone round its loop for {silent_seconds:.0f} seconds"]
         return []
 
