@@ -47,7 +47,7 @@ class PositionError(InvariantError):
 
 
 class OutdatedError(PositionError):
-    """The log does not reach back to a database, or has left out a unit of work of it: only a later backup can go on."""
+    """The log does not reach back to a database, or has given up a unit of work of it: a later backup is needed."""
 
 
 class ChainBrokenError(InvariantError):
