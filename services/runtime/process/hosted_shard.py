@@ -147,7 +147,7 @@ class HostedShard:
         self._all_copies = (self.copies.kept, KeptCopies(beside / AUDITS, DAY_SECONDS))
         self._backups = Restores(self.service, shard, beside, settings.backups)
         self._may_restore = False
-        """Whether a backup may still be put in place in this start: nobody has read the database yet."""
+        """Whether a backup may still be put in place in this start: no other thread has used the database yet."""
         self._is_prepared = False
         self._thread: threading.Thread | None = None
         self._is_owner = False
@@ -244,7 +244,7 @@ class HostedShard:
         """Follow the shard until ``stop``, or until the log does not answer."""
         try:
             with closing(self._open_standby(followed)) as standby:
-                self._runner = standby.runner
+                self._runner, self._may_restore = standby.runner, False
                 while not self._stop.is_set():
                     standby.step(self._settings.poll_seconds)
                     self._runtime_metrics.followed(self.shard, sum(standby.runner.lag().values()))
@@ -330,6 +330,7 @@ class HostedShard:
         except OutdatedError as error:
             self._replace_outdated(store, error)
         else:
+            self._may_restore = False
             self._on_ready(self)
 
     def _new_runner(self, store: RocksStore) -> Runner:
