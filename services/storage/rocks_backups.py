@@ -40,6 +40,12 @@ def has_database(directory: Path) -> bool:
     return (directory / DATABASE / "CURRENT").exists()
 
 
+def count_checkpoints(copy: Path) -> int:
+    """Return the number of checkpoints in a copy of a database."""
+    directory = copy / CHECKPOINTS
+    return sum(entry.is_dir() for entry in directory.iterdir()) if directory.exists() else 0
+
+
 def write_copy(database: Rdict, checkpoints: Checkpoints, target: Path) -> None:
     """Copy a database and its checkpoints to a directory. A crash leaves no incomplete directory of that name.
 

@@ -233,7 +233,7 @@ def test_a_trimmed_log_needs_a_backup(tmp_path: Path, home_broker: EmbeddedBroke
     home_broker.stop()  # that it has trimmed is on its disk
     said = refused(home, "rebuild", "0")
     home_broker.start()
-    assert "restore a backup first (deepclean restore-backup)" in said
+    assert "restore a later backup (deepclean restore-backup); then rebuild the rest from the log" in said
     shutil.rmtree(database_directory(home, METADATA, 0))
     done(home, "restore-backup", "--service", METADATA)
     done(home, "rebuild", "0", "--go-on", "--compare-with", str(home / "lost"), *on_broker(home_broker))

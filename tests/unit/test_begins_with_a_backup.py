@@ -12,6 +12,7 @@ from threading import Event
 
 import pytest
 from prometheus_client import CollectorRegistry
+from structlog.testing import capture_logs
 
 from schemas.codec import codec
 from schemas.records import CreateVolume, MetadataCommand
@@ -25,7 +26,7 @@ from services.metadata.service import MetadataService
 from services.metadata.state.tables import VOLUME_TABLE
 from services.plane.upkeep.shard_databases import open_copy, positions_of
 from services.runtime.copies.manifests import MANIFEST, Backup, InputPosition, ServiceCopy, write_manifest
-from services.runtime.copies.restores import OUTDATED, Restores
+from services.runtime.copies.restores import OUTDATED, RESTORED, Restores
 from services.runtime.process import hosted_shard
 from services.runtime.process.hosted_shard import HostedShard
 from services.runtime.process.metrics import RuntimeMetrics
@@ -92,14 +93,16 @@ class Host:
     def await_volumes(self, *volumes: str) -> None:
         eventually(lambda: self.volumes() == {*volumes}, PATIENCE_SECONDS)
 
-    def back_up(self, directory: Path, name: str, made_at_ms: int, topic_id: str = "") -> InputPosition:
+    def back_up(
+        self, directory: Path, name: str, made_at_ms: int, topic_id: str = "", checkpoints: int = 0
+    ) -> InputPosition:
         """Make a backup of this shard; return its position."""
         copied = directory / name / METADATA / "0"
         copy_files(self.shard.copies.ask(name, PATIENCE_SECONDS), copied)
         with closing(open_copy(copied, METADATA)) as copy:
             row = positions_of(copy, METADATA)[METADATA_COMMANDS.name]
         position = InputPosition(row.topic, topic_id or row.topic_id, row.next_offset)
-        backup = Backup(name, made_at_ms, 1, (ServiceCopy(METADATA, 0, (position,), 1),))
+        backup = Backup(name, made_at_ms, 1, (ServiceCopy(METADATA, 0, (position,), 1, checkpoints=checkpoints),))
         write_manifest(directory / name, backup)
         return position
 
@@ -125,19 +128,25 @@ def test_one_without_a_database_begins_with_the_newest_backup(
     kept = tmp_path / "kept"
     one = new_host("one")
     one.start()
+    positions = []
     for number, volume in enumerate(NAMES):
         send(log, volume)
         one.await_volumes(*NAMES[: number + 1])
         if volume != NAMES[-1]:
-            trimmed = one.back_up(kept, f"backup-{volume}", number)
+            positions.append(one.back_up(kept, f"backup-{volume}", number))
     one.back_up(kept, "z-of-another-log", 9, topic_id="another")
+    (kept / "lost+found").mkdir()
+    (kept / "z-a-file").touch()
+    (kept / "z-in-progress").mkdir()
     (kept / "z-unreadable").mkdir()
     (kept / "z-unreadable" / MANIFEST).write_text(json.dumps({"format": 99}))
-    log.trim(METADATA_COMMANDS.name, 0, trimmed.next_offset)
+    log.trim(METADATA_COMMANDS.name, 0, positions[0].next_offset)
 
     two, without = new_host("two", kept), new_host("without")
-    two.start()
+    with capture_logs() as said:
+        two.start()
     two.await_volumes(*NAMES)
+    assert [line["backup"] for line in said if line["event"] == RESTORED] == ["backup-vol-b"], "the newest one"
     without.start()
     assert "needs it from 0 on: it was trimmed" in without.shard.failure
 
@@ -177,7 +186,8 @@ def test_a_database_is_kept_where_no_backup_fits(log: MemoryLog, tmp_path: Path,
     old.end()
     send(log, "vol-d", "vol-e")
     one.await_volumes(*NAMES, "vol-d", "vol-e")
-    log.trim(METADATA_COMMANDS.name, 0, len(NAMES) + 1)
+    one.back_up(tmp_path / "kept", "trimmed-away", 1)
+    log.trim(METADATA_COMMANDS.name, 0, len(NAMES) + 3)
     for directory in (tmp_path / "kept", tmp_path / "missing"):
         again = new_host("old", directory)
         again.start()
@@ -293,8 +303,8 @@ def _full(_: Path) -> None:
 @pytest.mark.parametrize(
     ("happens", "said"),
     [
-        (_removed, ""),
-        (_removed_in_part, ""),
+        (_removed, r"\(the backup is being removed\): free some space, or repair the disk"),
+        (_removed_in_part, r"\(No such file or directory\): free some space, or repair the disk"),
         (_ended, "the process ends"),
         (_full, r"\(No space left on device\): free some space"),
     ],
@@ -319,11 +329,25 @@ def test_what_happens_amid_a_restore_leaves_the_database_as_it_was(
             happens(tmp_path / "kept" / "backup")
 
     restores = Restores(MetadataService(), 0, target, tmp_path / "kept")
-    if said:
-        with pytest.raises(RetryableError, match=said):
-            restores.restore(log, after_two_files)
-    else:
-        assert not restores.restore(log, after_two_files)
+    with pytest.raises(RetryableError, match=said):
+        restores.restore(log, after_two_files)
     assert copied >= 3
     assert sorted(path.relative_to(target) for path in target.rglob("*")) == before
     assert [path.name for path in target.parent.iterdir()] == ["0"]
+
+
+def test_a_backup_that_lacks_a_checkpoint_is_left_out(log: MemoryLog, tmp_path: Path, new_host: NewHost) -> None:
+    kept = tmp_path / "kept"
+    one, two = new_host("one"), new_host("two", kept)
+    send(log, "vol-a")
+    one.start()
+    one.await_volumes("vol-a")
+    one.back_up(kept, "a-whole", 1)
+    one.back_up(kept, "b-in-part", 2, checkpoints=1)
+    with capture_logs() as said:
+        two.start()
+    two.await_volumes("vol-a")
+    assert [line["backup"] for line in said if line["event"] == RESTORED] == ["a-whole"]
+    assert [line["reason"] for line in said if line["event"] == "a backup is left out"] == [
+        "[Errno 2] a snapshot checkpoint is missing in the backup"
+    ]

@@ -145,7 +145,12 @@ def rebuild(
         typer.Option(help="The lost database, moved away: at its position the new one must have the same digest."),
     ] = None,
     backups: Annotated[
-        Path | None, typer.Option(help="Directory of backups whose digests the rebuilt database is compared with.")
+        Path | None,
+        typer.Option(
+            exists=True,
+            file_okay=False,
+            help="Directory of backups whose digests the rebuilt database is compared with; by default in the home.",
+        ),
     ] = None,
     goes_on: Annotated[
         bool, typer.Option("--go-on", help="Continue with an existing database, restored or partly rebuilt.")

@@ -127,6 +127,8 @@ class PlaneDescription(BaseSettings):
         unknown = sorted(set(value) - {ALL, "datanode", *SERVICES})
         if unknown:
             raise ValueError(f"there is no service {unknown[0]}: choose from {', '.join((ALL, *SERVICES))}")
+        if any("backups" in section for section in value.values()):
+            raise ValueError("all commands have to know the directory of backups: name it in [host]")
         return value
 
     @property

@@ -72,7 +72,7 @@ def child_environment(name: str, plane: PlaneSettings, port: int) -> dict[str, s
         "DEEPCLEAN_HAS_ADDED_SHARDS": str(described.host.shards is None).lower(),
         "DEEPCLEAN_INSTANCE": described.host.instance,
         "DEEPCLEAN_DIRECTORY": str(plane.home / "data"),
-        **({"DEEPCLEAN_BACKUPS": str(described.host.backups.absolute())} if described.host.backups else {}),
+        "DEEPCLEAN_BACKUPS": str(described.host.backups.absolute()) if described.host.backups else "",
         "DEEPCLEAN_HTTP_HOST": described.host.address,
         "DEEPCLEAN_HTTP_PORT": str(port),
     }

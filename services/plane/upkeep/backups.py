@@ -36,7 +36,7 @@ from services.runtime.copies.manifests import (
     made_at,
     write_manifest,
 )
-from services.storage.rocks_backups import copy_files
+from services.storage.rocks_backups import copy_files, count_checkpoints
 from services.storage.rocks_checkpoints import MAKING, sync_directory
 
 LOCK_NAME = "backup.lock"
@@ -61,6 +61,14 @@ def backups_of(plane: PlaneFile) -> Path:
     return Path(plane.backups) if plane.backups else backups_directory(Path(plane.home))
 
 
+def listed_backups(directory: Path) -> list[Backup]:
+    """Return the complete backups in a directory, oldest first. Raise StackError if one cannot be read."""
+    try:
+        return list_backups(directory)
+    except BackupError as error:
+        raise StackError(str(error)) from error
+
+
 def known_backups(plane: PlaneFile, *others: Path) -> list[Backup]:
     """Return the backups of a plane, oldest first: in its directory, in the home and in other directories.
 
@@ -70,7 +78,7 @@ def known_backups(plane: PlaneFile, *others: Path) -> list[Backup]:
     home = backups_directory(Path(plane.home))
     wanted = [*([Path(plane.backups)] if plane.backups else []), *([home] if home.exists() else []), *others]
     distinct = {directory.resolve(): directory for directory in wanted}.values()
-    return sorted((backup for directory in distinct for backup in _listed(directory)), key=made_at)
+    return sorted((backup for directory in distinct for backup in listed_backups(directory)), key=made_at)
 
 
 def shared_backups(plane: PlaneFile) -> list[Backup] | None:
@@ -79,19 +87,12 @@ def shared_backups(plane: PlaneFile) -> list[Backup] | None:
     Raises:
         StackError: the directory or a manifest cannot be read.
     """
-    return _listed(Path(plane.backups)) if plane.backups else None
-
-
-def _listed(directory: Path) -> list[Backup]:
-    try:
-        return list_backups(directory)
-    except BackupError as error:
-        raise StackError(str(error)) from error
+    return listed_backups(Path(plane.backups)) if plane.backups else None
 
 
 def find_backup(directory: Path, name: str = "") -> Backup:
     """Return the backup of this name, or the newest one for an empty name. Raise StackError if there is none."""
-    listed = _listed(directory) if directory.exists() else []
+    listed = listed_backups(directory) if directory.exists() else []
     found = [backup for backup in listed if name in ("", backup.name)]
     if not found:
         which = f"no complete backup {name}" if name else "no complete backup"
@@ -192,14 +193,16 @@ def _copy(plane: PlaneFile, service: str, shard: int, target: Path, name: str, *
     with closing(open_copy(target, service)) as copy:
         rows = positions_of(copy, service).values()
         positions = tuple(InputPosition(row.topic, row.topic_id, row.next_offset) for row in rows)
+        checkpoints = count_checkpoints(target)
         if service != METADATA:
-            return ServiceCopy(service, shard, positions, size_bytes)
+            return ServiceCopy(service, shard, positions, size_bytes, checkpoints=checkpoints)
         unfinished = oldest_unfinished_txn(copy)
         return ServiceCopy(
             service,
             shard,
             positions,
             size_bytes,
+            checkpoints=checkpoints,
             digest=digest_shard(copy) if has_digest else None,
             unfinished_txn=unfinished,
             unfinished_offset=None if unfinished is None else first_offset_of_txn(copy, unfinished),

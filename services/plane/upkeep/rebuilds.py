@@ -17,7 +17,7 @@ from services.metadata.recovery.start import FOLLOWED
 from services.plane.machine.errors import StackError
 from services.plane.stack.plane_file import read_plane_file, running_plane
 from services.plane.stack.process_names import METADATA
-from services.plane.upkeep.backups import copy_of_running
+from services.plane.upkeep.backups import copy_of_running, listed_backups
 from services.plane.upkeep.shard_databases import (
     database_directory,
     new_database,
@@ -25,7 +25,6 @@ from services.plane.upkeep.shard_databases import (
     open_database,
     positions_of,
 )
-from services.runtime.copies.manifests import list_backups
 from services.storage.digest import ShardDigest
 from services.storage.rocks_backups import has_database
 
@@ -173,7 +172,7 @@ def _expected(log: KafkaLog, lost: Path | None, backups: Path, shard: int) -> li
     topic = METADATA_COMMANDS.name
     topic_id = log.topic_ids([topic])[topic]
     found = []
-    for one in list_backups(backups):
+    for one in listed_backups(backups) if backups.exists() else ():
         copy = one.copy_of(METADATA, shard)
         position = copy.position(topic) if copy else None
         if copy and copy.digest and position and position.topic_id == topic_id:

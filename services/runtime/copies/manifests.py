@@ -24,6 +24,8 @@ from services.storage.digest import ShardDigest
 from services.storage.rocks_checkpoints import sync_directory
 
 MANIFEST = "backup.json"
+LOST_AND_FOUND = "lost+found"
+"""A directory of the file system, in the root of a disk."""
 
 
 class BackupError(InvariantError):
@@ -53,6 +55,8 @@ class ServiceCopy:
     """Txn of the oldest unfinished transaction, for metadata only."""
     unfinished_offset: int | None = None
     """Earliest offset in metadata.commands at which this transaction may have begun."""
+    checkpoints: int | None = None
+    """Number of snapshot checkpoints in the copy; None in a backup of a program that did not count them."""
 
     def position(self, topic: str) -> InputPosition | None:
         """Return the position in a topic, or None if the service has never read it."""
@@ -92,39 +96,46 @@ _ADAPTER = TypeAdapter(Backup)
 
 
 def manifests_in(directory: Path) -> list[Path]:
-    """Return the manifests of the complete backups in a directory, by the backups' names: by their age, oldest first.
+    """Return where the manifests of backups in a directory may be, by the backups' names: by their age, oldest first.
 
     Raises:
-        BackupError: the directory is missing, or may not be read, or one of the backups may not.
+        BackupError: the directory is missing, or may not be read.
     """
     try:
-        names = sorted(entry.name for entry in os.scandir(directory) if not entry.name.startswith("."))
-        manifests = [directory / name / MANIFEST for name in names]
-        return [manifest for manifest in manifests if manifest.exists()]
+        names = sorted(entry.name for entry in os.scandir(directory))
     except OSError as error:
         raise BackupError(
-            f"The backups in {directory} cannot be read ({error.strerror}): see that its disk is mounted, and that all "
-            f"hosts run as one user; or name another directory."
+            f"The backups in {directory} cannot be read ({error.strerror}): see that its disk is mounted, or name "
+            f"another directory."
         ) from error
+    return [directory / name / MANIFEST for name in names if not name.startswith(".") and name != LOST_AND_FOUND]
 
 
-def read_manifest(manifest: Path) -> Backup:
-    """Return the backup of a manifest. Raise BackupError if it cannot be read."""
+def read_manifest(manifest: Path) -> Backup | None:
+    """Return the backup of a manifest; None if there is none, since it is no backup, or being made or removed.
+
+    Raises:
+        BackupError: it cannot be read.
+    """
     try:
         content = json.loads(manifest.read_bytes())
         check(content.get("format"), str(manifest))
         return _ADAPTER.validate_python(content)
     except FormatError as error:
         raise BackupError(f"{error}, or move this backup elsewhere.") from error
+    except (FileNotFoundError, NotADirectoryError):
+        return None
     except OSError as error:
-        raise BackupError(f"{manifest} cannot be read ({error.strerror}): repair its disk.") from error
+        raise BackupError(
+            f"{manifest} cannot be read ({error.strerror}): repair its disk, or let all hosts run as one user."
+        ) from error
     except (ValueError, AttributeError) as error:
         raise BackupError(f"{manifest} was not written by deepclean: move this backup elsewhere.") from error
 
 
 def list_backups(directory: Path) -> list[Backup]:
     """Return the complete backups in a directory, oldest first. Raise BackupError if one cannot be read."""
-    return sorted(map(read_manifest, manifests_in(directory)), key=made_at)
+    return sorted(filter(None, map(read_manifest, manifests_in(directory))), key=made_at)
 
 
 def made_at(backup: Backup) -> tuple[int, str]:

@@ -6,6 +6,7 @@ a database of long ago. The log behind the backups may be trimmed, so its beginn
 
 from __future__ import annotations
 
+import errno
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -26,11 +27,14 @@ from services.runtime.copies.manifests import (
     read_manifest,
 )
 from services.runtime.loop.service import Service
-from services.storage.rocks_backups import copy_files, has_database
-from services.storage.rocks_checkpoints import MAKING, sync_directory
+from services.storage.rocks_backups import copy_files, count_checkpoints, has_database
+from services.storage.rocks_checkpoints import MAKING, make_directory, sync_directory
 
-OUTDATED = ".outdated-"
-"""Prefix of a directory, beside that of a shard, with the database that a backup has replaced last."""
+OUTDATED, INCOMPLETE = ".outdated-", ".incomplete-"
+"""Prefixes of a directory, beside that of a shard, with the database that a backup has replaced last, or with what was
+there without being a database."""
+_OF_THE_TARGET = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+"""Errors that another backup would meet as well."""
 RESTORED = "restored from a backup"
 
 logger = structlog.get_logger(__name__)
@@ -60,49 +64,63 @@ class Restores:
 
         Raises:
             PositionError: the log has lost what a backup has read.
-            RetryableError: the log did not answer, or the disk failed.
+            RetryableError: the log did not answer, the disk is full, or no fitting backup could be copied.
         """
         if self.directory is None:
             return False
-        try:
-            return any(self._place(found, copy, before_file) for found, copy in self._fitting(self.directory, log))
-        except OSError as error:
+        failed: OSError | None = None
+        for found, copy in self._fitting(self.directory, log):
+            try:
+                self._place(found, copy, before_file)
+            except OSError as error:
+                failed = error
+                if error.errno in _OF_THE_TARGET:
+                    break
+                logger.warning("a backup is left out", backup=found.backup.name, reason=str(error))
+            else:
+                return True
+        if failed is not None:
             raise RetryableError(
-                f"no backup could be copied from {self.directory} to {self.target} ({error.strerror}): free some space "
-                f"or repair the disk"
-            ) from error
+                f"no backup of shard {self.shard} could be copied from {self.directory} to {self.target} "
+                f"({failed.strerror}): free some space, or repair the disk"
+            ) from failed
+        logger.warning("there is no backup of this shard that fits the log", shard=self.shard, directory=self.directory)
+        return False
 
-    def _place(self, found: PlacedBackup, copy: ServiceCopy, before_file: Callable[[], None]) -> bool:
-        """Put a copy in place; return False if somebody has removed the backup meanwhile.
-
-        Who removes a backup removes its manifest first.
-        """
+    def _place(self, found: PlacedBackup, copy: ServiceCopy, before_file: Callable[[], None]) -> None:
+        """Put a copy in place. Who removes a backup removes its manifest first."""
         logger.info("restoring a backup", shard=self.shard, backup=found.backup.name, size_bytes=copy.size_bytes)
         making = self.target.with_name(f"{MAKING}{self.target.name}")
         shutil.rmtree(making, ignore_errors=True)
         try:
+            self._require_space(found, copy)
             copy_files(found.directory / copy.service / str(copy.shard), making, before_file)
-        except BaseException as error:
+            if read_manifest(found.directory / MANIFEST) is None:
+                raise FileNotFoundError(errno.ENOENT, "the backup is being removed")
+            if copy.checkpoints is not None and count_checkpoints(making) != copy.checkpoints:
+                raise FileNotFoundError(errno.ENOENT, "a snapshot checkpoint is missing in the backup")
+        except BaseException:
             shutil.rmtree(making, ignore_errors=True)
-            if isinstance(error, FileNotFoundError):
-                return False
             raise
-        if not (found.directory / MANIFEST).exists():
-            shutil.rmtree(making, ignore_errors=True)
-            return False
         self._move_aside()
         making.rename(self.target)
         sync_directory(self.target.parent)
         logger.warning(RESTORED, service=self.service.name, shard=self.shard, backup=found.backup.name)
-        return True
+
+    def _require_space(self, found: PlacedBackup, copy: ServiceCopy) -> None:
+        """Raise OSError if the copy has no room: other shards on this disk must not run out of it."""
+        make_directory(self.target.parent)
+        is_linked = found.directory.stat().st_dev == self.target.parent.stat().st_dev
+        if not is_linked and (free := shutil.disk_usage(self.target.parent).free) < copy.size_bytes:
+            raise OSError(errno.ENOSPC, f"it needs {copy.size_bytes:,} bytes, and {free:,} are free")
 
     def _move_aside(self) -> None:
-        if not self.target.exists():
+        """Move what is in the place of the database aside; nothing that holds a file is removed."""
+        if not any(path.is_file() for path in self.target.rglob("*")):
+            shutil.rmtree(self.target, ignore_errors=True)
             return
-        if not has_database(self.target):  # nothing that a start could open
-            shutil.rmtree(self.target)
-            return
-        aside = self.target.with_name(f"{OUTDATED}{self.target.name}")
+        prefix = OUTDATED if has_database(self.target) else INCOMPLETE
+        aside = self.target.with_name(f"{prefix}{self.target.name}")
         shutil.rmtree(aside, ignore_errors=True)
         self.target.rename(aside)
         for copies in (COPIES, AUDITS):
@@ -144,6 +162,9 @@ def _readable(directory: Path) -> Iterator[PlacedBackup]:
         return
     for manifest in reversed(manifests):
         try:
-            yield PlacedBackup(manifest.parent, read_manifest(manifest))
+            backup = read_manifest(manifest)
         except BackupError as error:
             logger.warning("a backup is left out", reason=str(error))
+        else:
+            if backup is not None:
+                yield PlacedBackup(manifest.parent, backup)

@@ -110,6 +110,11 @@ class ServiceSettings(BaseSettings):
     )
     clock_offset_seconds: int = Field(0, description="For tests only: how far the clock is ahead of the machine's.")
 
+    @field_validator("backups", mode="before")
+    @classmethod
+    def _empty_is_none(cls, value: Any) -> Any:
+        return value or None
+
     @field_validator("shards", mode="before")
     @classmethod
     def _split(cls, value: Any) -> Any:
