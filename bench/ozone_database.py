@@ -105,6 +105,7 @@ class RawTables:
     def close(self) -> None:
         """Write everything and close the database."""
         self._write_if(0)
+        self._handles.clear()  # or the database stays open, and removes files while others read them
         for family in self._families.values():
             family.close()
         self._database.close()

@@ -101,7 +101,7 @@ def test_the_summary_names_every_figure() -> None:
     counts.points["mock_scm after_write"] = 1
     counts.missed["metadata before_write"] = 1
     assert counts.lines()[0].startswith("3 schedules: 3 kills, 7 restarts, 0 broker restarts, 40 messages repeated")
-    assert counts.lines()[0].endswith("0 databases lost, 0 workers lost, 0 owners fenced, 2 breakers tripped")
+    assert counts.lines()[0].endswith("0 databases restored, 0 workers lost, 0 owners fenced, 2 breakers tripped")
     assert counts.lines()[1:] == [
         "  killed at random moments: metadata 2",
         "  died at named points (1): mock_scm after_write 1",
