@@ -53,11 +53,15 @@ def counting(progress: Progress, doing: str, unit: str) -> Callable[[int, int], 
     started = time.monotonic()
 
     def count(done: int, total: int) -> None:
-        rate = done / max(time.monotonic() - started, 0.001)
         percent = 100 * done // total if total else 100
-        progress(percent, doing, f", {done:,} of {counted(total, unit)}, {rate:,.0f} a second")
+        progress(percent, doing, f", {done:,} of {counted(total, unit)}, {rate_text(done, started)}")
 
     return count
+
+
+def rate_text(done: int, started: float) -> str:
+    """Return how much was done a second since a time of the monotonic clock."""
+    return f"{done / max(time.monotonic() - started, 0.001):,.0f} a second"
 
 
 def bar_columns(title: str) -> tuple[ProgressColumn, ...]:

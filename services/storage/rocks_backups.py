@@ -96,6 +96,28 @@ def copy_files(source: Path, target: Path, before_file: Callable[[], None] = lam
     return size_bytes
 
 
+def place_files(
+    source: Path,
+    target: Path,
+    before_file: Callable[[], None] = lambda: None,
+    before_placing: Callable[[Path], None] = lambda _: None,
+) -> None:
+    """Copy a directory to where nothing is. A crash or an error leaves no incomplete copy of that name.
+
+    ``before_placing`` is called with the finished copy, before it gets its name. Raises what it and ``copy_files`` do.
+    """
+    making = target.with_name(f"{MAKING}{target.name}")
+    shutil.rmtree(making, ignore_errors=True)
+    try:
+        copy_files(source, making, before_file)
+        before_placing(making)
+        making.rename(target)
+    except BaseException:
+        shutil.rmtree(making, ignore_errors=True)
+        raise
+    sync_directory(target.parent)
+
+
 def _is_linked(file: Path, target: Path) -> bool:
     """Link a table file; return whether it was linked. Other files are copied: RocksDB appends to manifest and log."""
     if file.suffix != ".sst":

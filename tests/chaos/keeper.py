@@ -109,11 +109,13 @@ class Keeper:
         return replace(fault, target=names[fault.operation % len(names)]) if names else fault
 
     def heal(self) -> None:
-        """Start anew what has still to die at a point, and wait until everything is ready."""
+        """Start anew what has still to die at a point, wait until everything is ready, and count what was restored."""
         with self._lock:
             for name in list(self._armed):
                 self._kill(name, {})
         self.await_ready()
+        if isinstance(self.stack, HostsStack):
+            self.counts.restored = self.stack.restored()
 
     def await_ready(self) -> None:
         """Wait until every process says that it is ready."""

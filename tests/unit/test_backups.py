@@ -41,6 +41,7 @@ from services.runtime.copies.manifests import (
     write_manifest,
 )
 from services.runtime.loop.positions import POSITIONS
+from services.storage import rocks_backups
 from services.storage.rocks_backups import copy_files
 from services.storage.store import StoreError
 from streaming.reclaiming.checkpoint import LocalCheckpoint
@@ -179,11 +180,11 @@ def test_a_manifest_names_no_copy_that_is_gone(tmp_path: Path) -> None:
 def test_a_restore_that_is_cut_off_leaves_no_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     backup = made_backup(tmp_path / "home", tmp_path / "kept", "one")
 
-    def half(source: Path, target: Path) -> int:
+    def half(source: Path, target: Path, _: object) -> int:
         copy_files(source, target)
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(backups, "copy_files", half)
+    monkeypatch.setattr(rocks_backups, "copy_files", half)
     with pytest.raises(StackError, match="is full"):
         restore_backup(tmp_path / "new", tmp_path / "kept", backup, ["metadata"])
     assert not database_directory(tmp_path / "new", "metadata", 0).exists()

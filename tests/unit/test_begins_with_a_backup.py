@@ -83,12 +83,9 @@ class Host:
 
     def volumes(self) -> set[str]:
         assert not self.shard.failure
-        store = self.shard.store
-        return (
-            set()
-            if store is None
-            else {key.decode().strip("/") for key, _ in TablesReader(store).table(VOLUME_TABLE).scan()}
-        )
+        if (store := self.shard.store) is None:
+            return set()
+        return {key.decode().strip("/") for key, _ in TablesReader(store).table(VOLUME_TABLE).scan()}
 
     def await_volumes(self, *volumes: str) -> None:
         eventually(lambda: self.volumes() == {*volumes}, PATIENCE_SECONDS)
@@ -105,6 +102,17 @@ class Host:
         backup = Backup(name, made_at_ms, 1, (ServiceCopy(METADATA, 0, (position,), 1, checkpoints=checkpoints),))
         write_manifest(directory / name, backup)
         return position
+
+
+def back_up_and_trim(log: MemoryLog, one: Host, kept: Path, name: str) -> int:
+    """Send the other two names, with a backup between them; trim what is before it, and return where the log begins."""
+    send(log, "vol-b")
+    one.await_volumes("vol-a", "vol-b")
+    first = one.back_up(kept, name, 1).next_offset
+    send(log, "vol-c")
+    one.await_volumes(*NAMES)
+    log.trim(METADATA_COMMANDS.name, 0, first)
+    return first
 
 
 NewHost = Callable[..., Host]
@@ -160,16 +168,11 @@ def test_a_backup_that_the_log_does_not_reach_back_to_is_left_out(
     send(log, "vol-a")
     one.await_volumes("vol-a")
     one.back_up(kept, "z-finished-late", 9)
-    send(log, "vol-b")
-    one.await_volumes("vol-a", "vol-b")
-    position = one.back_up(kept, "a-finished-early", 1)
-    send(log, "vol-c")
-    one.await_volumes(*NAMES)
-    log.trim(METADATA_COMMANDS.name, 0, position.next_offset)
+    trimmed_until = back_up_and_trim(log, one, kept, "a-finished-early")
     two.start()
     two.await_volumes(*NAMES)
 
-    log.trim(METADATA_COMMANDS.name, 0, position.next_offset + 1)  # behind all backups
+    log.trim(METADATA_COMMANDS.name, 0, trimmed_until + 1)  # behind all backups
     three.start()
     assert f"{kept} has no backup of this shard that fits the log" in three.shard.failure
     assert "needs it from 0 on" in three.shard.failure
@@ -230,7 +233,7 @@ def test_a_log_that_has_lost_its_tail_is_no_reason_to_restore(
     send(shorter, "vol-a")
     two = Host(shorter, tmp_path / "two", kept)
     two.start()
-    two.shard.stop()
+    two.end()
     assert f"has read {METADATA_COMMANDS.name} up to {position.next_offset}, but it ends at 1" in two.shard.failure
     assert not has_database(two.home / METADATA / "0")
 
@@ -246,12 +249,7 @@ def test_a_database_that_the_log_does_not_reach_back_to_is_replaced(
         host.start()
         host.await_volumes("vol-a")
     two.shard.stop()  # its database stays open
-    send(log, "vol-b")
-    one.await_volumes("vol-a", "vol-b")
-    position = one.back_up(kept, "backup", 1)
-    send(log, "vol-c")
-    one.await_volumes(*NAMES)
-    log.trim(METADATA_COMMANDS.name, 0, position.next_offset)
+    back_up_and_trim(log, one, kept, "backup")
 
     two.start()
     assert "started again, this process may begin with a backup" in two.shard.failure, "it may still be read"

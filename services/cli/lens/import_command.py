@@ -14,7 +14,7 @@ import typer
 from services.cli.exit_status import ExitStatus
 from services.cli.lens.importing import Importer
 from services.cli.output import print_json
-from services.cli.progress import shown_progress
+from services.cli.progress import rate_text, shown_progress
 from services.cli.session import JsonOption, bucket_path, session_of
 from services.cli.terminal import say
 from services.domain.words import counted
@@ -76,9 +76,9 @@ def _run(importer: Importer, arguments: list[str]) -> None:
             if not importer.done:
                 return
             done, commands = importer.states_done, importer.commands
-            rate = f"{commands / max(time.monotonic() - started, 0.001):,.0f} a second"
             where = f"state {done} of {importer.states}, {importer.done[-1].bucket}"
-            progress(100 * done // importer.states, "replaying", f", {where}, {counted(commands, 'command')}, {rate}")
+            detail = f", {where}, {counted(commands, 'command')}, {rate_text(commands, started)}"
+            progress(100 * done // importer.states, "replaying", detail)
 
         run_job(MODULE, arguments, on_line, scratch=Path(scratch))
 

@@ -11,7 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from services.cli.progress import shown_progress
+from services.cli.progress import rate_text, shown_progress
 from services.domain.words import counted
 from services.lens.iceberg.location import find_table
 from services.lens.paimon.metadata import no_table
@@ -93,8 +93,7 @@ def _make(reading: Reading, directory: Path, scratch: Path) -> None:
         def on_line(line: Mapping[str, Any]) -> None:
             nonlocal percent, rows
             percent, rows = int(line.get("progress", percent)), int(line.get("rows", rows))
-            rate = f", {counted(rows, 'row')}, {rows / max(time.monotonic() - started, 0.001):,.0f} a second"
-            progress(percent, "reading", rate if rows else "")
+            progress(percent, "reading", f", {counted(rows, 'row')}, {rate_text(rows, started)}" if rows else "")
 
         progress(0, "starting Spark")
         bucket = ["--bucket", reading.bucket] if reading.bucket else []

@@ -22,6 +22,7 @@ from pydantic_settings import (
 from schemas.credentials import KafkaCredentials, read_credentials
 from services.plane.machine.errors import StackError
 from services.plane.stack.process_names import HTTP_PROCESSES, SERVICES, STREAMING
+from services.runtime.process.settings import PathOrEmpty
 
 PREFIX = "DEEPCLEAN_PLANE_"
 ALL = "all"
@@ -59,7 +60,7 @@ class HostSection(_Section):
         pattern=r"^[A-Za-z0-9._-]{0,200}$",
         description="Name of this host among those that share the shards; empty if its shards stay here.",
     )
-    backups: Path | None = Field(
+    backups: PathOrEmpty = Field(
         default=None,
         description="Directory of backups. A service that has no database of a shard begins with the newest one here. "
         "Hosts that share the shards share it, too.",
@@ -68,11 +69,6 @@ class HostSection(_Section):
     base_port: int | None = Field(
         default=None, ge=0, le=65_000, description="First port of all processes. 0: free ones."
     )
-
-    @field_validator("backups", mode="before")
-    @classmethod
-    def _empty_is_none(cls, value: object) -> object:
-        return value or None
 
     @field_validator("processes")
     @classmethod

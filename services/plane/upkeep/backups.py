@@ -36,7 +36,7 @@ from services.runtime.copies.manifests import (
     made_at,
     write_manifest,
 )
-from services.storage.rocks_backups import copy_files, count_checkpoints
+from services.storage.rocks_backups import copy_files, count_checkpoints, place_files
 from services.storage.rocks_checkpoints import MAKING, sync_directory
 
 LOCK_NAME = "backup.lock"
@@ -285,14 +285,8 @@ def restore_backup(
         copies.append(copy)
     for copy in copies:
         target = database_directory(home, copy.service, copy.shard)
-        making = target.with_name(f"{MAKING}{target.name}")
         try:
-            shutil.rmtree(making, ignore_errors=True)
-            copy_files(directory / backup.name / copy.service / str(copy.shard), making)
-            if target.exists():
-                target.rmdir()
-            making.rename(target)
-            sync_directory(target.parent)
+            place_files(directory / backup.name / copy.service / str(copy.shard), target)  # an empty one is replaced
         except OSError as error:
             raise disk_error(target, error) from error
     return copies

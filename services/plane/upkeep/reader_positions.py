@@ -32,27 +32,23 @@ def reader_positions(plane: PlaneFile) -> dict[Place, int]:
     Raises:
         StackError: a service did not answer, so its position is unknown.
     """
-    owners = _owners(plane)
+    owners, found = _owner_urls(plane), dict[Place, int]()
     with http_client(http_token(Path(plane.home)), seconds=SCRAPE_SECONDS) as http:
-        told = {(service, url): _asked(http, service, url) for service, url in sorted({*owners.values()})}
-        found = {
-            place: offset
-            for (service, shard), owner in owners.items()
-            for place, offset in told[owner].items()
-            if place[0] == service and place[2] == shard
-        }
+        for service, url in sorted({(service, url) for (service, _), url in owners.items()}):
+            told = _asked(http, service, url)
+            found |= {place: offset for place, offset in told.items() if owners.get((service, place[2])) == url}
         with suppress(StackError):
             found |= _asked(http, STREAMING, _url_of(plane, STREAMING))
     return found
 
 
-def _owners(plane: PlaneFile) -> dict[tuple[str, int], tuple[str, str]]:
-    """Return for each service and shard the process that runs it: the service and the address."""
-    if not plane.has_moving_shards:
-        urls = {service: _url_of(plane, service) for service in SERVICES}
-        return {(service, shard): (service, urls[service]) for service in SERVICES for shard in range(plane.shards)}
-    with running_client(Path(plane.home)) as client:
-        return {place: (place[0], url) for place, url in client.owner_urls(SERVICES, plane.shards).items()}
+def _owner_urls(plane: PlaneFile) -> dict[tuple[str, int], str]:
+    """Return for each service and shard where the process answers that runs it."""
+    if plane.has_moving_shards:
+        with running_client(Path(plane.home)) as client:
+            return client.owner_urls(SERVICES, plane.shards)
+    urls = {service: _url_of(plane, service) for service in SERVICES}
+    return {(service, shard): url for service, url in urls.items() for shard in range(plane.shards)}
 
 
 def _url_of(plane: PlaneFile, process: str) -> str:

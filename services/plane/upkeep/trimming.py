@@ -71,10 +71,13 @@ def plan_trims(
 
     ``may_move``: hosts share the shards. ``shared``: the backups with which a host begins that has no database.
     """
+    beginning = [
+        {one for one in SERVICES if not may_move or any(backup.copy_of(one, shard) for backup in shared)}
+        for shard in range(shards)
+    ]
     trims = []
     for topic, shard in product(TOPICS, range(shards)):
-        begins = {one for one in SERVICES if not may_move or any(backup.copy_of(one, shard) for backup in shared)}
-        pins = _pins(topic, shard, positions, backups, begins)
+        pins = _pins(topic, shard, positions, backups, beginning[shard])
         trims.append(_plan(topic, shard, firsts[topic.name, shard], pins, find_full_chain))
     return trims
 

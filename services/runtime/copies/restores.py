@@ -14,7 +14,6 @@ from pathlib import Path
 
 import structlog
 
-from schemas.topics import CHANGELOGS
 from services.domain.errors import PositionError, RetryableError
 from services.log.port import Log
 from services.runtime.copies.kept_copies import AUDITS, COPIES
@@ -26,9 +25,9 @@ from services.runtime.copies.manifests import (
     manifests_in,
     read_manifest,
 )
-from services.runtime.loop.service import Service
-from services.storage.rocks_backups import copy_files, count_checkpoints, has_database
-from services.storage.rocks_checkpoints import MAKING, make_directory, sync_directory
+from services.runtime.loop.service import Service, read_topics
+from services.storage.rocks_backups import count_checkpoints, has_database, place_files
+from services.storage.rocks_checkpoints import make_directory
 
 OUTDATED, INCOMPLETE = ".outdated-", ".incomplete-"
 """Prefixes of a directory, beside that of a shard, with the database that a backup has replaced last, or with what was
@@ -90,21 +89,16 @@ class Restores:
     def _place(self, found: PlacedBackup, copy: ServiceCopy, before_file: Callable[[], None]) -> None:
         """Put a copy in place. Who removes a backup removes its manifest first."""
         logger.info("restoring a backup", shard=self.shard, backup=found.backup.name, size_bytes=copy.size_bytes)
-        making = self.target.with_name(f"{MAKING}{self.target.name}")
-        shutil.rmtree(making, ignore_errors=True)
-        try:
-            self._require_space(found, copy)
-            copy_files(found.directory / copy.service / str(copy.shard), making, before_file)
+        self._require_space(found, copy)
+
+        def make_way(made: Path) -> None:
             if read_manifest(found.directory / MANIFEST) is None:
                 raise FileNotFoundError(errno.ENOENT, "the backup is being removed")
-            if copy.checkpoints is not None and count_checkpoints(making) != copy.checkpoints:
+            if copy.checkpoints is not None and count_checkpoints(made) != copy.checkpoints:
                 raise FileNotFoundError(errno.ENOENT, "a snapshot checkpoint is missing in the backup")
-        except BaseException:
-            shutil.rmtree(making, ignore_errors=True)
-            raise
-        self._move_aside()
-        making.rename(self.target)
-        sync_directory(self.target.parent)
+            self._move_aside()
+
+        place_files(found.directory / copy.service / str(copy.shard), self.target, before_file, make_way)
         logger.warning(RESTORED, service=self.service.name, shard=self.shard, backup=found.backup.name)
 
     def _require_space(self, found: PlacedBackup, copy: ServiceCopy) -> None:
@@ -128,8 +122,9 @@ class Restores:
 
     def _fitting(self, directory: Path, log: Log) -> Iterator[tuple[PlacedBackup, ServiceCopy]]:
         """Yield the backups of this shard that the log goes on from, newest first."""
-        bounds = self._bounds(log)
-        ids = log.topic_ids([*bounds])
+        topics = read_topics(self.service)
+        bounds = {one: (log.first_offset(one, self.shard), log.end_offset(one, self.shard)) for one in topics}
+        ids = log.topic_ids(topics)
         for found in _readable(directory):
             copy = found.backup.copy_of(self.service.name, self.shard)
             if copy is None or any(ids.get(one.topic) != one.topic_id for one in copy.positions):
@@ -144,13 +139,6 @@ class Restores:
                     )
             if all(first <= positions[topic] for topic, (first, _) in bounds.items()):
                 yield found, copy
-
-    def _bounds(self, log: Log) -> dict[str, tuple[int, int]]:
-        """Return the first offset and the end of each topic that the service goes on from."""
-        topics = [topic.name for topic in self.service.inputs]
-        if changelog := CHANGELOGS.get(self.service.name):
-            topics.append(changelog.name)
-        return {topic: (log.first_offset(topic, self.shard), log.end_offset(topic, self.shard)) for topic in topics}
 
 
 def _readable(directory: Path) -> Iterator[PlacedBackup]:

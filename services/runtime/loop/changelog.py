@@ -54,7 +54,7 @@ from services.runtime.loop.changelog_units import (
     whole_units,
 )
 from services.runtime.loop.outbox import OUTBOX
-from services.runtime.loop.positions import POSITIONS
+from services.runtime.loop.positions import POSITIONS, trimmed
 from services.runtime.loop.service import OutgoingMessage, Work, fitting
 from services.storage.store import BEYOND, Store
 from services.storage.tables import TablesReader
@@ -304,10 +304,7 @@ class Changelog:
         if base.offset > self._log.end_offset(self.topic.name, self._shard):
             raise self._lost(base.number)
         if base.offset < (first := self._log.first_offset(self.topic.name, self._shard)):
-            raise OutdatedError(
-                f"{self._who}: {self.topic.name} begins at offset {first}, and this database needs it from "
-                f"{base.offset} on: it was trimmed; restore a later backup (deepclean restore-backup)"
-            )
+            raise trimmed(self._who, self.topic.name, first, base.offset)
 
     # ---- after a loss
 

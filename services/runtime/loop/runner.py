@@ -37,7 +37,6 @@ from services.domain.errors import (
     TROUBLE_OF_THE_MACHINE,
     ChainBrokenError,
     HalfAppliedError,
-    OutdatedError,
     PositionError,
 )
 from services.log.clock import Clock
@@ -49,7 +48,7 @@ from services.runtime.loop.changelog_table import CHANGELOG, CHANGELOG_KEY
 from services.runtime.loop.dead_letters import dead_letter
 from services.runtime.loop.last_reads import CheckedSource, ReadRecord, last_read
 from services.runtime.loop.outbox import OUTBOX, Added, Outbox
-from services.runtime.loop.positions import POSITIONS
+from services.runtime.loop.positions import POSITIONS, trimmed
 from services.runtime.loop.probe import Point, Probe, no_probe
 from services.runtime.loop.service import Message, Service, Work
 from services.storage.store import Store
@@ -236,10 +235,7 @@ class Runner:
         for topic, first in firsts.items():
             position = positions[topic].next_offset if topic in positions else 0
             if position < first:
-                raise OutdatedError(
-                    f"{self.service.name}, shard {self.shard}: {topic} begins at offset {first}, and this database "
-                    f"needs it from {position} on: it was trimmed; restore a later backup (deepclean restore-backup)"
-                )
+                raise trimmed(f"{self.service.name}, shard {self.shard}", topic, first, position)
         return positions
 
     def step(self, timeout_seconds: float = 0.0) -> int:

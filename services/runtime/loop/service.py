@@ -130,3 +130,9 @@ class Service(Protocol):
 
     def end_batch(self, work: Work) -> None:
         """Make the last changes and outputs before the batch is written."""
+
+
+def read_topics(service: Service) -> list[str]:
+    """Return the topics that a service reads, at its start its changelog among them."""
+    changelog = CHANGELOGS.get(service.name)
+    return [topic.name for topic in (*service.inputs, *((changelog,) if changelog else ()))]

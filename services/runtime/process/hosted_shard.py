@@ -32,7 +32,7 @@ from services.runtime.copies.restores import Restores
 from services.runtime.http.reads import Stores
 from services.runtime.loop.probe import Point, crash_probe
 from services.runtime.loop.runner import RUNTIME_TABLES, UNIT_SECONDS, Runner
-from services.runtime.loop.service import Service
+from services.runtime.loop.service import Service, read_topics
 from services.runtime.process.metrics import RunnerMetrics, RuntimeMetrics
 from services.runtime.process.settings import ServiceSettings
 from services.runtime.process.standby import Followed, Standby
@@ -371,10 +371,7 @@ class HostedShard:
 
     def _require_kept_topics(self) -> None:
         """Raise InvariantError if a topic that this service reads loses messages by itself."""
-        names = [topic.name for topic in self.service.inputs]
-        if changelog := CHANGELOGS.get(self.service.name):
-            names.append(changelog.name)
-        if lost := first_loss(self._log, names):
+        if lost := first_loss(self._log, read_topics(self.service)):
             raise InvariantError(lost)
 
     def _try(self, attempt: Callable[[], None]) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-from pydantic import Field, TypeAdapter, ValidationError, field_validator
+from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, field_validator
 from pydantic_settings import BaseSettings, CliApp, NoDecode, SettingsConfigDict, SettingsError
 
 from services.domain.errors import DeepcleanError
@@ -25,6 +25,8 @@ MOST_BATCH_MESSAGES = 100_000
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 Limits = TypeVar("Limits")
+PathOrEmpty = Annotated[Path | None, BeforeValidator(lambda value: value or None)]
+"""A path, or none for an empty text, which would be the working directory otherwise."""
 
 
 class InvalidSettingsError(DeepcleanError):
@@ -68,7 +70,7 @@ class ServiceSettings(BaseSettings):
         description="Name of this process among those of its service, which then divide the shards among themselves by "
         "Kafka's group protocol and take over the shards of a process that is gone. Empty: it runs all of its shards.",
     )
-    backups: Path | None = Field(
+    backups: PathOrEmpty = Field(
         None,
         description="Directory of backups, which all processes of this service reach. One that has no database of a "
         "shard, or whose database is older than the log, begins with the newest backup of the shard. Empty: it reads "
@@ -109,11 +111,6 @@ class ServiceSettings(BaseSettings):
         "", description="For tests only: crash at a point of the loop; after_write:3 is the third pass of after_write."
     )
     clock_offset_seconds: int = Field(0, description="For tests only: how far the clock is ahead of the machine's.")
-
-    @field_validator("backups", mode="before")
-    @classmethod
-    def _empty_is_none(cls, value: Any) -> Any:
-        return value or None
 
     @field_validator("shards", mode="before")
     @classmethod
