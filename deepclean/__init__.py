@@ -137,7 +137,7 @@ def connect_async(
 ) -> AsyncConnection:
     """Return a client with awaitable methods. Use it in an ``async with`` block, which connects it.
 
-    The other arguments are those of ``connect``.
+    ``address``, ``home`` and ``busy_seconds`` are those of ``connect``.
 
     ``threads``: calls that run at a time; further ones wait.
     """

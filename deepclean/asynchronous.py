@@ -84,8 +84,8 @@ class AsyncNamespace:
     def listdir(self, path: str = "") -> AsyncIterator[ListedEntry]:
         """Yield what is directly below a directory, or below the root, by name.
 
-        In a flat bucket, names are divided at slashes: a part that several keys share is shown as a directory, without
-        an id and a time. An empty part is joined to what follows it: ``a//b`` is listed as ``/b`` below ``a``. A key
+        In a flat bucket, names are divided at slashes. What stands before a slash is shown once, as a directory without
+        an id and a time, for all keys that begin with it. An empty part is joined to what follows it: ``a//b`` is listed as ``/b`` below ``a``. A key
         ``dir/`` is listed below ``dir``, with its whole path. What lies below the directories is skipped, mostly
         without being read.
 
@@ -285,7 +285,8 @@ class AsyncBucket(AsyncNamespace):
         return await self._threads.run(self._sync.exists)
 
     async def info(self) -> BucketRow:
-        """Return the row of the bucket: layout, versioning, replication, quotas and use. Of a link, the bucket's.
+        """Return the row of the bucket: layout, versioning, replication, quotas and use. For a link, it is the row
+        of the bucket to which the link leads.
 
         Raises:
             NotFoundError: there is no such bucket.
@@ -434,7 +435,7 @@ class AsyncBucket(AsyncNamespace):
         return await self._threads.run(self._sync.plan, free_bytes, keep=keep, is_replicated=is_replicated)
 
     async def explain(self, path: str) -> PathExplanation:
-        """Return every version that a path has, or had and that is not freed: its stage, and who holds it."""
+        """Return the version that a path has, and its earlier ones that are not freed, each with stage and holders."""
         return await self._threads.run(self._sync.explain, path)
 
     def deleted(self) -> AsyncIterator[ListedDeletion]:
@@ -512,7 +513,9 @@ class AsyncBucket(AsyncNamespace):
         return await self._threads.run(self._sync.set_replication, replication)
 
     async def set_quota(self, *, quota_bytes: int = NO_QUOTA, quota_names: int = NO_QUOTA) -> int:
-        """Set the quotas: of replicated bytes, and of keys and directories, deleted ones included; -1 removes one.
+        """Set the quotas: of replicated bytes, and of keys and directories. Deleted ones count until they are freed.
+
+        -1 stands for no quota.
 
         Raises:
             QuotaError: more is used already.
@@ -588,7 +591,9 @@ class AsyncVolume:
         return self._threads.iterate(self._sync.buckets)
 
     async def set_quota(self, *, quota_bytes: int = NO_QUOTA, quota_buckets: int = NO_QUOTA) -> None:
-        """Set the limits of the sum of its buckets' quotas in bytes and of its number of buckets; -1 removes one.
+        """Set the limits of the volume: of the sum of its buckets' quotas in bytes, and of its number of buckets.
+
+        -1 stands for no limit.
 
         Raises:
             QuotaError: more is used already.

@@ -132,7 +132,8 @@ class Bucket(Namespace):
         return True
 
     def info(self) -> BucketRow:
-        """Return the row of the bucket: layout, versioning, replication, quotas and use. Of a link, the bucket's.
+        """Return the row of the bucket: layout, versioning, replication, quotas and use. For a link, it is the row
+        of the bucket to which the link leads.
 
         Raises:
             NotFoundError: there is no such bucket.
@@ -300,7 +301,7 @@ class Bucket(Namespace):
         return Plan(tuple(known.names_of(found.snapshot_ids)), found)
 
     def explain(self, path: str) -> PathExplanation:
-        """Return every version that a path has, or had and that is not freed: its stage, and who holds it."""
+        """Return the version that a path has, and its earlier ones that are not freed, each with stage and holders."""
         return self._calls.space(self.volume).explain_path(self.volume, self.bucket, path)
 
     def deleted(self) -> Iterator[ListedDeletion]:
@@ -391,7 +392,9 @@ class Bucket(Namespace):
         return self._calls.execute(self.volume, SetBucketReplication(self.volume, self.bucket, replication)).txn
 
     def set_quota(self, *, quota_bytes: int = NO_QUOTA, quota_names: int = NO_QUOTA) -> int:
-        """Set the quotas: of replicated bytes, and of keys and directories, deleted ones included; -1 removes one.
+        """Set the quotas: of replicated bytes, and of keys and directories. Deleted ones count until they are freed.
+
+        -1 stands for no quota.
 
         Raises:
             QuotaError: more is used already.
