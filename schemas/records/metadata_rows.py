@@ -560,7 +560,7 @@ class ShardState:
     """Why StopClaims stopped all claims; empty while they are not stopped."""
     skipped_txns: int = 0
     """Maximum by which a txn, less 1, may exceed the offset of its command; 0 until a lost tail of the log is
-    accepted.
+    accepted, or a command has several txns.
     """
     stored_bytes: int = 0
     """What all blocks take that were allocated and that SCM has not confirmed as deleted, with their redundancy; at

@@ -9,10 +9,12 @@ from schemas.records import (
     CreateVolume,
     DeleteKey,
     PutKey,
+    PutKeys,
     RollbackRow,
     ShardState,
 )
 from schemas.stored_rows import row_codec
+from schemas.topics import METADATA_COMMANDS
 from services.domain.table_keys import ascending_death_key, descending_death_key
 from services.metadata.checkpoints import rollback
 from services.metadata.checkpoints.unfinished import first_offset_of_txn, oldest_unfinished_txn
@@ -58,6 +60,18 @@ def test_a_claim_without_a_confirmation_counts() -> None:
     plane.start("mock_scm", 0)
     plane.run_until(lambda: oldest_unfinished_txn(store) is None)
     assert oldest_unfinished_txn(store) is None
+
+
+def test_a_txn_is_never_looked_for_behind_its_command_after_many_keys_were_put_at_a_txn_each() -> None:
+    plane = InMemoryPlane()
+    client = InMemoryClient(plane)
+    client.answer(0, client.submit(0, CreateVolume("vol")))
+    client.answer(0, client.submit(0, CreateBucket("vol", "bucket", BucketLayout.OBJECT_STORE)))
+    client.answer(0, client.submit(0, PutKeys("vol", "bucket", tuple(f"key-{place}" for place in range(9)), (1,) * 9)))
+    offset = plane.log.end_offset(METADATA_COMMANDS.name, 0)
+    deleted = client.answer(0, client.submit(0, DeleteKey("vol", "bucket", "key-0")))
+    assert deleted.txn > offset + 1
+    assert 0 < first_offset_of_txn(plane.processes["metadata", 0].store, deleted.txn) <= offset
 
 
 def test_a_txn_is_never_looked_for_behind_its_command() -> None:

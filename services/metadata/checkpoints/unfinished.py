@@ -39,7 +39,7 @@ def _unfinished(tables: TablesReader) -> Iterator[int]:
 def first_offset_of_txn(reader: Reader, txn: int) -> int:
     """Return an offset of metadata.commands at or before the command of a txn.
 
-    Each command raises the txn by at most one.
+    It may be before it by as many messages as commands of many txns have skipped since.
     """
     state = TablesReader(reader).table(TRANSACTION_INFO_TABLE).get(TRANSACTION_INFO_KEY)
     return max(0, txn - 1 - (state.skipped_txns if state else 0))
