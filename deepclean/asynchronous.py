@@ -85,9 +85,9 @@ class AsyncNamespace:
         """Yield what is directly below a directory, or below the root, by name.
 
         In a flat bucket, names are divided at slashes. What stands before a slash is shown once, as a directory without
-        an id and a time, for all keys that begin with it. An empty part is joined to what follows it: ``a//b`` is listed as ``/b`` below ``a``. A key
-        ``dir/`` is listed below ``dir``, with its whole path. What lies below the directories is skipped, mostly
-        without being read.
+        an id and a time, for all keys that begin with it. An empty part is joined to what follows it: ``a//b`` is
+        listed as ``/b`` below ``a``. A key ``dir/`` is listed below ``dir``, with its whole path. What lies below the
+        directories is skipped, mostly without being read.
 
         Raises:
             NotFoundError: there is nothing at the path, or no such bucket or snapshot.
