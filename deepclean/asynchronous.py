@@ -86,8 +86,8 @@ class AsyncNamespace:
 
         In a flat bucket, names are divided at slashes. What stands before a slash is shown once, as a directory without
         an id and a time, for all keys that begin with it. An empty part is joined to what follows it: ``a//b`` is
-        listed as ``/b`` below ``a``. A key ``dir/`` is listed below ``dir``, with its whole path. What lies below the
-        directories is skipped, mostly without being read.
+        listed as ``/b`` below ``a``. A key ``dir/`` is listed below ``dir``, as ``dir/``. What lies below the
+        directories that are listed is not listed, and most of it is not even read.
 
         Raises:
             NotFoundError: there is nothing at the path, or no such bucket or snapshot.
@@ -304,9 +304,9 @@ class AsyncBucket(AsyncNamespace):
     ) -> int:
         """Commit a key, new or over an older version; missing parent directories are created.
 
-        Give either ``size_bytes``: blocks are allocated and counted, and no bytes are stored. Or ``data``, bytes or an
-        open file, for a plane with datanodes: the key is committed when all datanodes have confirmed all bytes. ``tag``
-        is your label of the version, shown in listings.
+        Give ``size_bytes`` or ``data``. With ``size_bytes``, blocks are allocated and counted, and no bytes are stored.
+        ``data`` is a bytes object or an open file, and needs a plane with datanodes: the key is committed when all
+        datanodes have confirmed all bytes. ``tag`` is your label of the version, shown in listings.
 
         Raises:
             NotFoundError: there is no such bucket.

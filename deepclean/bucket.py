@@ -151,9 +151,9 @@ class Bucket(Namespace):
     ) -> int:
         """Commit a key, new or over an older version; missing parent directories are created.
 
-        Give either ``size_bytes``: blocks are allocated and counted, and no bytes are stored. Or ``data``, bytes or an
-        open file, for a plane with datanodes: the key is committed when all datanodes have confirmed all bytes. ``tag``
-        is your label of the version, shown in listings.
+        Give ``size_bytes`` or ``data``. With ``size_bytes``, blocks are allocated and counted, and no bytes are stored.
+        ``data`` is a bytes object or an open file, and needs a plane with datanodes: the key is committed when all
+        datanodes have confirmed all bytes. ``tag`` is your label of the version, shown in listings.
 
         Raises:
             NotFoundError: there is no such bucket.

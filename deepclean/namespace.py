@@ -63,8 +63,8 @@ class Namespace(ABC):
 
         In a flat bucket, names are divided at slashes. What stands before a slash is shown once, as a directory without
         an id and a time, for all keys that begin with it. An empty part is joined to what follows it: ``a//b`` is
-        listed as ``/b`` below ``a``. A key ``dir/`` is listed below ``dir``, with its whole path. What lies below the
-        directories is skipped, mostly without being read.
+        listed as ``/b`` below ``a``. A key ``dir/`` is listed below ``dir``, as ``dir/``. What lies below the
+        directories that are listed is not listed, and most of it is not even read.
 
         Raises:
             NotFoundError: there is nothing at the path, or no such bucket or snapshot.
