@@ -192,6 +192,19 @@ def test_a_restore_that_is_cut_off_leaves_no_database(tmp_path: Path, monkeypatc
     assert restore_backup(tmp_path / "new", tmp_path / "kept", backup, ["metadata"])
 
 
+def test_a_backup_that_lacks_a_checkpoint_or_is_being_removed_is_not_restored(tmp_path: Path) -> None:
+    backup = made_backup(tmp_path / "home", tmp_path / "kept", "one")
+    (copy,) = (one for one in backup.copies if one.service == "metadata")
+    with pytest.raises(StackError, match="checkpoint is missing"):
+        restore_backup(
+            tmp_path / "new", tmp_path / "kept", replace(backup, copies=(replace(copy, checkpoints=7),)), ["metadata"]
+        )
+    (tmp_path / "kept" / "one" / MANIFEST).unlink()
+    with pytest.raises(StackError, match="being removed"):
+        restore_backup(tmp_path / "new", tmp_path / "kept", backup, ["metadata"])
+    assert not database_directory(tmp_path / "new", "metadata", 0).exists()
+
+
 def test_a_copy_is_made_under_a_new_name_or_not_at_all(tmp_path: Path) -> None:
     store = new_database(tmp_path / "shard", "metadata")
     store.back_up_to(tmp_path / "copy")

@@ -31,12 +31,14 @@ from services.runtime.copies.manifests import (
     Backup,
     BackupError,
     InputPosition,
+    PlacedBackup,
     ServiceCopy,
     list_backups,
     made_at,
     write_manifest,
 )
-from services.storage.rocks_backups import copy_files, count_checkpoints, place_files
+from services.runtime.copies.restores import place_copy
+from services.storage.rocks_backups import copy_files, count_checkpoints
 from services.storage.rocks_checkpoints import MAKING, sync_directory
 
 LOCK_NAME = "backup.lock"
@@ -269,8 +271,8 @@ def restore_backup(
     Without ``services`` or ``shards`` these are all that the backup has of the others.
 
     Raises:
-        StackError: a target is not empty, the backup lacks a copy that is named, or the disk fails. No file is
-            replaced.
+        StackError: a target is not empty, the backup lacks a copy that is named or a checkpoint of it, or the disk has
+            no room or fails. No file is replaced.
     """
     wanted = _wanted(backup, services, shards)
     copies = []
@@ -286,7 +288,11 @@ def restore_backup(
     for copy in copies:
         target = database_directory(home, copy.service, copy.shard)
         try:
-            place_files(directory / backup.name / copy.service / str(copy.shard), target)  # an empty one is replaced
+            place_copy(PlacedBackup(directory / backup.name, backup), copy, target)  # an empty one is replaced
+        except FileNotFoundError as error:
+            raise StackError(
+                f"Backup {backup.name} cannot be restored ({error.strerror}): name another backup."
+            ) from error
         except OSError as error:
             raise disk_error(target, error) from error
     return copies

@@ -39,6 +39,42 @@ RESTORED = "restored from a backup"
 logger = structlog.get_logger(__name__)
 
 
+def place_copy(
+    found: PlacedBackup,
+    copy: ServiceCopy,
+    target: Path,
+    before_file: Callable[[], None] = lambda: None,
+    make_way: Callable[[], None] = lambda: None,
+) -> None:
+    """Put a copy of a backup where a shard's database belongs, if it is whole and has room.
+
+    ``make_way`` is called when the copy is made, before it gets its name: then nothing may be there but an empty
+    directory. ``before_file`` is called before each file is copied; what it raises ends the copying. Who removes a
+    backup removes its manifest first.
+
+    Raises:
+        OSError: the disk is full or cannot be used, the backup is being removed, or it lacks a checkpoint.
+    """
+    _require_space(found, copy, target.parent)
+
+    def check(made: Path) -> None:
+        if read_manifest(found.directory / MANIFEST) is None:
+            raise FileNotFoundError(errno.ENOENT, "the backup is being removed")
+        if copy.checkpoints is not None and count_checkpoints(made) != copy.checkpoints:
+            raise FileNotFoundError(errno.ENOENT, "a snapshot checkpoint is missing in the backup")
+        make_way()
+
+    place_files(found.directory / copy.service / str(copy.shard), target, before_file, check)
+
+
+def _require_space(found: PlacedBackup, copy: ServiceCopy, directory: Path) -> None:
+    """Raise OSError if the copy has no room: other shards on this disk must not run out of it."""
+    make_directory(directory)
+    is_linked = found.directory.stat().st_dev == directory.stat().st_dev
+    if not is_linked and (free := shutil.disk_usage(directory).free) < copy.size_bytes:
+        raise OSError(errno.ENOSPC, f"it needs {copy.size_bytes:,} bytes, and {free:,} are free")
+
+
 @dataclass(frozen=True, slots=True)
 class Restores:
     """The backups of one shard of a service, and the place of its database."""
@@ -87,26 +123,10 @@ class Restores:
         return False
 
     def _place(self, found: PlacedBackup, copy: ServiceCopy, before_file: Callable[[], None]) -> None:
-        """Put a copy in place. Who removes a backup removes its manifest first."""
+        """Put a copy in place of what is there."""
         logger.info("restoring a backup", shard=self.shard, backup=found.backup.name, size_bytes=copy.size_bytes)
-        self._require_space(found, copy)
-
-        def make_way(made: Path) -> None:
-            if read_manifest(found.directory / MANIFEST) is None:
-                raise FileNotFoundError(errno.ENOENT, "the backup is being removed")
-            if copy.checkpoints is not None and count_checkpoints(made) != copy.checkpoints:
-                raise FileNotFoundError(errno.ENOENT, "a snapshot checkpoint is missing in the backup")
-            self._move_aside()
-
-        place_files(found.directory / copy.service / str(copy.shard), self.target, before_file, make_way)
+        place_copy(found, copy, self.target, before_file, self._move_aside)
         logger.warning(RESTORED, service=self.service.name, shard=self.shard, backup=found.backup.name)
-
-    def _require_space(self, found: PlacedBackup, copy: ServiceCopy) -> None:
-        """Raise OSError if the copy has no room: other shards on this disk must not run out of it."""
-        make_directory(self.target.parent)
-        is_linked = found.directory.stat().st_dev == self.target.parent.stat().st_dev
-        if not is_linked and (free := shutil.disk_usage(self.target.parent).free) < copy.size_bytes:
-            raise OSError(errno.ENOSPC, f"it needs {copy.size_bytes:,} bytes, and {free:,} are free")
 
     def _move_aside(self) -> None:
         """Move what is in the place of the database aside; nothing that holds a file is removed."""
