@@ -35,8 +35,8 @@ class KeyFailure:
 class BulkWriteError(DeepcleanError):
     """A bulk write has ended, and some keys were not written.
 
-    The keys that are not in ``failures`` and were passed to the writer until it ended are written. If it ended early,
-    at the limit of failures or because the plane does not answer, ``failures`` has also what it had not sent yet.
+    Every key that was passed to the writer before it ended is either in ``failures`` or written. If it ended early, at
+    the limit of failures or because the plane does not answer, ``failures`` has also what it had not sent yet.
     """
 
     def __init__(self, failures: Sequence[KeyFailure], written: int) -> None:

@@ -62,9 +62,10 @@ class Namespace(ABC):
         """Yield what is directly below a directory, or below the root, by name.
 
         In a flat bucket, names are divided at slashes. What stands before a slash is shown once, as a directory without
-        an id and a time, for all keys that begin with it. An empty part is joined to what follows it: ``a//b`` is
-        listed as ``/b`` below ``a``. A key ``dir/`` is listed below ``dir``, as ``dir/``. What lies below the
-        directories that are listed is not listed, and most of it is not even read.
+        an id and a time, for all keys that begin with it. Each entry has its whole
+        path. An empty part is joined to what follows it: the key ``a//b`` is one entry below ``a``. The key ``dir/`` is
+        an entry below ``dir``. What lies below the directories that are listed is not listed, and most of it is not
+        even read.
 
         Raises:
             NotFoundError: there is nothing at the path, or no such bucket or snapshot.
