@@ -50,8 +50,8 @@ from services.domain.snapshot_diff import DiffEntry
 class AsyncNamespace:
     """Keys and directories at paths: of a bucket now, or as a snapshot shows them.
 
-    Paths have no slash at their beginning. Each read shows one moment; a listing of several pages of a bucket may show
-    several moments, one of a snapshot never does.
+    Paths have no slash at their beginning. Each read shows one moment. If a listing of a bucket has several pages,
+    these may show different moments. All pages of a listing of a snapshot show the same moment.
     """
 
     _sync: Namespace
@@ -117,7 +117,7 @@ class AsyncNamespace:
         return await self._threads.run(self._sync.versions, key)
 
     async def read(self, key: str, *, offset: int = 0, length: int | None = None) -> bytes:
-        """Return the bytes of a key, or ``length`` of them from ``offset`` on; as ``open``.
+        """Return the bytes of a key, or ``length`` of them from ``offset`` on, under the conditions of ``open``.
 
         Raises:
             MissingBytesError: no datanode has a block, for example because the key was put without bytes.
@@ -133,8 +133,9 @@ class AsyncSnapshot(AsyncNamespace):
 
     Each call looks the name up first. ``async with bucket.snapshot("s1") as s:`` looks it up once: within the block all
     calls are about this snapshot, also if another client renames it and gives the name to another one. The same holds
-    for the object that ``Bucket.create_snapshot`` returns. Commands go by the present name of the snapshot, which is
-    looked up right before they are sent. The block does not keep the snapshot from being deleted; a tag does.
+    for the object that ``Bucket.create_snapshot`` returns. A command names a snapshot by its name: right before it is
+    sent, the present name of the snapshot is looked up. The block does not keep the snapshot from being deleted; a tag
+    does.
     """
 
     _sync: Snapshot
@@ -382,7 +383,9 @@ class AsyncBucket(AsyncNamespace):
         return AsyncSnapshot(self._threads, await self._threads.run(self._sync.create_snapshot, name))
 
     def snapshots(self, *, with_deleted: bool = False) -> AsyncIterator[SnapshotInfo]:
-        """Yield the rows of the snapshots, oldest first; ``with_deleted``: also those that are not dropped yet.
+        """Yield the rows of the snapshots, oldest first.
+
+        With ``with_deleted`` also those of deleted snapshots that are not dropped yet.
 
         Raises:
             NotFoundError: there is no such bucket.

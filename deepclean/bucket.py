@@ -236,7 +236,9 @@ class Bucket(Namespace):
         return Snapshot(self._calls, self.volume, self.bucket, name, reply.snapshot_id)
 
     def snapshots(self, *, with_deleted: bool = False) -> Iterator[SnapshotInfo]:
-        """Yield the rows of the snapshots, oldest first; ``with_deleted``: also those that are not dropped yet.
+        """Yield the rows of the snapshots, oldest first.
+
+        With ``with_deleted`` also those of deleted snapshots that are not dropped yet.
 
         Raises:
             NotFoundError: there is no such bucket.

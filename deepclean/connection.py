@@ -76,7 +76,7 @@ class Connection:
         return self._plane.learn_shards()
 
     def load(self, shard: int) -> ShardLoad:
-        """Return what a shard keeps and does."""
+        """Return the load of a shard: the bytes of metadata's database, and its number of commands in the last hour."""
         return self._plane.load(shard)
 
     def place_volume(self, volume: str, chosen: int) -> int:

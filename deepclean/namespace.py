@@ -24,8 +24,8 @@ _BEYOND_NAMES = "\U0010ffff"
 class Namespace(ABC):
     """Keys and directories at paths: of a bucket now, or as a snapshot shows them.
 
-    Paths have no slash at their beginning. Each read shows one moment; a listing of several pages of a bucket may show
-    several moments, one of a snapshot never does.
+    Paths have no slash at their beginning. Each read shows one moment. If a listing of a bucket has several pages,
+    these may show different moments. All pages of a listing of a snapshot show the same moment.
     """
 
     def __init__(self, calls: Calls, volume: str, bucket: str) -> None:
@@ -146,7 +146,7 @@ class Namespace(ABC):
         return io.BufferedReader(self.open_raw(key), READ_AHEAD_BYTES)
 
     def read(self, key: str, *, offset: int = 0, length: int | None = None) -> bytes:
-        """Return the bytes of a key, or ``length`` of them from ``offset`` on; as ``open``.
+        """Return the bytes of a key, or ``length`` of them from ``offset`` on, under the conditions of ``open``.
 
         Raises:
             MissingBytesError: no datanode has a block, for example because the key was put without bytes.

@@ -20,8 +20,9 @@ class Snapshot(Namespace):
 
     Each call looks the name up first. ``with bucket.snapshot("s1") as s:`` looks it up once: within the block all
     calls are about this snapshot, also if another client renames it and gives the name to another one. The same holds
-    for the object that ``Bucket.create_snapshot`` returns. Commands go by the present name of the snapshot, which is
-    looked up right before they are sent. The block does not keep the snapshot from being deleted; a tag does.
+    for the object that ``Bucket.create_snapshot`` returns. A command names a snapshot by its name: right before it is
+    sent, the present name of the snapshot is looked up. The block does not keep the snapshot from being deleted; a tag
+    does.
     """
 
     def __init__(self, calls: Calls, volume: str, bucket: str, name: str, snapshot_id: str = "") -> None:
