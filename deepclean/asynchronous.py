@@ -86,8 +86,8 @@ class AsyncNamespace:
 
         In a flat bucket, names are divided at slashes. What stands before a slash is shown once, as a directory without
         an id and a time, for all keys that begin with it. Each entry has its whole
-        path. An empty part is joined to what follows it: the key ``a//b`` is one entry below ``a``. The key ``dir/`` is
-        an entry below ``dir``. What lies below the directories that are listed is not listed, and most of it is not
+        path. An empty name between two slashes is no directory of its own: the key ``a//b`` is an entry directly below
+        ``a``. The key ``dir/`` is an entry below ``dir``. What lies below the directories that are listed is not listed, and most of it is not
         even read.
 
         Raises:
@@ -133,9 +133,9 @@ class AsyncSnapshot(AsyncNamespace):
 
     Each call looks the name up first. ``async with bucket.snapshot("s1") as s:`` looks it up once: within the block all
     calls are about this snapshot, also if another client renames it and gives the name to another one. The same holds
-    for the object that ``Bucket.create_snapshot`` returns. A command names a snapshot by its name: right before it is
-    sent, the present name of the snapshot is looked up. The block does not keep the snapshot from being deleted; a tag
-    does.
+    for the object that ``Bucket.create_snapshot`` returns: reads use the id of the snapshot. A command names a
+    snapshot by its name, so the present name of this id is looked up right before the command is sent. The block does
+    not keep the snapshot from being deleted; a tag does.
     """
 
     _sync: Snapshot
@@ -193,7 +193,7 @@ class AsyncSnapshot(AsyncNamespace):
     async def diff(self, to_snapshot: str = ACTIVE) -> list[DiffEntry]:
         """Return what changed from this snapshot to another one, or to the bucket as it is now.
 
-        The entries are deleted, renamed, created and modified paths, in this order, each by path.
+        The entries are the deleted paths, then the renamed, the created and the modified ones, each group by path.
 
         Raises:
             NotFoundError: there is no such snapshot.

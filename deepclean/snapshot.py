@@ -20,9 +20,9 @@ class Snapshot(Namespace):
 
     Each call looks the name up first. ``with bucket.snapshot("s1") as s:`` looks it up once: within the block all
     calls are about this snapshot, also if another client renames it and gives the name to another one. The same holds
-    for the object that ``Bucket.create_snapshot`` returns. A command names a snapshot by its name: right before it is
-    sent, the present name of the snapshot is looked up. The block does not keep the snapshot from being deleted; a tag
-    does.
+    for the object that ``Bucket.create_snapshot`` returns: reads use the id of the snapshot. A command names a
+    snapshot by its name, so the present name of this id is looked up right before the command is sent. The block does
+    not keep the snapshot from being deleted; a tag does.
     """
 
     def __init__(self, calls: Calls, volume: str, bucket: str, name: str, snapshot_id: str = "") -> None:
@@ -116,7 +116,7 @@ class Snapshot(Namespace):
     def diff(self, to_snapshot: str = ACTIVE) -> list[DiffEntry]:
         """Return what changed from this snapshot to another one, or to the bucket as it is now.
 
-        The entries are deleted, renamed, created and modified paths, in this order, each by path.
+        The entries are the deleted paths, then the renamed, the created and the modified ones, each group by path.
 
         Raises:
             NotFoundError: there is no such snapshot.

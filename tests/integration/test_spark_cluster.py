@@ -68,7 +68,7 @@ class Submitting:
             "512m",
         ]
         command += [option for one, value in conf.items() for option in ("--conf", f"{one}={value}")]
-        command += ["--py-files", str(self.directory / "deepclean.zip"), str(ROOT / "deploy" / "spark" / "reclaim.py")]
+        command += ["--py-files", str(self.directory / "deepclean.zip"), str(ROOT / "streaming/submit/reclaim.py")]
         command += ["--bootstrap-servers", self.wire.bootstrap_servers, "--shards", "1", "--metrics-port", str(port)]
         command += ["--checkpoint", f"viewfs://store/up/{name}"]
         with (

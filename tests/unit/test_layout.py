@@ -84,7 +84,18 @@ ROOMS = {
     "services.runtime": ("loop", "http", "copies", "parts", "process"),
     "services.plane": ("machine", "broker", "stack", "upkeep", "in_memory"),
     "services.client": ("wire", "tasks"),
-    "streaming": ("spark", "rocksdb", "reclaiming", "audit", "diff", "ledger_export", "tables", "verify", "lens"),
+    "streaming": (
+        "spark",
+        "rocksdb",
+        "reclaiming",
+        "audit",
+        "diff",
+        "ledger_export",
+        "tables",
+        "verify",
+        "lens",
+        "submit",
+    ),
 }
 """Rooms of a package, lowest first: a module imports from its own room and from those before it."""
 

@@ -1,8 +1,0 @@
-"""The reclaim job for spark-submit: ``spark-submit … --py-files deepclean.whl reclaim.py --bootstrap-servers …``."""
-
-import sys
-
-from streaming.__main__ import main
-
-if __name__ == "__main__":
-    sys.exit(main())
