@@ -85,10 +85,10 @@ class AsyncNamespace:
         """Yield what is directly below a directory, or below the root, by name.
 
         In a flat bucket, names are divided at slashes. What stands before a slash is shown once, as a directory without
-        an id and a time, for all keys that begin with it. Each entry has its whole
-        path. An empty name between two slashes is no directory of its own: the key ``a//b`` is an entry directly below
-        ``a``. The key ``dir/`` is an entry below ``dir``. What lies below the directories that are listed is not listed, and most of it is not
-        even read.
+        an id and a time, for all keys that begin with it. Each entry has its whole path. An empty name between two
+        slashes is no directory of its own: the key ``a//b`` is an entry directly below ``a``. The key ``dir/`` is an
+        entry below ``dir``. What lies below the directories that are listed is not listed, and most of it is not even
+        read.
 
         Raises:
             NotFoundError: there is nothing at the path, or no such bucket or snapshot.
@@ -193,7 +193,7 @@ class AsyncSnapshot(AsyncNamespace):
     async def diff(self, to_snapshot: str = ACTIVE) -> list[DiffEntry]:
         """Return what changed from this snapshot to another one, or to the bucket as it is now.
 
-        The entries are the deleted paths, then the renamed, the created and the modified ones, each group by path.
+        The entries are the deleted paths, then the renamed, created and modified ones, each group by path.
 
         Raises:
             NotFoundError: there is no such snapshot.

@@ -62,10 +62,10 @@ class Namespace(ABC):
         """Yield what is directly below a directory, or below the root, by name.
 
         In a flat bucket, names are divided at slashes. What stands before a slash is shown once, as a directory without
-        an id and a time, for all keys that begin with it. Each entry has its whole
-        path. An empty name between two slashes is no directory of its own: the key ``a//b`` is an entry directly below
-        ``a``. The key ``dir/`` is an entry below ``dir``. What lies below the directories that are listed is not listed, and most of it is not
-        even read.
+        an id and a time, for all keys that begin with it. Each entry has its whole path. An empty name between two
+        slashes is no directory of its own: the key ``a//b`` is an entry directly below ``a``. The key ``dir/`` is an
+        entry below ``dir``. What lies below the directories that are listed is not listed, and most of it is not even
+        read.
 
         Raises:
             NotFoundError: there is nothing at the path, or no such bucket or snapshot.

@@ -116,7 +116,7 @@ class Snapshot(Namespace):
     def diff(self, to_snapshot: str = ACTIVE) -> list[DiffEntry]:
         """Return what changed from this snapshot to another one, or to the bucket as it is now.
 
-        The entries are the deleted paths, then the renamed, the created and the modified ones, each group by path.
+        The entries are the deleted paths, then the renamed, created and modified ones, each group by path.
 
         Raises:
             NotFoundError: there is no such snapshot.
