@@ -24,7 +24,7 @@ from bench.verdicts import write_entries
 from tests.spark_cluster import spark_cluster
 from tests.spark_session import java_for_spark
 
-ENTRIES_PER_MESSAGE, BATCHES, WORKERS = 1_000, 20, 2
+ENTRIES_PER_MESSAGE, WORKERS = 1_000, 2
 LOCAL = "local[2]"
 EXECUTOR = ("spark.executor.memory=768m", "spark.executor.cores=1")
 
@@ -35,19 +35,21 @@ def main() -> int:
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--entries", type=int, default=4_000_000)
     parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--batch-messages", type=int, default=250, help="as many as the job takes by default")
     options = parser.parse_args()
-    messages = max(1, options.entries // ENTRIES_PER_MESSAGE // BATCHES)
+    batches = max(2, options.entries // ENTRIES_PER_MESSAGE // options.batch_messages)
+    entries = batches * options.batch_messages * ENTRIES_PER_MESSAGE
     with tempfile.TemporaryDirectory(prefix="deepclean-judging-") as scratch, java_for_spark() as java:
         conditions = Conditions(Path(scratch), say=print)
         with (
             bench_broker(conditions, "judging") as broker,
             spark_cluster(conditions.scratch("cluster"), java, WORKERS) as cluster,
         ):
-            write_entries(broker, messages * BATCHES * ENTRIES_PER_MESSAGE)
+            write_entries(broker, entries)
             asked = {
                 "bootstrap_servers": broker.bootstrap_servers,
-                "entries": messages * BATCHES * ENTRIES_PER_MESSAGE,
-                "messages_per_batch": messages,
+                "entries": entries,
+                "messages_per_batch": options.batch_messages,
                 "rounds": options.rounds,
                 "copy_topic": "",
                 "conf": EXECUTOR,

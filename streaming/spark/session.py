@@ -138,7 +138,7 @@ def _submitted_session(options: SessionOptions) -> Iterator[SparkSession]:
     """Start a session in the JVM of spark-submit, whose settings go before ours; it has the jars already."""
     SparkContext._ensure_initialized()
     submitted = dict(SparkConf().getAll())
-    settings = {**_SETTINGS, **_of_checkpoint(options), "spark.executor.extraJavaOptions": _executor_options(options)}
+    settings = {**_SETTINGS, **_of_checkpoint(options), "spark.executor.extraJavaOptions": _java_options(options)}
     settings |= {"spark.app.name": options.name, **submitted, **_given(options)}
     if options.login_file:
         jvm: Any = SparkContext._jvm
@@ -187,13 +187,11 @@ def _of_checkpoint(options: SessionOptions) -> dict[str, str]:
 
 
 def _start_settings(options: SessionOptions, jars: list[Path], log_settings: Path) -> dict[str, str]:
-    java_options = (
-        f"-Dlog4j2.configurationFile={log_settings.as_uri()} {_executor_options(options)} -XX:+UseParallelGC "
-        f"-XX:NewRatio=1 {_HOT_ONLY}"
-    )
     settings = {
         "spark.driver.memory": options.heap,
-        "spark.driver.extraJavaOptions": java_options,
+        "spark.driver.extraJavaOptions": (
+            f"-Dlog4j2.configurationFile={log_settings.as_uri()} {_java_options(options)}"
+        ),
     }
     if options.is_local:
         settings["spark.driver.extraJavaOptions"] += _classes(options)
@@ -201,17 +199,21 @@ def _start_settings(options: SessionOptions, jars: list[Path], log_settings: Pat
         settings["spark.driver.host"] = settings["spark.driver.bindAddress"] = LOOPBACK
     else:
         settings["spark.jars"] = ",".join(map(str, jars))
-        settings["spark.executor.extraJavaOptions"] = _executor_options(options)
+        settings["spark.executor.extraJavaOptions"] = _java_options(options)
     return settings
 
 
-def _executor_options(options: SessionOptions) -> str:
-    """Return Java's options where messages are decoded and judged."""
+def _java_options(options: SessionOptions) -> str:
+    """Return Java's options of the driver and of executors.
+
+    A batch makes much garbage and leaves nothing behind: a collector without threads beside the program does best.
+    """
     limits = (
         f"-Dorg.apache.avro.limits.string.maxLength={LONGEST_STRING_BYTES} "
         f"-Dorg.apache.avro.limits.collectionItems.maxLength={LONGEST_LIST}"
     )
-    return f"{limits} {_LONG_METHODS_TOO}" + (f" -D{_LOGIN}={options.login_file}" if options.login_file else "")
+    tuned = f"{_LONG_METHODS_TOO} -XX:+UseParallelGC -XX:NewRatio=1 {_HOT_ONLY}"
+    return f"{limits} {tuned}" + (f" -D{_LOGIN}={options.login_file}" if options.login_file else "")
 
 
 def _classes(options: SessionOptions) -> str:
