@@ -35,8 +35,9 @@ class KeyFailure:
 class BulkWriteError(DeepcleanError):
     """A bulk write has ended, and some keys were not written.
 
-    Every key that was passed to the writer before it ended is either in ``failures`` or written. If it ended early, at
-    the limit of failures or because the plane does not answer, ``failures`` has also what it had not sent yet.
+    A key that was passed to the writer before it ended, and is not in ``failures``, is written; of those in it see
+    ``may_be_written``. If the writer ended early, at the limit of failures or because the plane does not answer,
+    ``failures`` has also what it had not sent yet.
     """
 
     def __init__(self, failures: Sequence[KeyFailure], written: int) -> None:

@@ -39,6 +39,8 @@ def main() -> int:
     options = parser.parse_args()
     batches = max(2, options.entries // ENTRIES_PER_MESSAGE // options.batch_messages)
     entries = batches * options.batch_messages * ENTRIES_PER_MESSAGE
+    rounds_each = max(1, options.rounds)
+    print(f"{entries:,} entries in {batches} batches, {rounds_each} rounds of each master", flush=True)
     with tempfile.TemporaryDirectory(prefix="deepclean-judging-") as scratch, java_for_spark() as java:
         conditions = Conditions(Path(scratch), say=print)
         with (
@@ -50,7 +52,7 @@ def main() -> int:
                 "bootstrap_servers": broker.bootstrap_servers,
                 "entries": entries,
                 "messages_per_batch": options.batch_messages,
-                "rounds": options.rounds,
+                "rounds": rounds_each,
                 "copy_topic": "",
                 "conf": EXECUTOR,
             }
@@ -60,7 +62,7 @@ def main() -> int:
                 rounds = {one: run_spark(conditions, "verdicts", {**asked, "master": one})["judged"] for one in masters}
                 for one in masters:
                     print(f"{one}: {', '.join(f'{rate:,.0f}' for rate in rounds[one])}", flush=True)
-                rates = {one: median(rounds[one][-max(1, options.rounds // 3) :]) for one in masters}
+                rates = {one: median(rounds[one][-max(1, rounds_each // 3) :]) for one in masters}
                 ratios.append(rates[cluster.master] / rates[LOCAL])
                 print(
                     f"turn {turn + 1}: cluster {rates[cluster.master]:,.0f}, {LOCAL} {rates[LOCAL]:,.0f} verdicts/s, "

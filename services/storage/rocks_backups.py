@@ -96,6 +96,13 @@ def copy_files(source: Path, target: Path, before_file: Callable[[], None] = lam
     return size_bytes
 
 
+def remove_unfinished(target: Path) -> Path:
+    """Remove what a crash has left of an earlier ``place_files``; return where the next one makes its copy."""
+    making = target.with_name(f"{MAKING}{target.name}")
+    shutil.rmtree(making, ignore_errors=True)
+    return making
+
+
 def place_files(
     source: Path,
     target: Path,
@@ -106,8 +113,7 @@ def place_files(
 
     ``before_placing`` is called with the finished copy, before it gets its name. Raises what it and ``copy_files`` do.
     """
-    making = target.with_name(f"{MAKING}{target.name}")
-    shutil.rmtree(making, ignore_errors=True)
+    making = remove_unfinished(target)
     try:
         copy_files(source, making, before_file)
         before_placing(making)

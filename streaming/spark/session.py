@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -73,6 +74,11 @@ _HOT_ONLY = "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=
 them hot; compiling all of them took more processor time than the batches of the first minutes. The thresholds for loops
 are unchanged."""
 
+_PARALLEL = "-XX:+UseParallelGC -XX:NewRatio=1"
+"""A batch makes much garbage and leaves nothing behind: a collector without threads beside the program does best."""
+_COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
+_EXECUTOR_JAVA = "spark.executor.extraJavaOptions"
+
 _LONG_METHODS_TOO = "-XX:-DontCompileHugeMethods"
 """By default, Java only interprets methods of more than 8,000 bytes of code. Spark generates one such method from the
 columns that judge a batch: interpreted, it takes more than half of the job's processor time.
@@ -138,8 +144,9 @@ def _submitted_session(options: SessionOptions) -> Iterator[SparkSession]:
     """Start a session in the JVM of spark-submit, whose settings go before ours; it has the jars already."""
     SparkContext._ensure_initialized()
     submitted = dict(SparkConf().getAll())
-    settings = {**_SETTINGS, **_of_checkpoint(options), "spark.executor.extraJavaOptions": _java_options(options)}
-    settings |= {"spark.app.name": options.name, **submitted, **_given(options)}
+    settings = {**_SETTINGS, **_of_checkpoint(options), "spark.app.name": options.name, **submitted}
+    settings[_EXECUTOR_JAVA] = executor_java_options(options, submitted)
+    settings |= _given(options)
     if options.login_file:
         jvm: Any = SparkContext._jvm
         jvm.java.lang.System.setProperty(_LOGIN, str(options.login_file))
@@ -199,21 +206,28 @@ def _start_settings(options: SessionOptions, jars: list[Path], log_settings: Pat
         settings["spark.driver.host"] = settings["spark.driver.bindAddress"] = LOOPBACK
     else:
         settings["spark.jars"] = ",".join(map(str, jars))
-        settings["spark.executor.extraJavaOptions"] = _java_options(options)
+        settings[_EXECUTOR_JAVA] = _java_options(options)
     return settings
 
 
-def _java_options(options: SessionOptions) -> str:
-    """Return Java's options of the driver and of executors.
+def executor_java_options(options: SessionOptions, submitted: Mapping[str, str]) -> str:
+    """Return Java's options of executors: ours, and those of spark-submit behind them, which count if both name one.
 
-    A batch makes much garbage and leaves nothing behind: a collector without threads beside the program does best.
+    Java does not start with two collectors, so ours is left out if the cluster's or the user's options name one.
     """
+    given = submitted.get(_EXECUTOR_JAVA, "")
+    names_collector = _COLLECTOR.search(f"{submitted.get('spark.executor.defaultJavaOptions', '')} {given}")
+    return f"{_java_options(options, '' if names_collector else _PARALLEL)} {given}".strip()
+
+
+def _java_options(options: SessionOptions, collector: str = _PARALLEL) -> str:
+    """Return Java's options of a driver that this process starts, and of executors."""
     limits = (
         f"-Dorg.apache.avro.limits.string.maxLength={LONGEST_STRING_BYTES} "
         f"-Dorg.apache.avro.limits.collectionItems.maxLength={LONGEST_LIST}"
     )
-    tuned = f"{_LONG_METHODS_TOO} -XX:+UseParallelGC -XX:NewRatio=1 {_HOT_ONLY}"
-    return f"{limits} {tuned}" + (f" -D{_LOGIN}={options.login_file}" if options.login_file else "")
+    login = f"-D{_LOGIN}={options.login_file}" if options.login_file else ""
+    return " ".join(filter(None, (limits, _LONG_METHODS_TOO, collector, _HOT_ONLY, login)))
 
 
 def _classes(options: SessionOptions) -> str:

@@ -14,6 +14,7 @@ def many_keys_share_a_txn(patch: Patch) -> None:
     """All keys of a command are born at one txn, and so are their blocks."""
 
     def begin_next(self: Transaction) -> None:
+        self.has_parts = True
         self.work.begin_message()
         self.counters.txn -= 1
         self._begin_txn()
@@ -23,7 +24,12 @@ def many_keys_share_a_txn(patch: Patch) -> None:
 
 def a_refused_key_undoes_those_before_it(patch: Patch) -> None:
     """What undoes a refused key of a command undoes the keys before it as well."""
-    patch.setattr(Transaction, "begin_next", Transaction._begin_txn)
+
+    def begin_next(self: Transaction) -> None:
+        self.counters.skipped_txns += 1
+        self._begin_txn()
+
+    patch.setattr(Transaction, "begin_next", begin_next)
 
 
 BULK_PUT_MUTANTS: Mapping[str, Mutant] = {

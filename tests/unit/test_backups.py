@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from unittest import mock
 
 import pytest
@@ -32,6 +34,7 @@ from services.plane.upkeep.shard_databases import (
     open_database,
     positions_of,
 )
+from services.runtime.copies import restores
 from services.runtime.copies.manifests import (
     MANIFEST,
     Backup,
@@ -203,6 +206,24 @@ def test_a_backup_that_lacks_a_checkpoint_or_is_being_removed_is_not_restored(tm
     with pytest.raises(StackError, match="being removed"):
         restore_backup(tmp_path / "new", tmp_path / "kept", backup, ["metadata"])
     assert not database_directory(tmp_path / "new", "metadata", 0).exists()
+
+
+def test_a_restore_needs_room_and_what_a_crash_has_left_of_one_takes_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backup = made_backup(tmp_path / "home", tmp_path / "kept", "one")
+    target = database_directory(tmp_path / "new", "metadata", 0)
+    left = target.with_name(f".making-{target.name}") / "db" / "000012.sst"
+    left.parent.mkdir(parents=True)
+    left.write_bytes(b"half of it")
+    needed = sum(copy.size_bytes for copy in backup.copies if copy.service == "metadata")
+    free = [needed - 1, needed, needed]
+    monkeypatch.setattr(restores, "_is_on_one_disk", lambda *_: False)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=0 if left.exists() else free.pop(0)))
+    with pytest.raises(StackError, match=r"has no room .* needs .* bytes, and .* are free"):
+        restore_backup(tmp_path / "new", tmp_path / "kept", backup, ["metadata"])
+    assert restore_backup(tmp_path / "new", tmp_path / "kept", backup, ["metadata"])
+    assert not free
 
 
 def test_a_copy_is_made_under_a_new_name_or_not_at_all(tmp_path: Path) -> None:

@@ -18,10 +18,11 @@ from schemas.topics import METADATA_COMMANDS
 from services.domain.table_keys import ascending_death_key, descending_death_key
 from services.metadata.checkpoints import rollback
 from services.metadata.checkpoints.unfinished import first_offset_of_txn, oldest_unfinished_txn
-from services.metadata.state.tables import TRANSACTION_INFO_KEY
+from services.metadata.state.tables import TRANSACTION_INFO_KEY, TRANSACTION_INFO_TABLE
 from services.plane.in_memory.client import InMemoryClient
 from services.plane.in_memory.plane import InMemoryPlane
 from services.storage.memory import MemoryStore
+from services.storage.tables import TablesReader
 
 
 def test_the_oldest_of_all_kinds_counts() -> None:
@@ -67,10 +68,16 @@ def test_a_txn_is_never_looked_for_behind_its_command_after_many_keys_were_put_a
     client = InMemoryClient(plane)
     client.answer(0, client.submit(0, CreateVolume("vol")))
     client.answer(0, client.submit(0, CreateBucket("vol", "bucket", BucketLayout.OBJECT_STORE)))
-    client.answer(0, client.submit(0, PutKeys("vol", "bucket", tuple(f"key-{place}" for place in range(9)), (1,) * 9)))
+    client.answer(
+        0, client.submit(0, PutKeys("vol", "bucket", ("/", *(f"key-{place}" for place in range(8))), (1,) * 9))
+    )
     offset = plane.log.end_offset(METADATA_COMMANDS.name, 0)
     deleted = client.answer(0, client.submit(0, DeleteKey("vol", "bucket", "key-0")))
     assert deleted.txn > offset + 1
+    (state,) = TablesReader(plane.processes["metadata", 0].store).table(TRANSACTION_INFO_TABLE).scan()
+    assert state[1].skipped_txns == 8, (
+        "a key has a txn of its own, refused or not, and the first one that of the command"
+    )
     assert 0 < first_offset_of_txn(plane.processes["metadata", 0].store, deleted.txn) <= offset
 
 

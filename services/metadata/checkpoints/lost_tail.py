@@ -48,6 +48,7 @@ def accept(transaction: Transaction, command: AcceptLostTail) -> None:
             f"shard {transaction.shard}: the log has lost commands before offset {command.offset}, and this database "
             f"was built without them: restore a later backup (deepclean restore-backup)"
         )
-    counters.skipped_txns = command.txn - 1 - command.offset  # the next command has the next txn and the next offset
+    # The next command has the next txn and the next offset.
+    counters.skipped_txns = max(counters.skipped_txns, command.txn - 1 - command.offset)
     counters.epoch, counters.txn, counters.chain_version = command.epoch, command.txn, command.chain_version
     publish_full_chain(transaction)

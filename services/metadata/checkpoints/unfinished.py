@@ -39,7 +39,9 @@ def _unfinished(tables: TablesReader) -> Iterator[int]:
 def first_offset_of_txn(reader: Reader, txn: int) -> int:
     """Return an offset of metadata.commands at or before the command of a txn.
 
-    It may be before it by as many messages as commands of many txns have skipped since.
+    A message takes an offset, and a command at most one txn beside those that ``skipped_txns`` counts, so
+    txn - 1 - offset <= skipped_txns. The offset may be far before the command: by the messages before it that got no
+    txn, and by the further txns that commands have got since.
     """
     state = TablesReader(reader).table(TRANSACTION_INFO_TABLE).get(TRANSACTION_INFO_KEY)
     return max(0, txn - 1 - (state.skipped_txns if state else 0))

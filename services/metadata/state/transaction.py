@@ -131,7 +131,7 @@ class Transaction:
     def begin_next(self) -> None:
         """Start the next part of a command that has a txn for each: what ``undo`` undoes begins here."""
         self.has_parts = True
-        self.counters.skipped_txns += 1  # the next command has the next offset, and a txn that is higher by two
+        self.counters.skipped_txns += 1  # this part takes a txn and no offset
         self.work.begin_message()
         self._begin_txn()
 

@@ -37,8 +37,8 @@ from services.runtime.copies.manifests import (
     made_at,
     write_manifest,
 )
-from services.runtime.copies.restores import place_copy
-from services.storage.rocks_backups import copy_files, count_checkpoints
+from services.runtime.copies.restores import NoRoomError, check_copy, place_copy, require_room
+from services.storage.rocks_backups import copy_files, count_checkpoints, remove_unfinished
 from services.storage.rocks_checkpoints import MAKING, sync_directory
 
 LOCK_NAME = "backup.lock"
@@ -285,14 +285,28 @@ def restore_backup(
                 f"{target} is not empty: move it away first, and keep it until you have seen the restored one."
             )
         copies.append(copy)
+    found = PlacedBackup(directory / backup.name, backup)
+    with _explaining(backup, home):
+        for copy in copies:
+            check_copy(found, copy)
+            remove_unfinished(database_directory(home, copy.service, copy.shard))
+        require_room(found, sum(copy.size_bytes for copy in copies), home)
     for copy in copies:
         target = database_directory(home, copy.service, copy.shard)
-        try:
-            place_copy(PlacedBackup(directory / backup.name, backup), copy, target)  # an empty one is replaced
-        except FileNotFoundError as error:
-            raise StackError(
-                f"Backup {backup.name} cannot be restored ({error.strerror}): name another backup."
-            ) from error
-        except OSError as error:
-            raise disk_error(target, error) from error
+        with _explaining(backup, target):
+            place_copy(found, copy, target)  # an empty directory is replaced
     return copies
+
+
+@contextmanager
+def _explaining(backup: Backup, target: Path) -> Iterator[None]:
+    """Raise StackError for what prevents a restore."""
+    try:
+        yield
+    except NoRoomError as error:
+        raise StackError(f"Backup {backup.name} has no room in {target}: {error.strerror}. Free some.") from error
+    except FileNotFoundError as error:
+        what = f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+        raise StackError(f"Backup {backup.name} cannot be restored ({what}): name another backup.") from error
+    except OSError as error:
+        raise disk_error(target, error) from error

@@ -1,4 +1,6 @@
-"""Puts the newest backup of a shard in place of a database that is missing, or that the log does not reach back to.
+"""Puts a backup in the place of a shard's database: one that an operator names, or the newest that fits the log.
+
+A service restores by itself if its database is missing, or if the log does not reach back to it.
 
 Where hosts share the shards, any of them may gain a shard at any time. It may never have run the shard before, or have
 a database of long ago. The log behind the backups may be trimmed, so its beginning is of no use to such a host.
@@ -26,7 +28,7 @@ from services.runtime.copies.manifests import (
     read_manifest,
 )
 from services.runtime.loop.service import Service, read_topics
-from services.storage.rocks_backups import count_checkpoints, has_database, place_files
+from services.storage.rocks_backups import count_checkpoints, has_database, place_files, remove_unfinished
 from services.storage.rocks_checkpoints import make_directory
 
 OUTDATED, INCOMPLETE = ".outdated-", ".incomplete-"
@@ -39,6 +41,10 @@ RESTORED = "restored from a backup"
 logger = structlog.get_logger(__name__)
 
 
+class NoRoomError(OSError):
+    """A copy has no room on the disk of its database."""
+
+
 def place_copy(
     found: PlacedBackup,
     copy: ServiceCopy,
@@ -49,30 +55,53 @@ def place_copy(
     """Put a copy of a backup where a shard's database belongs, if it is whole and has room.
 
     ``make_way`` is called when the copy is made, before it gets its name: then nothing may be there but an empty
-    directory. ``before_file`` is called before each file is copied; what it raises ends the copying. Who removes a
-    backup removes its manifest first.
+    directory. ``before_file`` is called before each file is copied; what it raises ends the copying.
 
     Raises:
-        OSError: the disk is full or cannot be used, the backup is being removed, or it lacks a checkpoint.
+        NoRoomError: the copy has no room.
+        FileNotFoundError: the backup is being removed, or lacks a part.
+        OSError: the disk cannot be used.
     """
-    _require_space(found, copy, target.parent)
+    remove_unfinished(target)
+    require_room(found, copy.size_bytes, target.parent)
 
     def check(made: Path) -> None:
-        if read_manifest(found.directory / MANIFEST) is None:
-            raise FileNotFoundError(errno.ENOENT, "the backup is being removed")
-        if copy.checkpoints is not None and count_checkpoints(made) != copy.checkpoints:
-            raise FileNotFoundError(errno.ENOENT, "a snapshot checkpoint is missing in the backup")
+        check_copy(found, copy, made)
         make_way()
 
-    place_files(found.directory / copy.service / str(copy.shard), target, before_file, check)
+    place_files(_place_in(found, copy), target, before_file, check)
 
 
-def _require_space(found: PlacedBackup, copy: ServiceCopy, directory: Path) -> None:
-    """Raise OSError if the copy has no room: other shards on this disk must not run out of it."""
+def check_copy(found: PlacedBackup, copy: ServiceCopy, made: Path | None = None) -> None:
+    """Check that a copy in a backup, or what was ``made`` of it, is whole. Who removes a backup begins at its manifest.
+
+    Raises:
+        FileNotFoundError: the backup is being removed, or lacks a part.
+    """
+    try:
+        is_there = read_manifest(found.directory / MANIFEST) is not None
+    except BackupError as error:
+        raise FileNotFoundError(errno.ENOENT, str(error)) from error
+    if not is_there:
+        raise FileNotFoundError(errno.ENOENT, "the backup is being removed")
+    if copy.checkpoints is not None and count_checkpoints(made or _place_in(found, copy)) != copy.checkpoints:
+        raise FileNotFoundError(errno.ENOENT, "a snapshot checkpoint is missing in the backup")
+
+
+def _place_in(found: PlacedBackup, copy: ServiceCopy) -> Path:
+    return found.directory / copy.service / str(copy.shard)
+
+
+def require_room(found: PlacedBackup, size_bytes: int, directory: Path) -> None:
+    """Raise NoRoomError if so many bytes of a backup have no room: other shards on this disk must not run out of it."""
     make_directory(directory)
-    is_linked = found.directory.stat().st_dev == directory.stat().st_dev
-    if not is_linked and (free := shutil.disk_usage(directory).free) < copy.size_bytes:
-        raise OSError(errno.ENOSPC, f"it needs {copy.size_bytes:,} bytes, and {free:,} are free")
+    if not _is_on_one_disk(found.directory, directory) and (free := shutil.disk_usage(directory).free) < size_bytes:
+        raise NoRoomError(errno.ENOSPC, f"it needs {size_bytes:,} bytes, and {free:,} are free")
+
+
+def _is_on_one_disk(one: Path, other: Path) -> bool:
+    """Return whether files can be linked from one directory to the other, which takes no room."""
+    return one.stat().st_dev == other.stat().st_dev
 
 
 @dataclass(frozen=True, slots=True)
