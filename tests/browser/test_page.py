@@ -31,7 +31,7 @@ def assert_accessible(page: Page) -> None:
 
 
 def moved_on(page: Page) -> list[str]:
-    """What has moved since it was shown, in the order of browsers' entries; nothing on a page that stays where it is."""
+    """What has moved since it was shown, in the order of time; nothing on a page that stays where it is."""
     moved: list[str] = page.evaluate("""() => {
         const observer = new PerformanceObserver(() => {});
         observer.observe({type: "layout-shift", buffered: true});

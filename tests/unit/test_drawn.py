@@ -1,4 +1,4 @@
-"""Long tests are drawn: each by one of five runs, a file as a whole."""
+"""Long tests are drawn: each by one of eight runs, a file as a whole."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FILES = {
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 10])
-def test_each_is_played_by_one_of_five_runs(count: int) -> None:
+def test_each_is_played_by_one_run(count: int) -> None:
     names = [f"test_{number}" for number in range(count)]
     for first in (0, 17):
         played = [set(names) - left_out(names, first + run) for run in range(SHARE)]
