@@ -76,7 +76,7 @@ are unchanged."""
 
 _PARALLEL = "-XX:+UseParallelGC -XX:NewRatio=1"
 """A batch makes much garbage and leaves nothing behind: a collector without threads beside the program does best."""
-_COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
+_COLLECTOR = re.compile(r"-XX:\+Use(Serial|Parallel|G1|Z|Shenandoah|Epsilon)GC\b")
 _EXECUTOR_JAVA = "spark.executor.extraJavaOptions"
 
 _LONG_METHODS_TOO = "-XX:-DontCompileHugeMethods"
@@ -147,9 +147,9 @@ def _submitted_session(options: SessionOptions) -> Iterator[SparkSession]:
     settings = {**_SETTINGS, **_of_checkpoint(options), "spark.app.name": options.name, **submitted}
     settings[_EXECUTOR_JAVA] = executor_java_options(options, submitted)
     settings |= _given(options)
-    if options.login_file:
-        jvm: Any = SparkContext._jvm
-        jvm.java.lang.System.setProperty(_LOGIN, str(options.login_file))
+    jvm: Any = SparkContext._jvm
+    for name, value in _properties(options).items():
+        jvm.java.lang.System.setProperty(name, value)
     with _built(options.master or submitted.get("spark.master", LOCAL_MASTER), settings) as session:
         yield session
 
@@ -206,7 +206,7 @@ def _start_settings(options: SessionOptions, jars: list[Path], log_settings: Pat
         settings["spark.driver.host"] = settings["spark.driver.bindAddress"] = LOOPBACK
     else:
         settings["spark.jars"] = ",".join(map(str, jars))
-        settings[_EXECUTOR_JAVA] = _java_options(options)
+        settings[_EXECUTOR_JAVA] = executor_java_options(options, {})
     return settings
 
 
@@ -216,18 +216,24 @@ def executor_java_options(options: SessionOptions, submitted: Mapping[str, str])
     Java does not start with two collectors, so ours is left out if the cluster's or the user's options name one.
     """
     given = submitted.get(_EXECUTOR_JAVA, "")
-    names_collector = _COLLECTOR.search(f"{submitted.get('spark.executor.defaultJavaOptions', '')} {given}")
+    of_cluster = ({**submitted, **_given(options)}).get("spark.executor.defaultJavaOptions", "")
+    names_collector = _COLLECTOR.search(f"{of_cluster} {given}")
     return f"{_java_options(options, '' if names_collector else _PARALLEL)} {given}".strip()
 
 
 def _java_options(options: SessionOptions, collector: str = _PARALLEL) -> str:
     """Return Java's options of a driver that this process starts, and of executors."""
-    limits = (
-        f"-Dorg.apache.avro.limits.string.maxLength={LONGEST_STRING_BYTES} "
-        f"-Dorg.apache.avro.limits.collectionItems.maxLength={LONGEST_LIST}"
-    )
-    login = f"-D{_LOGIN}={options.login_file}" if options.login_file else ""
-    return " ".join(filter(None, (limits, _LONG_METHODS_TOO, collector, _HOT_ONLY, login)))
+    properties = (f"-D{name}={value}" for name, value in _properties(options).items())
+    return " ".join(filter(None, (*properties, _LONG_METHODS_TOO, collector, _HOT_ONLY)))
+
+
+def _properties(options: SessionOptions) -> dict[str, str]:
+    """Return the properties of each Java process that reads messages."""
+    limits = {
+        "org.apache.avro.limits.string.maxLength": str(LONGEST_STRING_BYTES),
+        "org.apache.avro.limits.collectionItems.maxLength": str(LONGEST_LIST),
+    }
+    return limits | ({_LOGIN: str(options.login_file)} if options.login_file else {})
 
 
 def _classes(options: SessionOptions) -> str:

@@ -35,8 +35,8 @@ def moved_on(page: Page) -> list[str]:
     moved: list[str] = page.evaluate("""() => {
         const observer = new PerformanceObserver(() => {});
         observer.observe({type: "layout-shift", buffered: true});
-        const sources = observer.takeRecords().flatMap((one) => one.sources);
-        return sources.map((one) => (one.node?.outerHTML ?? one.node?.textContent ?? "what is gone").slice(0, 200));
+        const name = (one) => (one.node?.outerHTML ?? one.node?.textContent ?? "what is gone").slice(0, 200);
+        return observer.takeRecords().map((one) => `${one.value}: ${[...one.sources].map(name).join(", ")}`);
     }""")
     return moved
 

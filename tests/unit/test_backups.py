@@ -226,6 +226,22 @@ def test_a_restore_needs_room_and_what_a_crash_has_left_of_one_takes_none(
     assert not free
 
 
+def test_all_copies_and_their_room_are_looked_at_before_one_is_placed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backup, kept = made_backup(tmp_path / "home", tmp_path / "kept", "one"), tmp_path / "kept"
+    both = replace(backup, copies=(*backup.copies, replace(backup.copies[0], service="snapshots")))
+    with pytest.raises(StackError, match="no database of snapshots, shard 0"):
+        restore_backup(tmp_path / "new", kept, both)
+    shutil.copytree(kept / "one" / "metadata", kept / "one" / "snapshots")
+    monkeypatch.setattr(restores, "_is_on_one_disk", lambda *_: False)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=backup.copies[0].size_bytes))
+    with pytest.raises(StackError, match="has no room"):
+        restore_backup(tmp_path / "new", kept, both)
+    assert not database_directory(tmp_path / "new", "metadata", 0).exists()
+    assert restore_backup(tmp_path / "new", kept, both, ["metadata"])
+
+
 def test_a_copy_is_made_under_a_new_name_or_not_at_all(tmp_path: Path) -> None:
     store = new_database(tmp_path / "shard", "metadata")
     store.back_up_to(tmp_path / "copy")

@@ -286,9 +286,11 @@ def restore_backup(
             )
         copies.append(copy)
     found = PlacedBackup(directory / backup.name, backup)
-    with _explaining(backup, home):
+    with _explaining(backup, found.directory):
         for copy in copies:
             check_copy(found, copy)
+    with _explaining(backup, home):
+        for copy in copies:
             remove_unfinished(database_directory(home, copy.service, copy.shard))
         require_room(found, sum(copy.size_bytes for copy in copies), home)
     for copy in copies:

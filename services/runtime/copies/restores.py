@@ -84,7 +84,10 @@ def check_copy(found: PlacedBackup, copy: ServiceCopy, made: Path | None = None)
         raise FileNotFoundError(errno.ENOENT, str(error)) from error
     if not is_there:
         raise FileNotFoundError(errno.ENOENT, "the backup is being removed")
-    if copy.checkpoints is not None and count_checkpoints(made or _place_in(found, copy)) != copy.checkpoints:
+    place = made or _place_in(found, copy)
+    if not has_database(place):
+        raise FileNotFoundError(errno.ENOENT, f"it has no database of {copy.service}, shard {copy.shard}")
+    if copy.checkpoints is not None and count_checkpoints(place) != copy.checkpoints:
         raise FileNotFoundError(errno.ENOENT, "a snapshot checkpoint is missing in the backup")
 
 
@@ -100,7 +103,7 @@ def require_room(found: PlacedBackup, size_bytes: int, directory: Path) -> None:
 
 
 def _is_on_one_disk(one: Path, other: Path) -> bool:
-    """Return whether files can be linked from one directory to the other, which takes no room."""
+    """Return whether table files can be linked from one directory to the other, which takes no room."""
     return one.stat().st_dev == other.stat().st_dev
 
 
