@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from schemas.records import (
+    AcceptLostTail,
     BucketLayout,
     CountRow,
     CreateBucket,
     CreateVolume,
     DeleteKey,
+    MetadataCommand,
     PutKey,
     PutKeys,
     RollbackRow,
@@ -16,13 +18,16 @@ from schemas.records import (
 from schemas.stored_rows import row_codec
 from schemas.topics import METADATA_COMMANDS
 from services.domain.table_keys import ascending_death_key, descending_death_key
+from services.log.first_commands import first_commands
 from services.metadata.checkpoints import rollback
 from services.metadata.checkpoints.unfinished import first_offset_of_txn, oldest_unfinished_txn
+from services.metadata.reads.queries import shard_state
 from services.metadata.state.tables import TRANSACTION_INFO_KEY, TRANSACTION_INFO_TABLE
 from services.plane.in_memory.client import InMemoryClient
 from services.plane.in_memory.plane import InMemoryPlane
 from services.storage.memory import MemoryStore
 from services.storage.tables import TablesReader
+from tests.unit.test_metadata import Shard
 
 
 def test_the_oldest_of_all_kinds_counts() -> None:
@@ -79,6 +84,29 @@ def test_a_txn_is_never_looked_for_behind_its_command_after_many_keys_were_put_a
         "a key has a txn of its own, refused or not, and the first one that of the command"
     )
     assert 0 < first_offset_of_txn(plane.processes["metadata", 0].store, deleted.txn) <= offset
+
+
+def test_an_accepted_loss_does_not_forget_how_far_txns_were_ahead_of_offsets() -> None:
+    shard = Shard()
+    for message in first_commands(0, None, shard.clock.now_ms()):
+        shard.log.append(METADATA_COMMANDS.name, 0, message)
+    shard.runner.step()
+    keys = tuple(f"key-{place}" for place in range(9))
+    first = shard.log.end_offset(METADATA_COMMANDS.name, 0)
+    put = shard.do(PutKeys("vol", "flat", keys, (1,) * 9))
+    assert put.committed
+    assert put.committed.keys_put
+    for _ in range(30):
+        assert shard.refusal(DeleteKey("vol", "flat", "missing"))
+    state = shard_state(TablesReader(shard.store))
+    accepted = AcceptLostTail(
+        *(shard.log.end_offset(METADATA_COMMANDS.name, 0), state.txn, state.log_time_ms),
+        *(state.epoch + 1, state.txn, state.chain_version + 1, ""),
+    )
+    shard.send(MetadataCommand(0, "", 0, accepted, wants_reply=False))
+    shard.runner.step()
+    assert shard_state(TablesReader(shard.store)).epoch == state.epoch + 1
+    assert first_offset_of_txn(shard.store, put.txn) <= first
 
 
 def test_a_txn_is_never_looked_for_behind_its_command() -> None:
