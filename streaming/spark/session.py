@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import re
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -76,7 +75,6 @@ are unchanged."""
 
 _PARALLEL = "-XX:+UseParallelGC -XX:NewRatio=1"
 """A batch makes much garbage and leaves nothing behind: a collector without threads beside the program does best."""
-_COLLECTOR = re.compile(r"-XX:\+Use(Serial|Parallel|G1|Z|Shenandoah|Epsilon)GC\b")
 _EXECUTOR_JAVA = "spark.executor.extraJavaOptions"
 
 _LONG_METHODS_TOO = "-XX:-DontCompileHugeMethods"
@@ -197,7 +195,7 @@ def _start_settings(options: SessionOptions, jars: list[Path], log_settings: Pat
     settings = {
         "spark.driver.memory": options.heap,
         "spark.driver.extraJavaOptions": (
-            f"-Dlog4j2.configurationFile={log_settings.as_uri()} {_java_options(options)}"
+            f"-Dlog4j2.configurationFile={log_settings.as_uri()} {_java_options(options)} {_PARALLEL}"
         ),
     }
     if options.is_local:
@@ -213,18 +211,15 @@ def _start_settings(options: SessionOptions, jars: list[Path], log_settings: Pat
 def executor_java_options(options: SessionOptions, submitted: Mapping[str, str]) -> str:
     """Return Java's options of executors: ours, and those of spark-submit behind them, which count if both name one.
 
-    Java does not start with two collectors, so ours is left out if the cluster's or the user's options name one.
+    The collector is the cluster's: ``_PARALLEL`` would leave Spark too little of an executor's smallest heap.
     """
-    given = submitted.get(_EXECUTOR_JAVA, "")
-    of_cluster = ({**submitted, **_given(options)}).get("spark.executor.defaultJavaOptions", "")
-    names_collector = _COLLECTOR.search(f"{of_cluster} {given}")
-    return f"{_java_options(options, '' if names_collector else _PARALLEL)} {given}".strip()
+    return f"{_java_options(options)} {submitted.get(_EXECUTOR_JAVA, '')}".strip()
 
 
-def _java_options(options: SessionOptions, collector: str = _PARALLEL) -> str:
+def _java_options(options: SessionOptions) -> str:
     """Return Java's options of a driver that this process starts, and of executors."""
     properties = (f"-D{name}={value}" for name, value in _properties(options).items())
-    return " ".join(filter(None, (*properties, _LONG_METHODS_TOO, collector, _HOT_ONLY)))
+    return " ".join((*properties, _LONG_METHODS_TOO, _HOT_ONLY))
 
 
 def _properties(options: SessionOptions) -> dict[str, str]:

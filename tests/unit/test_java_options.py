@@ -6,14 +6,13 @@ from pathlib import Path
 
 from streaming.spark.session import SessionOptions, executor_java_options
 
-EXTRA, DEFAULT = "spark.executor.extraJavaOptions", "spark.executor.defaultJavaOptions"
+EXTRA = "spark.executor.extraJavaOptions"
 
 
 def test_executors_compile_long_methods_and_know_the_limits_of_messages_and_the_login() -> None:
     options = executor_java_options(SessionOptions(Path("jars"), login_file=Path("/keys/login.conf")), {})
     for wanted in (
         "-XX:-DontCompileHugeMethods",
-        "-XX:+UseParallelGC",
         "-XX:Tier4CompileThreshold=",
         "-Dorg.apache.avro.limits.string.maxLength=",
         "-Djava.security.auth.login.config=/keys/login.conf",
@@ -27,8 +26,5 @@ def test_options_that_are_given_come_behind_ours() -> None:
     assert "login.config" not in options
 
 
-def test_there_is_one_collector_whoever_names_it() -> None:
-    options = SessionOptions(Path("jars"))
-    for given in ({EXTRA: "-XX:+UseG1GC"}, {DEFAULT: "-verbose:gc -XX:+UseZGC"}):
-        assert "UseParallelGC" not in executor_java_options(options, given)
-    assert "UseParallelGC" in executor_java_options(options, {DEFAULT: "-XX:+UseStringDeduplication"})
+def test_the_collector_of_executors_is_the_clusters() -> None:
+    assert "GC" not in executor_java_options(SessionOptions(Path("jars")), {})
