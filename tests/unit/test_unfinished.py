@@ -99,9 +99,9 @@ def test_an_accepted_loss_does_not_forget_how_far_txns_were_ahead_of_offsets() -
     for _ in range(30):
         assert shard.refusal(DeleteKey("vol", "flat", "missing"))
     state = shard_state(TablesReader(shard.store))
+    end = shard.log.end_offset(METADATA_COMMANDS.name, 0)
     accepted = AcceptLostTail(
-        *(shard.log.end_offset(METADATA_COMMANDS.name, 0), state.txn, state.log_time_ms),
-        *(state.epoch + 1, state.txn, state.chain_version + 1, ""),
+        end, state.txn, state.log_time_ms, state.epoch + 1, state.txn, state.chain_version + 1, reason=""
     )
     shard.send(MetadataCommand(0, "", 0, accepted, wants_reply=False))
     shard.runner.step()
