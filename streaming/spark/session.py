@@ -204,7 +204,7 @@ def _start_settings(options: SessionOptions, jars: list[Path], log_settings: Pat
         settings["spark.driver.host"] = settings["spark.driver.bindAddress"] = LOOPBACK
     else:
         settings["spark.jars"] = ",".join(map(str, jars))
-        settings[_EXECUTOR_JAVA] = executor_java_options(options, {})
+        settings[_EXECUTOR_JAVA] = _java_options(options)
     return settings
 
 

@@ -197,7 +197,7 @@ def test_a_restore_that_is_cut_off_leaves_no_database(tmp_path: Path, monkeypatc
 
 def test_a_backup_that_lacks_a_checkpoint_or_is_being_removed_is_not_restored(tmp_path: Path) -> None:
     backup = made_backup(tmp_path / "home", tmp_path / "kept", "one")
-    (copy,) = (one for one in backup.copies if one.service == "metadata")
+    (copy,) = backup.copies
     with pytest.raises(StackError, match="checkpoint is missing"):
         restore_backup(
             tmp_path / "new", tmp_path / "kept", replace(backup, copies=(replace(copy, checkpoints=7),)), ["metadata"]
@@ -216,7 +216,7 @@ def test_a_restore_needs_room_and_what_a_crash_has_left_of_one_takes_none(
     left = target.with_name(f".making-{target.name}") / "db" / "000012.sst"
     left.parent.mkdir(parents=True)
     left.write_bytes(b"half of it")
-    needed = sum(copy.size_bytes for copy in backup.copies if copy.service == "metadata")
+    needed = backup.copies[0].size_bytes
     free = [needed - 1, needed, needed]
     monkeypatch.setattr(restores, "_is_on_one_disk", lambda *_: False)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=0 if left.exists() else free.pop(0)))

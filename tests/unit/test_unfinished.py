@@ -18,16 +18,15 @@ from schemas.records import (
 from schemas.stored_rows import row_codec
 from schemas.topics import METADATA_COMMANDS
 from services.domain.table_keys import ascending_death_key, descending_death_key
-from services.log.first_commands import first_commands
 from services.metadata.checkpoints import rollback
 from services.metadata.checkpoints.unfinished import first_offset_of_txn, oldest_unfinished_txn
 from services.metadata.reads.queries import shard_state
-from services.metadata.state.tables import TRANSACTION_INFO_KEY, TRANSACTION_INFO_TABLE
+from services.metadata.state.tables import TRANSACTION_INFO_KEY
 from services.plane.in_memory.client import InMemoryClient
 from services.plane.in_memory.plane import InMemoryPlane
 from services.storage.memory import MemoryStore
 from services.storage.tables import TablesReader
-from tests.unit.test_metadata import Shard
+from tests.unit.test_put_keys import new_shard
 
 
 def test_the_oldest_of_all_kinds_counts() -> None:
@@ -79,18 +78,14 @@ def test_a_txn_is_never_looked_for_behind_its_command_after_many_keys_were_put_a
     offset = plane.log.end_offset(METADATA_COMMANDS.name, 0)
     deleted = client.answer(0, client.submit(0, DeleteKey("vol", "bucket", "key-0")))
     assert deleted.txn > offset + 1
-    (state,) = TablesReader(plane.processes["metadata", 0].store).table(TRANSACTION_INFO_TABLE).scan()
-    assert state[1].skipped_txns == 8, (
-        "a key has a txn of its own, refused or not, and the first one that of the command"
-    )
-    assert 0 < first_offset_of_txn(plane.processes["metadata", 0].store, deleted.txn) <= offset
+    store = plane.processes["metadata", 0].store
+    skipped = shard_state(TablesReader(store)).skipped_txns
+    assert skipped == 8, "a key has a txn of its own, refused or not, and the first one that of the command"
+    assert 0 < first_offset_of_txn(store, deleted.txn) <= offset
 
 
 def test_an_accepted_loss_does_not_forget_how_far_txns_were_ahead_of_offsets() -> None:
-    shard = Shard()
-    for message in first_commands(0, None, shard.clock.now_ms()):
-        shard.log.append(METADATA_COMMANDS.name, 0, message)
-    shard.runner.step()
+    shard = new_shard()
     keys = tuple(f"key-{place}" for place in range(9))
     first = shard.log.end_offset(METADATA_COMMANDS.name, 0)
     put = shard.do(PutKeys("vol", "flat", keys, (1,) * 9))
