@@ -63,9 +63,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _no_schemas_of_other_tests() -> Iterator[None]:
-    """A process reads the schemas of one plane, and the next test has another."""
+def _nothing_of_other_tests() -> Iterator[None]:
+    """A process reads the schemas of one plane, and logs in one way; the next test has another."""
+    logging_before = structlog.get_config()
     yield
+    structlog.configure(**logging_before)
     published._schemas.clear()
     published._readers.clear()
 
