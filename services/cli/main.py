@@ -65,6 +65,7 @@ SUB_COMMANDS = (
         "operate.recovery:restore",
         "Restore the databases of a stopped plane from a backup. At the next start the services replay newer messages.",
     ),
+    SubCommand("backups", "operate.backups:app", "List backups, and delete those that newer ones replace."),
     SubCommand(
         "rebuild",
         "operate.recovery:rebuild",

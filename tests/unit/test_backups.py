@@ -161,7 +161,7 @@ def test_a_backup_of_one_of_several_hosts_restores_what_it_has(tmp_path: Path) -
 
 def test_hosts_that_keep_their_backups_in_one_directory_leave_each_others_alone(tmp_path: Path) -> None:
     kept, homes = tmp_path / "kept", (tmp_path / "one", tmp_path / "two")
-    making = [kept / f".making-{backups._host_mark(home)}-now" for home in homes]
+    making = [kept / backups.unfinished_name(home, "now") for home in homes]
     for directory in making:
         (directory / "metadata" / "0").mkdir(parents=True)
     backups._remove_what_was_cut_off(homes[0], 1, kept)

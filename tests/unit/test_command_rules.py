@@ -22,6 +22,7 @@ from services.plane.in_memory.plane import InMemoryPlane
 WITHOUT_JSON = {"key get": "writes the bytes of a key", "replay": "prints one JSON object a line anyway"}
 FINAL = {
     "accept-lost-tail",
+    "backups delete",
     "dead-letters drop",
     "retention set",
     "shards add",
@@ -86,6 +87,11 @@ class TestEach:
             if parameter.param_type_name == "option":
                 assert re.fullmatch(r"--[a-z][a-z0-9-]*|-[a-z]", word), word
                 assert parameter.help, f"{word} has no help"
+
+    def test_shows_all_of_its_help(self, name: str) -> None:
+        """Words in brackets are marks for rich, which leaves them out."""
+        for text in (COMMANDS[name].help, *(getattr(one, "help", "") for one in options(name).values())):
+            assert not re.search(r"(?<!\\)\[[a-z]+\]", text or ""), text
 
     def test_writes_sizes_and_durations_alike(self, name: str) -> None:
         """A size or a duration is text that ``amounts`` reads, never a bare number of some unit in its name."""

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from itertools import groupby
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from schemas.topics import METADATA_COMMANDS
+from services.cli.operate.backups import places_text
 from services.cli.output import print_json
 from services.cli.progress import counting, shown_progress
 from services.cli.session import JsonOption, made_session
@@ -45,7 +45,9 @@ def backup(
     context: typer.Context,
     to: Annotated[
         Path | None,
-        typer.Option(help="Where backups are kept; by default the directory of [host], else backups in the home."),
+        typer.Option(
+            help="Where backups are kept; by default the directory in deepclean.toml, else backups in the home."
+        ),
     ] = None,
     has_digest: Annotated[
         bool,
@@ -69,15 +71,7 @@ def backup(
         if copy.digest is not None:
             say(f"  metadata, shard {copy.shard}: txn {copy.digest.txn}, digest {copy.digest.digest}")
     if missing:
-        say(f"Not in it, since they do not run on this host: {_places(missing)}. Make a backup there, too.")
-
-
-def _places(missing: Iterable[tuple[str, int]]) -> str:
-    """Return services and shards in words: ``metadata 0, 2; snapshots 1``."""
-    return "; ".join(
-        f"{service} {', '.join(str(shard) for _, shard in places)}"
-        for service, places in groupby(missing, key=lambda place: place[0])
-    )
+        say(f"Not in it, since they do not run on this host: {places_text(missing)}. Make a backup there, too.")
 
 
 def restore(
@@ -103,7 +97,7 @@ def restore(
     for copy in restored:
         say(f"{copy.service}, shard {copy.shard}: restored from {found.name}.")
     if (missing := missing_from(found)) and not (service or shard):
-        say(f"Not in it, since they did not run on its host: {_places(missing)}.")
+        say(f"Not in it, since they did not run on its host: {places_text(missing)}.")
     say("Start the plane (deepclean up): the services replay the newer messages of the log.")
 
 

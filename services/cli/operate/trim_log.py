@@ -28,7 +28,7 @@ def trim_log(
     backups: Annotated[
         list[Path] | None,
         typer.Option(
-            help="Directory of further backups, beside those in the home and of [host]; name each such directory."
+            help="Directory of further backups, beside the home and the one in deepclean.toml; name each of them."
         ),
     ] = None,
     writes_full_chain: Annotated[

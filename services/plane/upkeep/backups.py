@@ -1,6 +1,6 @@
 """Backups of a plane: copies of each service's databases, with the positions in the log that they have reached.
 
-``services/runtime/copies/manifests.py`` describes a complete backup. One in progress is
+``services/runtime/copies/manifests.py`` describes a complete backup. One that is being made or removed is
 ``<directory>/.making-<host>-<name>``; the next one of this host removes what is left of it.
 """
 
@@ -110,10 +110,10 @@ def make_backup(plane: PlaneFile, directory: Path, *, has_digest: bool = True) -
             is left.
     """
     home = Path(plane.home)
-    with _backup_lock(home):
+    with backup_lock(home):
         _remove_what_was_cut_off(home, plane.shards, directory)
         name = datetime.now(UTC).strftime("%Y%m%dT%H%M%S-%fZ")
-        making = directory / f"{MAKING}{_host_mark(home)}-{name}"
+        making = directory / unfinished_name(home, name)
         try:
             copies = list(_copies(plane, making, name, has_digest=has_digest))
             if not copies:
@@ -154,12 +154,13 @@ def _wanted(backup: Backup, services: Sequence[str], shards: Sequence[int]) -> l
 
 
 @contextmanager
-def _backup_lock(home: Path) -> Iterator[None]:
+def backup_lock(home: Path) -> Iterator[None]:
+    """Let one command of a home at a time make or remove backups. Raise StackError if there is another."""
     with (home / LOCK_NAME).open("a+b") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise StackError(f"Another backup of {home} is being made: wait until it has ended.") from error
+            raise StackError(f"Backups of {home} are being made or removed: wait until that has ended.") from error
         yield
 
 
@@ -170,16 +171,20 @@ def _remove_what_was_cut_off(home: Path, shards: int, directory: Path) -> None:
             copies = KeptCopies(database_directory(home, service, shard) / COPIES, DAY_SECONDS)
             for left in copies.directory.glob(f"{COPY_PREFIX}*"):
                 copies.remove(left.name)
-    own, too_old = f"{MAKING}{_host_mark(home)}-", time.time() - LEFT_SECONDS
+    own, too_old = unfinished_name(home, ""), time.time() - LEFT_SECONDS
     for path in directory.glob(f"{MAKING}*"):
         with suppress(FileNotFoundError):  # another host has finished its backup
             if path.name.startswith(own) or path.stat().st_mtime < too_old:
                 shutil.rmtree(path, ignore_errors=True)
 
 
-def _host_mark(home: Path) -> str:
-    """Return a mark of a home on its host: hosts may keep their backups in one directory."""
-    return blake2b(f"{platform.node()}:{home.absolute()}".encode(), digest_size=6).hexdigest()
+def unfinished_name(home: Path, name: str) -> str:
+    """Return what the directory of a backup is called while it is made or removed: no command takes it for a backup.
+
+    It has a mark of the home on its host, since hosts may keep their backups in one directory.
+    """
+    mark = blake2b(f"{platform.node()}:{home.absolute()}".encode(), digest_size=6).hexdigest()
+    return f"{MAKING}{mark}-{name}"
 
 
 def _copies(plane: PlaneFile, making: Path, name: str, *, has_digest: bool) -> Iterator[ServiceCopy]:
