@@ -519,7 +519,7 @@ class AsyncBucket(AsyncNamespace):
     async def set_quota(self, *, quota_bytes: int = NO_QUOTA, quota_names: int = NO_QUOTA) -> int:
         """Set the quotas: of replicated bytes, and of keys and directories. Deleted ones count until they are freed.
 
-        -1, also for one that is not given, stands for no quota.
+        -1 means no quota. A quota that you do not give is set to -1, too.
 
         Raises:
             QuotaError: more is used already.
@@ -597,7 +597,7 @@ class AsyncVolume:
     async def set_quota(self, *, quota_bytes: int = NO_QUOTA, quota_buckets: int = NO_QUOTA) -> None:
         """Set the limits of the volume: of the sum of its buckets' quotas in bytes, and of its number of buckets.
 
-        -1, also for one that is not given, stands for no limit.
+        -1 means no limit. A limit that you do not give is set to -1, too.
 
         Raises:
             QuotaError: more is used already.

@@ -396,7 +396,7 @@ class Bucket(Namespace):
     def set_quota(self, *, quota_bytes: int = NO_QUOTA, quota_names: int = NO_QUOTA) -> int:
         """Set the quotas: of replicated bytes, and of keys and directories. Deleted ones count until they are freed.
 
-        -1, also for one that is not given, stands for no quota.
+        -1 means no quota. A quota that you do not give is set to -1, too.
 
         Raises:
             QuotaError: more is used already.

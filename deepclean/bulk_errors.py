@@ -35,9 +35,9 @@ class KeyFailure:
 class BulkWriteError(DeepcleanError):
     """A bulk write has ended, and some keys were not written.
 
-    A key that was passed to the writer before it ended, and is not in ``failures``, is written; of those in it see
-    ``may_be_written``. If the writer ended early, at the limit of failures or because the plane does not answer,
-    ``failures`` has also what it had not sent yet.
+    Every key that was passed to the writer before the writer ended is written, unless it is in ``failures``. For a key
+    in ``failures``, ``may_be_written`` says whether it may be written nevertheless. If the writer ended early, at the
+    limit of failures or because the plane does not answer, ``failures`` also has the keys that were not sent yet.
     """
 
     def __init__(self, failures: Sequence[KeyFailure], written: int) -> None:

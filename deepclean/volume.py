@@ -90,7 +90,7 @@ class Volume:
     def set_quota(self, *, quota_bytes: int = NO_QUOTA, quota_buckets: int = NO_QUOTA) -> None:
         """Set the limits of the volume: of the sum of its buckets' quotas in bytes, and of its number of buckets.
 
-        -1, also for one that is not given, stands for no limit.
+        -1 means no limit. A limit that you do not give is set to -1, too.
 
         Raises:
             QuotaError: more is used already.
