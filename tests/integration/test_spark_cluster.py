@@ -21,6 +21,7 @@ from services.domain.row_columns import DeletedEntry, row_names
 from services.plane.broker.embedded import EmbeddedBroker
 from services.plane.broker.topics import create_plane_topics
 from services.plane.machine.home import jars_directory
+from streaming.spark.session import SessionOptions, executor_java_options
 from tests.integration.test_reclaim_job import Wire, rows
 from tests.metric_catalogue import ROOT
 from tests.spark_cluster import SPARK_HOME, environment_of, free_port, kill_group, spark_cluster
@@ -33,6 +34,7 @@ PACKAGES = ("deepclean", "services", "streaming", "schemas")
 BUCKET_ID = 256
 CAPTURED = (100, 200, 300)
 MESSAGES = 300
+USERS_OPTION = "-Dof.a.user=1"
 
 
 @dataclass(slots=True)
@@ -50,6 +52,7 @@ class Submitting:
         (self.directory / "events").mkdir(exist_ok=True)
         conf = {
             "spark.executor.memory": "512m",
+            "spark.executor.extraJavaOptions": USERS_OPTION,
             "spark.hadoop.fs.viewfs.mounttable.store.link./up": self.directory.as_uri(),
             "spark.eventLog.enabled": "true",
             "spark.eventLog.dir": (self.directory / "events").as_uri(),
@@ -91,6 +94,11 @@ class Submitting:
             json.loads(line) for file in files for line in file.read_text().splitlines() if '"Stage Info"' in line
         )
         return [event["Stage Info"]["Number of Tasks"] for event in events if event["Event"].endswith("StageCompleted")]
+
+    def commands_of_executors(self) -> list[str]:
+        """The command line of each executor, which its worker writes before what the executor says."""
+        said = [file.read_text() for file in self.directory.glob("worker-*/app-*/*/stderr")]
+        return [line for text in said for line in text.splitlines() if line.startswith("Spark Executor Command:")]
 
 
 def is_ready(port: int) -> bool:
@@ -145,6 +153,12 @@ def test_a_cluster_judges_as_one_machine_does_whatever_is_killed(submitting: Sub
         assert set(rows(read)) == expected
         assert read[DEAD_LETTERS] == []
         assert max(submitting.tasks_of_stages()) > 1, "one shard does not bound the tasks"
+        commands = submitting.commands_of_executors()
+        assert len(commands) == len(cluster.workers)
+        for command in commands:
+            words = [word.strip('"') for word in command.split()]
+            wanted = executor_java_options(SessionOptions(jars_directory()), {}).split()
+            assert words[words.index(wanted[0]) :][: len(wanted) + 1] == [*wanted, USERS_OPTION], command
         later = some_entries(random, version, 10_001, 30)
         wire.send(*later)
         with submitting.submitted(cluster.master, "cluster"):

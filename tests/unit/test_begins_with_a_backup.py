@@ -25,6 +25,7 @@ from services.metadata.__main__ import build
 from services.metadata.service import MetadataService
 from services.metadata.state.tables import VOLUME_TABLE
 from services.plane.upkeep.shard_databases import open_copy, positions_of
+from services.runtime.copies import restores
 from services.runtime.copies.manifests import MANIFEST, Backup, InputPosition, ServiceCopy, write_manifest
 from services.runtime.copies.restores import OUTDATED, RESTORED, Restores
 from services.runtime.process import hosted_shard
@@ -32,6 +33,7 @@ from services.runtime.process.hosted_shard import HostedShard
 from services.runtime.process.metrics import RuntimeMetrics
 from services.runtime.process.settings import read_settings
 from services.storage.rocks_backups import copy_files, has_database
+from services.storage.rocks_checkpoints import MAKING
 from services.storage.tables import TablesReader
 from tests.waiting import eventually
 
@@ -326,9 +328,9 @@ def test_what_happens_amid_a_restore_leaves_the_database_as_it_was(
         if copied == 3:
             happens(tmp_path / "kept" / "backup")
 
-    restores = Restores(MetadataService(), 0, target, tmp_path / "kept")
+    restoring = Restores(MetadataService(), 0, target, tmp_path / "kept")
     with pytest.raises(RetryableError, match=said):
-        restores.restore(log, after_two_files)
+        restoring.restore(log, after_two_files)
     assert copied >= 3
     assert sorted(path.relative_to(target) for path in target.rglob("*")) == before
     assert [path.name for path in target.parent.iterdir()] == ["0"]
@@ -349,3 +351,32 @@ def test_a_backup_that_lacks_a_checkpoint_is_left_out(log: MemoryLog, tmp_path: 
     assert [line["reason"] for line in said if line["event"] == "a backup is left out"] == [
         "[Errno 2] a snapshot checkpoint is missing in the backup"
     ]
+
+
+def test_what_a_killed_restore_has_left_is_removed_and_is_no_database(
+    log: MemoryLog, tmp_path: Path, new_host: NewHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its files take no room from the next one, which begins anew."""
+    kept = tmp_path / "kept"
+    one, two = new_host("one"), new_host("two", kept)
+    send(log, "vol-a")
+    one.start()
+    one.await_volumes("vol-a")
+    one.back_up(kept, "whole", 1)
+    place = two.shard.directory.parent.parent
+    left = place / f"{MAKING}0"
+    copy_files(kept / "whole" / METADATA / "0", left)
+    (left / "of-the-killed-one").touch()
+    asked_room = []
+
+    def room_for(_: object, size_bytes: int, directory: Path) -> None:
+        asked_room.append((size_bytes, [path.name for path in directory.iterdir()]))
+
+    monkeypatch.setattr(restores, "require_room", room_for)
+    with capture_logs() as said:
+        two.start()
+    two.await_volumes("vol-a")
+    assert asked_room == [(1, [])], "it is gone before the room is looked at"
+    assert [line["backup"] for line in said if line["event"] == RESTORED] == ["whole"]
+    assert [path.name for path in place.iterdir()] == ["0"]
+    assert not list(place.rglob("of-the-killed-one"))
