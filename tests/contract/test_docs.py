@@ -265,6 +265,11 @@ def test_it_is_known_of_each_document_whether_its_commands_are_played() -> None:
         assert all((ROOT / path).exists() for path in re.findall(r"tests/[\w./]+\w", why)), why
 
 
+def test_each_decision_has_one_line_in_their_index() -> None:
+    listed = re.findall(r"^\| \[(\d{4})\]\((\1-[^)]+\.md)\) \| \S", _text("docs/decisions/README.md"), re.MULTILINE)
+    assert sorted(name for _, name in listed) == sorted(path.name for path in (ROOT / "docs/decisions").glob("0*.md"))
+
+
 def test_clients_know_every_code() -> None:
     rows = _table(_text("docs/clients.md"), "| code | when |")
     documented = [code for codes, _ in rows for code in re.findall(r"`(\w+)`", codes)]
