@@ -6,7 +6,7 @@
     <directory>/checkpoints/<name>    the database's checkpoints: hard links too
 
 A copy gets its name by one rename when everything in it is on disk. It shares files with the database, so it takes no
-space at first, and is lost with the same disk: copy it to another disk.
+space at first, and is lost with the same disk: copy it to another disk (``copy_files``).
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rocksdict import Cache, Checkpoint, Rdict
 
@@ -33,6 +33,7 @@ from services.storage.store import StoreError
 from services.storage.tables import TableDefinition
 
 DATABASE, CHECKPOINTS = "db", "checkpoints"
+TABLE_SUFFIX = ".sst"
 
 
 def has_database(directory: Path) -> bool:
@@ -71,29 +72,79 @@ def write_copy(database: Rdict, checkpoints: Checkpoints, target: Path) -> None:
         sync_directory(target.parent)
 
 
-def copy_files(source: Path, target: Path, before_file: Callable[[], None] = lambda: None) -> int:
-    """Copy a directory; return its bytes. Table files, which never change, are linked where the disk is the same.
+def copy_files(
+    source: Path, target: Path, before_file: Callable[[], None] = lambda: None, earlier: Path | None = None
+) -> int:
+    """Copy a directory; return the bytes of its files, each counted once however many names it has.
+
+    Table files never change. They are linked where the disk is the same. One that several checkpoints share is copied
+    to another disk once. One that ``earlier``, a copy on the disk of the target, has already is linked to that.
 
     ``before_file`` is called before each file; what it raises ends the copying.
 
     Raises:
         OSError: the disk is full, or cannot be written.
     """
-    size_bytes = 0
-    make_directory(target.parent)
-    target.mkdir()
-    for entry in sorted(source.iterdir()):
-        if entry.is_dir():
-            size_bytes += copy_files(entry, target / entry.name, before_file)
-            continue
-        before_file()
-        if not _is_linked(entry, target / entry.name):
-            shutil.copy2(entry, target / entry.name)
-            with (target / entry.name).open("rb") as copied:
-                os.fsync(copied.fileno())
-        size_bytes += entry.stat().st_size
-    sync_directory(target)
-    return size_bytes
+    return _Copying(before_file, {} if earlier is None else _tables_of(earlier)).copy(source, target)
+
+
+class _Copying:
+    """Copies directories, and knows which table files it has copied already."""
+
+    def __init__(self, before_file: Callable[[], None], earlier: Mapping[_TableFile, Path]) -> None:
+        self._before_file = before_file
+        self._earlier = earlier
+        self._copied: dict[tuple[int, int], Path] = {}
+        """By device and inode, the first copy of each table file."""
+
+    def copy(self, source: Path, target: Path) -> int:
+        size_bytes = 0
+        make_directory(target.parent)
+        target.mkdir()
+        for entry in sorted(source.iterdir()):
+            if entry.is_dir():
+                size_bytes += self.copy(entry, target / entry.name)
+            else:
+                self._before_file()
+                size_bytes += self._copy_file(entry, target / entry.name)
+        sync_directory(target)
+        return size_bytes
+
+    def _copy_file(self, file: Path, target: Path) -> int:
+        """Copy or link a file; return its bytes, 0 for a further name of one. RocksDB appends to manifest and log."""
+        found = file.stat()
+        inode = found.st_dev, found.st_ino
+        if file.suffix == TABLE_SUFFIX:
+            if inode in self._copied and _link(self._copied[inode], target):
+                return 0
+            self._copied[inode] = target
+            kept = self._earlier.get(_TableFile.of(file.name, found))
+            if _link(file, target) or (kept is not None and _link(kept, target)):
+                return found.st_size
+        shutil.copy2(file, target)
+        with target.open("rb") as copied:
+            os.fsync(copied.fileno())
+        return found.st_size
+
+
+class _TableFile(NamedTuple):
+    """What tells a table file from others: a copy keeps all three."""
+
+    name: str
+    size_bytes: int
+    changed_ns: int
+
+    @classmethod
+    def of(cls, name: str, found: os.stat_result) -> _TableFile:
+        return cls(name, found.st_size, found.st_mtime_ns)
+
+
+def _tables_of(copy: Path) -> dict[_TableFile, Path]:
+    found = {}
+    for file in copy.rglob(f"*{TABLE_SUFFIX}"):
+        with contextlib.suppress(FileNotFoundError):  # another host deletes this backup
+            found[_TableFile.of(file.name, file.stat())] = file
+    return found
 
 
 def remove_unfinished(target: Path) -> Path:
@@ -124,13 +175,11 @@ def place_files(
     sync_directory(target.parent)
 
 
-def _is_linked(file: Path, target: Path) -> bool:
-    """Link a table file; return whether it was linked. Other files are copied: RocksDB appends to manifest and log."""
-    if file.suffix != ".sst":
-        return False
+def _link(file: Path, target: Path) -> bool:
+    """Give a file another name; return whether that was possible."""
     try:
         os.link(file, target)
-    except OSError:  # another disk, or a file system without links
+    except OSError:  # another disk, a file system without links, or too many of them
         return False
     return True
 

@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import shutil
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,6 +28,7 @@ from services.plane.machine.processes import identify
 from services.plane.stack.plane_file import PlaneFile, PlaneState
 from services.plane.upkeep import backups, log_trims
 from services.plane.upkeep.backups import find_backup, missing_from, restore_backup
+from services.plane.upkeep.old_backups import exclusive_bytes
 from services.plane.upkeep.shard_databases import (
     database_directory,
     new_database,
@@ -193,6 +195,77 @@ def test_a_restore_that_is_cut_off_leaves_no_database(tmp_path: Path, monkeypatc
     assert not database_directory(tmp_path / "new", "metadata", 0).exists()
     monkeypatch.undo()
     assert restore_backup(tmp_path / "new", tmp_path / "kept", backup, ["metadata"])
+
+
+@pytest.fixture
+def on_two_disks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No file below ``mnt`` can be linked from outside of it, and none outside from there."""
+    link = os.link
+
+    def within_a_disk(file: Path, target: Path) -> None:
+        if file.is_relative_to(tmp_path / "mnt") != target.is_relative_to(tmp_path / "mnt"):
+            raise OSError(errno.EXDEV, "Invalid cross-device link")
+        link(file, target)
+
+    monkeypatch.setattr(os, "link", within_a_disk)
+
+
+def tables_of(directory: Path) -> list[Path]:
+    return sorted(directory.rglob("*.sst"))
+
+
+def inodes_of(directory: Path) -> set[int]:
+    return {file.stat().st_ino for file in tables_of(directory)}
+
+
+def content_of(directory: Path) -> dict[Path, bytes]:
+    return {file.relative_to(directory): file.read_bytes() for file in tables_of(directory)}
+
+
+@pytest.mark.usefixtures("on_two_disks")
+def test_what_checkpoints_share_is_copied_to_another_disk_and_back_once(tmp_path: Path) -> None:
+    with closing(new_database(tmp_path / "shard", "metadata")) as store:
+        for number in range(5):
+            store.write({"keyTable": {b"/vol/bucket/%d" % number: b"row" * 1_000}})
+            store.checkpoint(f"snapshot-{number}")
+        store.back_up_to(tmp_path / "copy")
+    shared = len(tables_of(tmp_path / "copy")), len(inodes_of(tmp_path / "copy"))
+    assert shared[0] > 2 * shared[1], "the checkpoints share files"
+    for source, target in (
+        (tmp_path / "copy", tmp_path / "mnt" / "kept"),
+        (tmp_path / "mnt" / "kept", tmp_path / "new"),
+    ):
+        copied_bytes = copy_files(source, target)
+        assert (len(tables_of(target)), len(inodes_of(target))) == shared
+        assert not inodes_of(source) & inodes_of(target), "the other disk has files of its own"
+        assert content_of(target) == content_of(source)
+        assert copied_bytes == exclusive_bytes([target])
+
+
+@pytest.mark.usefixtures("on_two_disks")
+def test_a_later_backup_shares_the_table_files_of_an_earlier_one(tmp_path: Path) -> None:
+    kept = tmp_path / "mnt"
+    with closing(new_database(tmp_path / "shard", "metadata")) as store:
+        for number in range(3):
+            store.write({"keyTable": {b"/vol/bucket/%d" % number: b"row" * 1_000}})
+            store.checkpoint(f"snapshot-{number}")
+            store.back_up_to(tmp_path / f"copy-{number}")
+    copy_files(tmp_path / "copy-0", kept / "first")
+    size_bytes = copy_files(tmp_path / "copy-1", kept / "second", earlier=kept / "first")
+    assert inodes_of(kept / "first") < inodes_of(kept / "second")
+    assert size_bytes == copy_files(tmp_path / "copy-1", kept / "alone"), "the size is what a restore needs"
+    foreign = tables_of(kept / "second")[0]
+    os.utime(foreign, ns=(0, 0))  # of another database, with the same name and size
+    copy_files(tmp_path / "copy-2", kept / "third", earlier=kept / "second")
+    assert foreign.stat().st_ino not in inodes_of(kept / "third")
+    assert inodes_of(kept / "second") & inodes_of(kept / "third")
+    shutil.rmtree(kept / "first")
+    shutil.rmtree(kept / "second")
+    for number, name in ((1, "alone"), (2, "third")):
+        assert content_of(kept / name) == content_of(tmp_path / f"copy-{number}")
+    with closing(open_copy(kept / "third", "metadata")) as copy:
+        assert copy.get("keyTable", b"/vol/bucket/2") == b"row" * 1_000
+        copy.open_checkpoint("snapshot-1").close()
 
 
 def test_a_backup_that_lacks_a_checkpoint_or_is_being_removed_is_not_restored(tmp_path: Path) -> None:

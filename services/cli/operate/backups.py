@@ -17,7 +17,13 @@ from services.cli.terminal import say
 from services.domain.words import counted
 from services.plane.stack.plane_file import read_plane_file
 from services.plane.upkeep.backups import backups_directory, backups_of, missing_from
-from services.plane.upkeep.old_backups import KeptBackup, deletable_backups, delete_backups, kept_backups
+from services.plane.upkeep.old_backups import (
+    KeptBackup,
+    deletable_backups,
+    delete_backups,
+    exclusive_bytes,
+    kept_backups,
+)
 from services.wording.figures import bytes_text, time_text
 
 app = typer.Typer(no_args_is_help=True, help="List backups, and delete those that newer ones replace.")
@@ -37,6 +43,7 @@ def list_backups(context: typer.Context, directory: DirectoryOption = None, as_j
     """List the complete backups, oldest first, and look whether each can be restored.
 
     A copy is whole if its database, its manifest and all its snapshot checkpoints are there; their content is not read.
+    EXCLUSIVE is what its deletion frees: the files that neither another backup nor a database shares.
     """
     place = _place(made_session(context).home, directory)
     found = kept_backups(place) if place.exists() or directory else []
@@ -44,18 +51,19 @@ def list_backups(context: typer.Context, directory: DirectoryOption = None, as_j
         print_json([_as_json(one) for one in found])
         return
     print_table(
-        ["BACKUP", "MADE", "SIZE", "COPIES", "STATE"],
+        ["BACKUP", "MADE", "SIZE", "EXCLUSIVE", "COPIES", "STATE"],
         (
             (
                 one.backup.name,
                 time_text(one.backup.made_at_ms),
                 bytes_text(one.backup.size_bytes),
+                bytes_text(one.exclusive_bytes),
                 len(one.backup.copies),
                 _state(one),
             )
             for one in found
         ),
-        numbers=["SIZE", "COPIES"],
+        numbers=["SIZE", "EXCLUSIVE", "COPIES"],
     )
 
 
@@ -78,15 +86,17 @@ def delete(
     home = made_session(context).home
     place = _place(home, directory)
     deleted = deletable_backups(kept_backups(place) if place.exists() or directory else [], keep, names or ())
+    freed_bytes = exclusive_bytes(place / one.backup.name for one in deleted)
     if deleted and not is_dry_run:
-        confirm(f"This deletes from {place}: {_names_and_size(deleted)}.", is_confirmed=is_confirmed)
+        confirm(f"This deletes from {place}: {_names_and_size(deleted, freed_bytes)}.", is_confirmed=is_confirmed)
         delete_backups(home, place, deleted)
     if as_json:
-        print_json({"directory": str(place), "dry_run": is_dry_run, "deleted": [asdict(one.backup) for one in deleted]})
+        said = {"directory": str(place), "dry_run": is_dry_run, "freed_bytes": freed_bytes}
+        print_json({**said, "deleted": [asdict(one.backup) for one in deleted]})
     elif not deleted:
         say(f"Nothing to delete in {place}: each backup has one of the {keep} newest whole copies of some shard.")
     else:
-        say(f"{'Would delete' if is_dry_run else 'Deleted'} {_names_and_size(deleted)}.")
+        say(f"{'Would delete' if is_dry_run else 'Deleted'} {_names_and_size(deleted, freed_bytes)}.")
 
 
 def places_text(places: Iterable[tuple[str, int]]) -> str:
@@ -112,11 +122,12 @@ def _state(one: KeptBackup) -> str:
 def _as_json(one: KeptBackup) -> dict[str, object]:
     return {
         **asdict(one.backup),
+        "exclusive_bytes": one.exclusive_bytes,
         "missing": [{"service": service, "shard": shard} for service, shard in missing_from(one.backup)],
         "damaged": [{"service": service, "shard": shard, "reason": reason} for service, shard, reason in one.damaged],
     }
 
 
-def _names_and_size(deleted: Sequence[KeptBackup]) -> str:
-    names, size_bytes = [one.backup.name for one in deleted], sum(one.backup.size_bytes for one in deleted)
-    return f"{', '.join(names)} ({counted(len(names), 'backup')}, {bytes_text(size_bytes)})"
+def _names_and_size(deleted: Sequence[KeptBackup], freed_bytes: int) -> str:
+    names = ", ".join(one.backup.name for one in deleted)
+    return f"{names} ({counted(len(deleted), 'backup')}; {bytes_text(freed_bytes)} that nothing else shares)"

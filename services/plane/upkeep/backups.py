@@ -10,7 +10,7 @@ import fcntl
 import platform
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from hashlib import blake2b
@@ -115,7 +115,7 @@ def make_backup(plane: PlaneFile, directory: Path, *, has_digest: bool = True) -
         name = datetime.now(UTC).strftime("%Y%m%dT%H%M%S-%fZ")
         making = directory / unfinished_name(home, name)
         try:
-            copies = list(_copies(plane, making, name, has_digest=has_digest))
+            copies = list(_copies(plane, making, name, _newest_copies(directory), has_digest=has_digest))
             if not copies:
                 raise StackError("No process of this host runs a shard: make the backup on the hosts that do.")
             backup = Backup(name, int(time.time() * 1000), plane.shards, tuple(copies))
@@ -187,16 +187,31 @@ def unfinished_name(home: Path, name: str) -> str:
     return f"{MAKING}{mark}-{name}"
 
 
-def _copies(plane: PlaneFile, making: Path, name: str, *, has_digest: bool) -> Iterator[ServiceCopy]:
+def _newest_copies(directory: Path) -> dict[tuple[str, int], Path]:
+    """Return the newest copy of each shard of each service in a directory; none if a manifest cannot be read."""
+    with suppress(BackupError):
+        return {
+            (copy.service, copy.shard): directory / backup.name / copy.service / str(copy.shard)
+            for backup in list_backups(directory)
+            for copy in backup.copies
+        }
+    return {}
+
+
+def _copies(
+    plane: PlaneFile, making: Path, name: str, earlier: Mapping[tuple[str, int], Path], *, has_digest: bool
+) -> Iterator[ServiceCopy]:
     for service in SERVICES:
         for shard in range(plane.shards):
+            target = making / service / str(shard)
             with suppress(ElsewhereError):
-                yield _copy(plane, service, shard, making / service / str(shard), name, has_digest=has_digest)
+                with copy_of_running(plane, service, shard, f"{COPY_PREFIX}{name}") as made:
+                    size_bytes = _keep_copy(made, target, service, earlier.get((service, shard)))
+                yield _described(target, service, shard, size_bytes, has_digest=has_digest)
 
 
-def _copy(plane: PlaneFile, service: str, shard: int, target: Path, name: str, *, has_digest: bool) -> ServiceCopy:
-    with copy_of_running(plane, service, shard, f"{COPY_PREFIX}{name}") as made:
-        size_bytes = _keep_copy(made, target, service)
+def _described(target: Path, service: str, shard: int, size_bytes: int, *, has_digest: bool) -> ServiceCopy:
+    """Return what the manifest says of a copy."""
     with closing(open_copy(target, service)) as copy:
         rows = positions_of(copy, service).values()
         positions = tuple(InputPosition(row.topic, row.topic_id, row.next_offset) for row in rows)
@@ -216,10 +231,10 @@ def _copy(plane: PlaneFile, service: str, shard: int, target: Path, name: str, *
         )
 
 
-def _keep_copy(made: Path, target: Path, service: str) -> int:
-    """Copy a service's copy to the backup; return its size in bytes."""
+def _keep_copy(made: Path, target: Path, service: str, earlier: Path | None) -> int:
+    """Copy a service's copy to the backup, beside an earlier one; return its size in bytes."""
     try:
-        return copy_files(made, target)
+        return copy_files(made, target, earlier=earlier)
     except FileNotFoundError as error:
         if made.exists():
             raise

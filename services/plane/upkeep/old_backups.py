@@ -7,7 +7,8 @@ one is replaced when each of its copies has newer ones.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +26,8 @@ class KeptBackup:
     backup: Backup
     damaged: tuple[tuple[str, int, str], ...] = ()
     """Services and shards of copies that cannot be restored, each with the reason."""
+    exclusive_bytes: int = 0
+    """Bytes that a deletion frees: those of files that neither another backup nor a database shares."""
 
     def is_whole(self, copy: ServiceCopy) -> bool:
         """Return whether a copy of this backup can be restored, as far as its files are there."""
@@ -38,8 +41,9 @@ def kept_backups(directory: Path) -> list[KeptBackup]:
         StackError: the directory or a manifest cannot be read.
     """
     return [
-        KeptBackup(backup, tuple(_damaged(PlacedBackup(directory / backup.name, backup))))
+        KeptBackup(backup, tuple(_damaged(found)), exclusive_bytes([found.directory]))
         for backup in listed_backups(directory)
+        for found in [PlacedBackup(directory / backup.name, backup)]
     ]
 
 
@@ -92,6 +96,19 @@ def delete_backups(home: Path, directory: Path, deleted: Sequence[KeptBackup]) -
                 shutil.rmtree(hidden)
             except OSError as error:
                 raise disk_error(directory, error) from error
+
+
+def exclusive_bytes(directories: Iterable[Path]) -> int:
+    """Return the bytes of the files that have all their names within some directories: what their deletion frees."""
+    names: Counter[tuple[int, int]] = Counter()
+    size_bytes = 0
+    for path in (path for directory in directories for path in directory.rglob("*") if path.is_file()):
+        found = path.stat()
+        inode = found.st_dev, found.st_ino
+        names[inode] += 1
+        if names[inode] == found.st_nlink:
+            size_bytes += found.st_size
+    return size_bytes
 
 
 def _damaged(found: PlacedBackup) -> Iterator[tuple[str, int, str]]:

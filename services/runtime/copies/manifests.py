@@ -76,7 +76,7 @@ class Backup:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all copies, including files that are hard links to the databases' files."""
+        """Bytes of all copies, including files that they share with the databases or with other backups."""
         return sum(copy.size_bytes for copy in self.copies)
 
     def copy_of(self, service: str, shard: int) -> ServiceCopy | None:
