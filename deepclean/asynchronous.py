@@ -453,7 +453,8 @@ class AsyncBucket(AsyncNamespace):
         far as they are not claimed; the result lists the files that could not be restored.
 
         Raises:
-            CannotUndeleteError: it is claimed, or a snapshot holds it; the message says what can be done.
+            CannotUndeleteError: what was deleted is claimed, or cannot return, for example because a snapshot holds it
+                and another snapshot was created since; the message says what can be done.
         """
         return await self._threads.run(self._sync.undelete, path, to=to, death=death, by_file=by_file)
 

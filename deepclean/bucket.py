@@ -321,7 +321,8 @@ class Bucket(Namespace):
         far as they are not claimed; the result lists the files that could not be restored.
 
         Raises:
-            CannotUndeleteError: it is claimed, or a snapshot holds it; the message says what can be done.
+            CannotUndeleteError: what was deleted is claimed, or cannot return, for example because a snapshot holds it
+                and another snapshot was created since; the message says what can be done.
         """
         shard = self._calls.volumes.shard_of(self.volume)
         bring_back = undelete_files if by_file else undelete_path
