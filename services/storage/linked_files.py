@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
 from time import time_ns
+from typing import NamedTuple
 
 from services.storage.rocks_views import explaining
 
@@ -30,6 +32,42 @@ def file_sizes(directory: Path) -> dict[int, int]:
                 status = file.stat()
                 files[status.st_ino] = status.st_size
     return files
+
+
+class _Counted(NamedTuple):
+    size_bytes: int
+    names: int
+    """Names that were found."""
+    links: int
+    """All names, wherever they are."""
+
+
+def _files_below(directories: Iterable[Path]) -> dict[tuple[int, int], _Counted]:
+    """Return the files of directories and of all below them, by device and inode. What vanishes meanwhile is left out.
+
+    Raises:
+        OSError: a file cannot be looked at.
+    """
+    found: dict[tuple[int, int], _Counted] = {}
+    for directory in directories:
+        for place, _, names in os.walk(directory):
+            for name in names:
+                with suppress(FileNotFoundError):
+                    status = Path(place, name).stat()
+                    inode = status.st_dev, status.st_ino
+                    before = found[inode].names if inode in found else 0
+                    found[inode] = _Counted(status.st_size, before + 1, status.st_nlink)
+    return found
+
+
+def tree_bytes(directory: Path) -> int:
+    """Return the bytes of a directory's files, and of those below it, each counted once however many names it has."""
+    return sum(one.size_bytes for one in _files_below([directory]).values())
+
+
+def exclusive_bytes(directories: Iterable[Path]) -> int:
+    """Return the bytes of the files that have all their names below some directories: what their deletion frees."""
+    return sum(one.size_bytes for one in _files_below(directories).values() if one.names == one.links)
 
 
 def _time_of_change(directory: Path, now_ns: int) -> int | None:

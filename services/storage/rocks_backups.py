@@ -33,7 +33,7 @@ from services.storage.store import StoreError
 from services.storage.tables import TableDefinition
 
 DATABASE, CHECKPOINTS = "db", "checkpoints"
-TABLE_SUFFIX = ".sst"
+TABLE_SUFFIX, TABLE_END_BYTES = ".sst", 1 << 16
 
 
 def has_database(directory: Path) -> bool:
@@ -74,77 +74,91 @@ def write_copy(database: Rdict, checkpoints: Checkpoints, target: Path) -> None:
 
 def copy_files(
     source: Path, target: Path, before_file: Callable[[], None] = lambda: None, earlier: Path | None = None
-) -> int:
-    """Copy a directory; return the bytes of its files, each counted once however many names it has.
+) -> None:
+    """Copy a directory.
 
-    Table files never change. They are linked where the disk is the same. One that several checkpoints share is copied
-    to another disk once. One that ``earlier``, a copy on the disk of the target, has already is linked to that.
+    RocksDB never changes a table file, so table files are linked where the disk is the same, and to ``earlier``, a copy
+    on the disk of the target, if that has them already. A file that has several names, as checkpoints share files, is
+    copied once.
 
     ``before_file`` is called before each file; what it raises ends the copying.
 
     Raises:
         OSError: the disk is full, or cannot be written.
     """
-    return _Copying(before_file, {} if earlier is None else _tables_of(earlier)).copy(source, target)
+    _Copying(before_file, {} if earlier is None else _tables_below(earlier)).copy(source, target)
 
 
-class _Copying:
-    """Copies directories, and knows which table files it has copied already."""
-
-    def __init__(self, before_file: Callable[[], None], earlier: Mapping[_TableFile, Path]) -> None:
-        self._before_file = before_file
-        self._earlier = earlier
-        self._copied: dict[tuple[int, int], Path] = {}
-        """By device and inode, the first copy of each table file."""
-
-    def copy(self, source: Path, target: Path) -> int:
-        size_bytes = 0
-        make_directory(target.parent)
-        target.mkdir()
-        for entry in sorted(source.iterdir()):
-            if entry.is_dir():
-                size_bytes += self.copy(entry, target / entry.name)
-            else:
-                self._before_file()
-                size_bytes += self._copy_file(entry, target / entry.name)
-        sync_directory(target)
-        return size_bytes
-
-    def _copy_file(self, file: Path, target: Path) -> int:
-        """Copy or link a file; return its bytes, 0 for a further name of one. RocksDB appends to manifest and log."""
-        found = file.stat()
-        inode = found.st_dev, found.st_ino
-        if file.suffix == TABLE_SUFFIX:
-            if inode in self._copied and _link(self._copied[inode], target):
-                return 0
-            self._copied[inode] = target
-            kept = self._earlier.get(_TableFile.of(file.name, found))
-            if _link(file, target) or (kept is not None and _link(kept, target)):
-                return found.st_size
-        shutil.copy2(file, target)
-        with target.open("rb") as copied:
-            os.fsync(copied.fileno())
-        return found.st_size
-
-
-class _TableFile(NamedTuple):
-    """What tells a table file from others: a copy keeps all three."""
+class _Likeness(NamedTuple):
+    """What all names of a file and all its copies have alike. Files of other databases may have it, too."""
 
     name: str
     size_bytes: int
     changed_ns: int
 
-    @classmethod
-    def of(cls, name: str, found: os.stat_result) -> _TableFile:
-        return cls(name, found.st_size, found.st_mtime_ns)
+
+class _Copying:
+    """Copies directories, and knows which files it has copied already."""
+
+    def __init__(self, before_file: Callable[[], None], earlier: Mapping[_Likeness, Path]) -> None:
+        self._before_file = before_file
+        self._earlier = earlier
+        self._copied: dict[tuple[int, int, _Likeness], Path] = {}
+        """By device, inode and likeness, since some file systems invent inodes: the first copy of each file."""
+
+    def copy(self, source: Path, target: Path) -> None:
+        make_directory(target.parent)
+        target.mkdir()
+        for entry in sorted(source.iterdir()):
+            if entry.is_dir():
+                self.copy(entry, target / entry.name)
+            else:
+                self._before_file()
+                if not self._link_known(entry, target / entry.name):
+                    shutil.copy2(entry, target / entry.name)
+                    with (target / entry.name).open("rb") as copied:
+                        os.fsync(copied.fileno())
+        sync_directory(target)
+
+    def _link_known(self, file: Path, target: Path) -> bool:
+        """Link a file to what is on the disk of the target already; return whether that was possible."""
+        found = file.stat()
+        alike = _Likeness(file.name, found.st_size, found.st_mtime_ns)
+        inode = found.st_dev, found.st_ino, alike
+        if inode in self._copied and _link(self._copied[inode], target):
+            return True
+        self._copied[inode] = target
+        if file.suffix != TABLE_SUFFIX:  # RocksDB appends to manifest and log
+            return False
+        kept = self._earlier.get(alike)
+        return _link(file, target) or (kept is not None and _is_same_table(file, kept) and _link(kept, target))
 
 
-def _tables_of(copy: Path) -> dict[_TableFile, Path]:
+def _tables_below(copy: Path) -> dict[_Likeness, Path]:
+    """Return the table files of a copy; another host may delete it meanwhile."""
     found = {}
-    for file in copy.rglob(f"*{TABLE_SUFFIX}"):
-        with contextlib.suppress(FileNotFoundError):  # another host deletes this backup
-            found[_TableFile.of(file.name, file.stat())] = file
+    for place, _, names in os.walk(copy):
+        for name in names:
+            if name.endswith(TABLE_SUFFIX):
+                with contextlib.suppress(OSError):
+                    status = Path(place, name).stat()
+                    found[_Likeness(name, status.st_size, status.st_mtime_ns)] = Path(place, name)
     return found
+
+
+def _is_same_table(one: Path, other: Path) -> bool:
+    """Return whether two table files of one size end alike: there RocksDB writes which session of which database, under
+    which number, has made a file."""
+    try:
+        return _end_of(one) == _end_of(other)
+    except OSError:
+        return False
+
+
+def _end_of(file: Path) -> bytes:
+    with file.open("rb") as table:
+        table.seek(max(0, os.fstat(table.fileno()).st_size - TABLE_END_BYTES))
+        return table.read()
 
 
 def remove_unfinished(target: Path) -> Path:

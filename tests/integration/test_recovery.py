@@ -39,7 +39,7 @@ from services.plane.stack.process_names import METADATA, SERVICES
 from services.plane.stack.stack import running_client
 from services.plane.upkeep.backups import backups_directory
 from services.plane.upkeep.shard_databases import database_directory, open_database
-from services.runtime.copies.manifests import MANIFEST, list_backups
+from services.runtime.copies.manifests import MANIFEST, placed_backups
 from services.runtime.process.process import ServiceProcess
 from services.runtime.process.settings import ServiceSettings
 from services.snapshots.__main__ import build as build_snapshots
@@ -169,7 +169,8 @@ def test_what_is_lost_is_made_again(tmp_path: Path, home_broker: EmbeddedBroker)
         put(plane, 1_000, 200)
         request(plane, CreateSnapshot("vol", "bucket", "after-backup"))
     assert not list((home / "data").glob("*/*/copies/*"))
-    (backup,) = list_backups(backups_directory(home))
+    (placed,) = placed_backups(backups_directory(home))
+    backup = placed.backup
     copy = backup.copy_of(METADATA, 0)
     assert copy is not None
     assert copy.digest is not None

@@ -154,7 +154,7 @@ def test_a_cluster_judges_as_one_machine_does_whatever_is_killed(submitting: Sub
         assert read[DEAD_LETTERS] == []
         assert max(submitting.tasks_of_stages()) > 1, "one shard does not bound the tasks"
         commands = submitting.commands_of_executors()
-        assert len(commands) == len(cluster.workers)
+        assert len(commands) >= len(cluster.workers)
         for command in commands:
             words = [word.strip('"') for word in command.split()]
             wanted = executor_java_options(SessionOptions(jars_directory()), {}).split()

@@ -28,7 +28,6 @@ from services.plane.machine.processes import identify
 from services.plane.stack.plane_file import PlaneFile, PlaneState
 from services.plane.upkeep import backups, log_trims
 from services.plane.upkeep.backups import find_backup, missing_from, restore_backup
-from services.plane.upkeep.old_backups import exclusive_bytes
 from services.plane.upkeep.shard_databases import (
     database_directory,
     new_database,
@@ -41,12 +40,14 @@ from services.runtime.copies.manifests import (
     MANIFEST,
     Backup,
     BackupError,
+    PlacedBackup,
     ServiceCopy,
-    list_backups,
+    placed_backups,
     write_manifest,
 )
 from services.runtime.loop.positions import POSITIONS
 from services.storage import rocks_backups
+from services.storage.linked_files import exclusive_bytes, tree_bytes
 from services.storage.rocks_backups import copy_files
 from services.storage.store import StoreError
 from streaming.reclaiming.checkpoint import LocalCheckpoint
@@ -72,12 +73,16 @@ def made_backup(home: Path, directory: Path, name: str, txn: int = 7) -> Backup:
     return backup
 
 
+def placed(directory: Path, backup: Backup) -> PlacedBackup:
+    return PlacedBackup(directory / backup.name, backup)
+
+
 def test_one_without_its_manifest_is_no_backup(tmp_path: Path) -> None:
     older = made_backup(tmp_path / "home", tmp_path / "kept", "older", 7)
     newer = made_backup(tmp_path / "home", tmp_path / "kept", "newer", 8)
-    assert list_backups(tmp_path / "kept") == [older, newer]
-    assert find_backup(tmp_path / "kept") == newer
-    assert find_backup(tmp_path / "kept", "older") == older
+    assert [found.backup for found in placed_backups(tmp_path / "kept")] == [older, newer]
+    assert find_backup(tmp_path / "kept").backup == newer
+    assert find_backup(tmp_path / "kept", "older").backup == older
     (tmp_path / "kept" / "newer" / MANIFEST).unlink()
     (tmp_path / "kept" / "older").rename(tmp_path / "kept" / ".making-older")
     with pytest.raises(StackError, match=r"holds no complete backup: make one \(deepclean backup\)"):
@@ -97,14 +102,14 @@ def test_a_manifest_of_another_version_is_refused(tmp_path: Path) -> None:
     ):
         manifest.write_text(content)
         with pytest.raises(BackupError, match=reason):
-            list_backups(tmp_path / "kept")
+            placed_backups(tmp_path / "kept")
 
 
 def test_a_restored_copy_is_the_one_that_was_made_and_leaves_the_backup_alone(tmp_path: Path) -> None:
     kept, restored = tmp_path / "kept", tmp_path / "restored"
     backup = made_backup(tmp_path / "home", kept, "one")
     for place in (restored, tmp_path / "again"):
-        restore_backup(place, kept, backup, ["metadata"])
+        restore_backup(place, placed(kept, backup), ["metadata"])
         store = open_database(database_directory(place, "metadata", 0), "metadata")
         assert positions_of(store, "metadata")[METADATA_COMMANDS.name].next_offset == 7
         assert store.checkpoints() == ["snapshot-7"]
@@ -139,13 +144,13 @@ def test_the_homes_own_backups_pin_beside_those_that_are_named(tmp_path: Path) -
 def test_nothing_is_replaced(tmp_path: Path) -> None:
     backup = made_backup(tmp_path / "home", tmp_path / "kept", "one")
     with pytest.raises(StackError, match="is not empty: move it away first"):
-        restore_backup(tmp_path / "home", tmp_path / "kept", backup, ["metadata"])
+        restore_backup(tmp_path / "home", placed(tmp_path / "kept", backup), ["metadata"])
     with pytest.raises(StackError, match="has nothing of snapshots: name another backup"):
-        restore_backup(tmp_path / "other", tmp_path / "kept", backup, ["metadata", "snapshots"])
+        restore_backup(tmp_path / "other", placed(tmp_path / "kept", backup), ["metadata", "snapshots"])
     with pytest.raises(StackError, match="has no copy of metadata, shard 1"):
-        restore_backup(tmp_path / "other", tmp_path / "kept", backup, ["metadata"], [0, 1])
+        restore_backup(tmp_path / "other", placed(tmp_path / "kept", backup), ["metadata"], [0, 1])
     with pytest.raises(StackError, match="has nothing of shard 1: name another backup"):
-        restore_backup(tmp_path / "other", tmp_path / "kept", backup, shards=[1])
+        restore_backup(tmp_path / "other", placed(tmp_path / "kept", backup), shards=[1])
     assert not (tmp_path / "other" / "data").exists()
 
 
@@ -155,9 +160,9 @@ def test_a_backup_of_one_of_several_hosts_restores_what_it_has(tmp_path: Path) -
     assert ("snapshots", 0) in missing_from(backup)
     assert ("metadata", 0) not in missing_from(backup)
     for place, services, shards in (("one", ("metadata",), ()), ("two", (), (0,)), ("three", ("metadata",), (0,))):
-        restored = restore_backup(tmp_path / place, tmp_path / "kept", backup, services, shards)
+        restored = restore_backup(tmp_path / place, placed(tmp_path / "kept", backup), services, shards)
         assert [(copy.service, copy.shard) for copy in restored] == [("metadata", 0)]
-    restored = restore_backup(tmp_path / "four", tmp_path / "kept", made)
+    restored = restore_backup(tmp_path / "four", placed(tmp_path / "kept", made))
     assert [(copy.service, copy.shard) for copy in restored] == [("metadata", 0)]
 
 
@@ -179,22 +184,22 @@ def test_a_manifest_names_no_copy_that_is_gone(tmp_path: Path) -> None:
         backups._require_copies(
             tmp_path / "kept" / "one", replace(backup, copies=(*backup.copies, ServiceCopy("snapshots", 0, (), 1)))
         )
-    assert find_backup(tmp_path / "kept") == backup
+    assert find_backup(tmp_path / "kept").backup == backup
 
 
 def test_a_restore_that_is_cut_off_leaves_no_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     backup = made_backup(tmp_path / "home", tmp_path / "kept", "one")
 
-    def half(source: Path, target: Path, _: object) -> int:
+    def half(source: Path, target: Path, _: object) -> None:
         copy_files(source, target)
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(rocks_backups, "copy_files", half)
     with pytest.raises(StackError, match="is full"):
-        restore_backup(tmp_path / "new", tmp_path / "kept", backup, ["metadata"])
+        restore_backup(tmp_path / "new", placed(tmp_path / "kept", backup), ["metadata"])
     assert not database_directory(tmp_path / "new", "metadata", 0).exists()
     monkeypatch.undo()
-    assert restore_backup(tmp_path / "new", tmp_path / "kept", backup, ["metadata"])
+    assert restore_backup(tmp_path / "new", placed(tmp_path / "kept", backup), ["metadata"])
 
 
 @pytest.fixture
@@ -235,11 +240,11 @@ def test_what_checkpoints_share_is_copied_to_another_disk_and_back_once(tmp_path
         (tmp_path / "copy", tmp_path / "mnt" / "kept"),
         (tmp_path / "mnt" / "kept", tmp_path / "new"),
     ):
-        copied_bytes = copy_files(source, target)
+        copy_files(source, target)
         assert (len(tables_of(target)), len(inodes_of(target))) == shared
         assert not inodes_of(source) & inodes_of(target), "the other disk has files of its own"
         assert content_of(target) == content_of(source)
-        assert copied_bytes == exclusive_bytes([target])
+        assert exclusive_bytes([target]) == tree_bytes(target) == tree_bytes(source)
 
 
 @pytest.mark.usefixtures("on_two_disks")
@@ -251,13 +256,20 @@ def test_a_later_backup_shares_the_table_files_of_an_earlier_one(tmp_path: Path)
             store.checkpoint(f"snapshot-{number}")
             store.back_up_to(tmp_path / f"copy-{number}")
     copy_files(tmp_path / "copy-0", kept / "first")
-    size_bytes = copy_files(tmp_path / "copy-1", kept / "second", earlier=kept / "first")
+    copy_files(tmp_path / "copy-1", kept / "second", earlier=kept / "first")
     assert inodes_of(kept / "first") < inodes_of(kept / "second")
-    assert size_bytes == copy_files(tmp_path / "copy-1", kept / "alone"), "the size is what a restore needs"
-    foreign = tables_of(kept / "second")[0]
-    os.utime(foreign, ns=(0, 0))  # of another database, with the same name and size
+    copy_files(tmp_path / "copy-1", kept / "alone")
+    assert exclusive_bytes([kept / "first"]) < exclusive_bytes([kept / "second"]) < tree_bytes(kept / "second")
+    both = exclusive_bytes([kept / "first", kept / "second"])
+    assert both == tree_bytes(kept / "second") + exclusive_bytes([kept / "first"]), "what both share goes with both"
+    older, foreign = tables_of(kept / "second")[:2]
+    os.utime(older, ns=(0, 0))  # not of this time
+    before = foreign.stat()
+    foreign.unlink()  # other names of it stay as they are
+    foreign.write_bytes(bytes(before.st_size))  # of another database, with the same name, size and time
+    os.utime(foreign, ns=(before.st_atime_ns, before.st_mtime_ns))
     copy_files(tmp_path / "copy-2", kept / "third", earlier=kept / "second")
-    assert foreign.stat().st_ino not in inodes_of(kept / "third")
+    assert not {older.stat().st_ino, foreign.stat().st_ino} & inodes_of(kept / "third")
     assert inodes_of(kept / "second") & inodes_of(kept / "third")
     shutil.rmtree(kept / "first")
     shutil.rmtree(kept / "second")
@@ -273,11 +285,13 @@ def test_a_backup_that_lacks_a_checkpoint_or_is_being_removed_is_not_restored(tm
     (copy,) = backup.copies
     with pytest.raises(StackError, match="checkpoint is missing"):
         restore_backup(
-            tmp_path / "new", tmp_path / "kept", replace(backup, copies=(replace(copy, checkpoints=7),)), ["metadata"]
+            tmp_path / "new",
+            placed(tmp_path / "kept", replace(backup, copies=(replace(copy, checkpoints=7),))),
+            ["metadata"],
         )
     (tmp_path / "kept" / "one" / MANIFEST).unlink()
     with pytest.raises(StackError, match="being removed"):
-        restore_backup(tmp_path / "new", tmp_path / "kept", backup, ["metadata"])
+        restore_backup(tmp_path / "new", placed(tmp_path / "kept", backup), ["metadata"])
     assert not database_directory(tmp_path / "new", "metadata", 0).exists()
 
 
@@ -289,13 +303,13 @@ def test_a_restore_needs_room_and_what_a_crash_has_left_of_one_takes_none(
     left = target.with_name(f".making-{target.name}") / "db" / "000012.sst"
     left.parent.mkdir(parents=True)
     left.write_bytes(b"half of it")
-    needed = backup.copies[0].size_bytes
+    needed = tree_bytes(tmp_path / "kept" / "one" / "metadata")
     free = [needed - 1, needed, needed]
     monkeypatch.setattr(restores, "_is_on_one_disk", lambda *_: False)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=0 if left.exists() else free.pop(0)))
     with pytest.raises(StackError, match=r"has no room .* needs .* bytes, and .* are free"):
-        restore_backup(tmp_path / "new", tmp_path / "kept", backup, ["metadata"])
-    assert restore_backup(tmp_path / "new", tmp_path / "kept", backup, ["metadata"])
+        restore_backup(tmp_path / "new", placed(tmp_path / "kept", backup), ["metadata"])
+    assert restore_backup(tmp_path / "new", placed(tmp_path / "kept", backup), ["metadata"])
     assert not free
 
 
@@ -305,14 +319,14 @@ def test_all_copies_and_their_room_are_looked_at_before_one_is_placed(
     backup, kept = made_backup(tmp_path / "home", tmp_path / "kept", "one"), tmp_path / "kept"
     both = replace(backup, copies=(*backup.copies, replace(backup.copies[0], service="snapshots")))
     with pytest.raises(StackError, match="no database of snapshots, shard 0"):
-        restore_backup(tmp_path / "new", kept, both)
+        restore_backup(tmp_path / "new", placed(kept, both))
     shutil.copytree(kept / "one" / "metadata", kept / "one" / "snapshots")
     monkeypatch.setattr(restores, "_is_on_one_disk", lambda *_: False)
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=backup.copies[0].size_bytes))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=tree_bytes(kept / "one" / "metadata")))
     with pytest.raises(StackError, match="has no room"):
-        restore_backup(tmp_path / "new", kept, both)
+        restore_backup(tmp_path / "new", placed(kept, both))
     assert not database_directory(tmp_path / "new", "metadata", 0).exists()
-    assert restore_backup(tmp_path / "new", kept, both, ["metadata"])
+    assert restore_backup(tmp_path / "new", placed(kept, both), ["metadata"])
 
 
 def test_a_copy_is_made_under_a_new_name_or_not_at_all(tmp_path: Path) -> None:

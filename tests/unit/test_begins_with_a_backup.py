@@ -369,14 +369,14 @@ def test_what_a_killed_restore_has_left_is_removed_and_is_no_database(
     (left / "of-the-killed-one").touch()
     asked_room = []
 
-    def room_for(_: object, size_bytes: int, directory: Path) -> None:
-        asked_room.append((size_bytes, [path.name for path in directory.iterdir()]))
+    def room_for(copies: list[Path], directory: Path) -> None:
+        asked_room.append((copies, [path.name for path in directory.iterdir()]))
 
     monkeypatch.setattr(restores, "require_room", room_for)
     with capture_logs() as said:
         two.start()
     two.await_volumes("vol-a")
-    assert asked_room == [(1, [])], "it is gone before the room is looked at"
+    assert asked_room == [([kept / "whole" / METADATA / "0"], [])], "it is gone before the room is looked at"
     assert [line["backup"] for line in said if line["event"] == RESTORED] == ["whole"]
     assert [path.name for path in place.iterdir()] == ["0"]
     assert not list(place.rglob("of-the-killed-one"))

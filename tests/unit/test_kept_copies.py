@@ -171,10 +171,10 @@ def test_a_backup_whose_copy_went_says_so(
 ) -> None:
     copy = made(AskedCopies(kept, max_copies=1), store, "copy")
 
-    def went(source: Path, target: Path, **_: object) -> int:
+    def went(source: Path, target: Path, **_: object) -> None:
         kept.remove(source.name)
-        return copy_files(source, target)
+        copy_files(source, target)
 
     monkeypatch.setattr(backups, "copy_files", went)
     with pytest.raises(StackError, match=r"was removed while the backup read it.*Back up again"):
-        backups._keep_copy(copy, tmp_path / "backup", "metadata", None)
+        backups._copy_files(copy, tmp_path / "backup", "metadata", None)

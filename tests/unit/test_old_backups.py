@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from schemas.records import KeyRow, ShardState
+from schemas.stored_rows import row_codec
 from services.cli.main import app
+from services.metadata.state.tables import TRANSACTION_INFO_KEY
 from services.plane.machine.errors import StackError
 from services.plane.upkeep import backups
+from services.plane.upkeep.backups import unfinished_name
 from services.plane.upkeep.old_backups import (
     KeptBackup,
     deletable_backups,
@@ -22,46 +29,87 @@ from services.plane.upkeep.old_backups import (
     kept_backups,
     replaced_backups,
 )
-from services.runtime.copies.manifests import MANIFEST, Backup, PlacedBackup, ServiceCopy
+from services.plane.upkeep.shard_databases import new_database
+from services.runtime.copies.manifests import (
+    MANIFEST,
+    Backup,
+    InputPosition,
+    PlacedBackup,
+    ServiceCopy,
+    write_manifest,
+)
 from services.runtime.copies.restores import place_copy
-from tests.unit.test_backups import made_backup
+from services.storage import rocks_backups
+from services.storage.linked_files import exclusive_bytes
+from services.storage.rocks_backups import TABLE_END_BYTES
+from tests.unit.test_backups import inodes_of, made_backup, tables_of
 
-Copies = dict[tuple[str, int], bool]
-"""Whether the copy of each shard of each service in a backup is whole."""
+Copies = dict[tuple[str, int], tuple[bool, str, int]]
+"""Of each shard of each service in a backup: whether its copy is whole, the log that it has read, and how far."""
 PLACES = [("metadata", 0), ("metadata", 1), ("snapshots", 0)]
 
 
 def kept(histories: Sequence[Copies]) -> list[KeptBackup]:
     return [
         KeptBackup(
-            Backup(f"backup-{age:03}", age, 2, tuple(ServiceCopy(*place, (), 1) for place in copies)),
-            tuple((*place, "it lacks a part") for place, is_whole in copies.items() if not is_whole),
+            PlacedBackup(
+                Path(f"backup-{age:03}"),
+                Backup(
+                    f"backup-{age:03}",
+                    age,
+                    2,
+                    tuple(
+                        ServiceCopy(*place, (InputPosition("topic", topic_id, offset),), 1)
+                        for place, (_, topic_id, offset) in copies.items()
+                    ),
+                ),
+            ),
+            {place: "it lacks a part" for place, (is_whole, _, _) in copies.items() if not is_whole},
         )
         for age, copies in enumerate(histories)
     ]
 
 
 @given(
-    st.lists(st.dictionaries(st.sampled_from(PLACES), st.booleans(), min_size=1), max_size=8),
+    st.lists(
+        st.dictionaries(
+            st.sampled_from(PLACES), st.tuples(st.booleans(), st.sampled_from(["one", "other"]), st.integers(0, 3))
+        ),
+        max_size=8,
+    ),
     st.integers(min_value=1, max_value=3),
 )
-def test_what_goes_has_newer_whole_copies_of_all_that_it_has_and_all_such_go(
-    histories: list[Copies], keep: int
-) -> None:
-    removed = {one.backup.made_at_ms for one in replaced_backups(kept(histories), keep)}
+def test_what_goes_has_newer_whole_copies_that_read_as_far_and_all_such_go(histories: list[Copies], keep: int) -> None:
+    replaced = {one.placed.backup.made_at_ms for one in replaced_backups(kept(histories), keep)}
     for age, copies in enumerate(histories):
-        newer = {place: sum(1 for other in histories[age + 1 :] if other.get(place)) for place in copies}
-        assert (age in removed) == (min(newer.values()) >= keep)
+        newer = [
+            sum(
+                place in other and other[place][0] and other[place][1] == topic_id and other[place][2] >= offset
+                for other in histories[age + 1 :]
+            )
+            for place, (_, topic_id, offset) in copies.items()
+        ]
+        assert (age in replaced) == (bool(newer) and min(newer) >= keep)
     for place in PLACES:
-        whole = [age for age, copies in enumerate(histories) if copies.get(place)]
-        assert not removed & set(whole[-keep:]), "the newest whole copies of each shard stay"
+        for topic_id in ("one", "other"):
+            whole = [
+                (copies[place][2], age)
+                for age, copies in enumerate(histories)
+                if place in copies and copies[place][:2] == (True, topic_id)
+            ]
+            if whole:
+                assert max(whole)[1] not in replaced, "the copy that has read furthest stays, the newest of them"
+
+
+WHOLE = (True, "one", 1)
 
 
 def test_only_what_is_replaced_can_be_named() -> None:
-    found = kept([{("metadata", 0): True}, {("snapshots", 0): True}, {("metadata", 0): True}, {("metadata", 0): True}])
-    assert [one.backup.name for one in deletable_backups(found, 1)] == ["backup-000", "backup-002"]
-    assert [one.backup.name for one in deletable_backups(found, 1, ["backup-002"])] == ["backup-002"]
-    with pytest.raises(StackError, match="backup-001 is kept: a shard in it has fewer than 1 newer whole copies"):
+    metadata, snapshots = {("metadata", 0): WHOLE}, {("snapshots", 0): WHOLE}
+    found = kept([metadata, snapshots, metadata, metadata])
+    assert [one.name for one in deletable_backups(found, 1)] == ["backup-000", "backup-002"]
+    assert [one.name for one in deletable_backups(found, 1, ["backup-002"])] == ["backup-002"]
+    with pytest.raises(StackError, match="backup-001 is kept: of some shard in it there are fewer than 1 newer whole"):
         deletable_backups(found, 1, ["backup-000", "backup-001"])
     with pytest.raises(StackError, match="no complete backup backup-009"):
         deletable_backups(found, 1, ["backup-009"])
@@ -73,20 +121,24 @@ def run(*arguments: str) -> str:
     return answer.stdout
 
 
+def names_in(place: Path) -> list[str]:
+    return sorted(path.name for path in place.iterdir())
+
+
 def test_the_command_lists_them_and_deletes_those_that_newer_ones_replace(tmp_path: Path) -> None:
     home = tmp_path / "home"
     place = backups.backups_directory(home)
     at_home = ("--home", str(home), "backups")
-    assert json.loads(run(*at_home, "list", "--json")) == []
+    assert json.loads(run(*at_home, "list", "--json")) == {"directory": str(place), "backups": []}
     assert "Nothing to delete" in run(*at_home, "delete")
-    names = ["a", "b", "c", "d"]
-    for age, name in enumerate(names, start=1):
+    assert CliRunner().invoke(app, [*at_home, "list", "--from", str(tmp_path / "unmounted")]).exit_code != 0
+    for age, name in enumerate("abcd", start=1):
         made_backup(home, place, name, age)
     manifest = place / "c" / MANIFEST
     content = json.loads(manifest.read_bytes())
     content["copies"][0]["checkpoints"] = 99
     manifest.write_text(json.dumps(content))
-    listed = json.loads(run(*at_home, "list", "--json"))
+    listed = json.loads(run(*at_home, "list", "--json"))["backups"]
     reason = "a snapshot checkpoint is missing in the backup"
     assert [(one["name"], one["damaged"]) for one in listed] == [
         ("a", []),
@@ -94,27 +146,61 @@ def test_the_command_lists_them_and_deletes_those_that_newer_ones_replace(tmp_pa
         ("c", [{"service": "metadata", "shard": 0, "reason": reason}]),
         ("d", []),
     ]
+    assert listed[0]["exclusive_bytes"] == exclusive_bytes([place / "a"]) > 0
     table = run(*at_home, "list")
     assert f"metadata 0 is damaged: {reason}" in table
     assert "whole, without snapshots 0; key_deletion 0" in table
     assert "Would delete a (1 backup" in run(*at_home, "delete", "--keep", "2", "--dry-run")
-    assert [path.name for path in sorted(place.iterdir())] == names
+    assert names_in(place) == [*"abcd"]
     assert CliRunner().invoke(app, [*at_home, "delete", "--keep", "2"]).exit_code != 0, "nobody has confirmed it"
-    assert [path.name for path in sorted(place.iterdir())] == names
+    assert names_in(place) == [*"abcd"]
     assert "Deleted a (1 backup" in run(*at_home, "delete", "--keep", "2", "--yes")
-    assert [path.name for path in sorted(place.iterdir())] == ["b", "c", "d"], "the damaged one is no copy of two"
-    removed = json.loads(run(*at_home, "delete", "--keep", "1", "--yes", "--json"))["deleted"]
-    assert [one["name"] for one in removed] == ["b", "c"]
-    assert [path.name for path in sorted(place.iterdir())] == ["d"]
+    assert names_in(place) == [*"bcd"], "the damaged one is no copy of two"
+    freed_bytes = exclusive_bytes([place / "b", place / "c"])
+    deleted = json.loads(run(*at_home, "delete", "--keep", "1", "--yes", "--json"))
+    assert [one["name"] for one in deleted["deleted"]] == ["b", "c"]
+    assert deleted["freed_bytes"] == freed_bytes
+    assert names_in(place) == ["d"]
 
 
-def test_a_removal_that_is_cut_off_leaves_nothing_that_looks_like_a_backup(
+def test_another_name_of_a_backup_replaces_nothing_and_stays(tmp_path: Path) -> None:
+    """A link to it, and a copy of it that is not finished yet."""
+    home, place = tmp_path / "home", tmp_path / "kept"
+    made_backup(home, place, "one", 1)
+    (place / "latest").symlink_to("one")
+    (place / "copied").mkdir()
+    shutil.copy(place / "one" / MANIFEST, place / "copied")
+    assert {one.placed.directory.name for one in kept_backups(place) if not one.is_itself} == {"latest", "copied"}
+    assert deletable_backups(kept_backups(place), 1) == []
+    made_backup(home, place, "two", 2)
+    delete_backups(home, place, 1, [])
+    assert names_in(place) == ["copied", "latest", "two"]
+    (place / "latest").unlink()
+    shutil.rmtree(place / "copied")
+    (place / "two").rename(place / "before-the-upgrade")
+    listed = json.loads(run("--home", str(home), "backups", "list", "--from", str(place), "--json"))["backups"]
+    assert [(Path(one["path"]).name, one["damaged"]) for one in listed] == [("before-the-upgrade", [])]
+
+
+def test_what_is_needed_by_the_time_of_the_deletion_stays(tmp_path: Path) -> None:
+    home, place = tmp_path / "home", tmp_path / "kept"
+    made_backup(home, place, "one", 1)
+    made_backup(home, place, "two", 2)
+    (chosen,) = deletable_backups(kept_backups(place), 1)
+    shutil.rmtree(place / "two")
+    with pytest.raises(StackError, match="one is kept"):
+        delete_backups(home, place, 1, [chosen.name])
+    assert names_in(place) == ["one"]
+    with pytest.raises(StackError, match="is no home of a plane"):
+        delete_backups(tmp_path / "nowhere", place, 1, [])
+
+
+def test_a_deletion_that_is_cut_off_leaves_nothing_that_looks_like_a_backup(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home, place = tmp_path / "home", tmp_path / "kept"
-    one = made_backup(home, place, "one", 1)
+    made_backup(home, place, "one", 1)
     two = made_backup(home, place, "two", 2)
-    home.mkdir(exist_ok=True)
 
     def cut_off(_: Path) -> None:
         raise OSError(5, "Input/output error")
@@ -122,26 +208,65 @@ def test_a_removal_that_is_cut_off_leaves_nothing_that_looks_like_a_backup(
     with monkeypatch.context() as patched:
         patched.setattr(shutil, "rmtree", cut_off)
         with pytest.raises(StackError, match="Input/output error"):
-            delete_backups(home, place, [KeptBackup(one)])
-    assert [found.backup for found in kept_backups(place)] == [two]
-    assert len(list(place.iterdir())) == 2
-    backups._remove_what_was_cut_off(home, 1, place)
-    assert [path.name for path in place.iterdir()] == ["two"]
+            delete_backups(home, place, 1, [])
+    assert [one.placed.backup for one in kept_backups(place)] == [two]
+    assert len(names_in(place)) == 2
+    backups.remove_unfinished_backups(tmp_path / "another", place)
+    assert names_in(place) == [unfinished_name(home, "one"), "two"], "another host leaves it to this one"
+    delete_backups(home, place, 1, [])
+    assert names_in(place) == ["two"]
 
 
-def test_a_restore_from_one_that_is_being_removed_ends_without_a_database(tmp_path: Path) -> None:
+def test_a_restore_from_one_that_is_being_deleted_ends_without_a_database(tmp_path: Path) -> None:
     home, place = tmp_path / "home", tmp_path / "kept"
     one = made_backup(home, place, "one", 1)
+    made_backup(home, place, "two", 2)
     copied = 0
 
     def amid_the_copying() -> None:
         nonlocal copied
         copied += 1
         if copied == 2:
-            delete_backups(home, place, [KeptBackup(one)])
+            delete_backups(home, place, 1, ["one"])
 
     target = tmp_path / "restored" / "metadata" / "0"
     with pytest.raises(FileNotFoundError):
         place_copy(PlacedBackup(place / "one", one), one.copies[0], target, amid_the_copying)
     assert copied >= 2
     assert list(target.parent.iterdir()) == []
+
+
+def test_a_copy_shares_files_with_the_newest_one_unless_that_is_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, made = tmp_path / "kept", tmp_path / "made"
+    encode, random = row_codec(KeyRow).encode, Random(1)
+    rows = {
+        b"/vol/bucket/%05d" % number: encode(KeyRow(number, 1, 1, None, 7, random.randbytes(20).hex(), 1, 0, "", 0, 0))
+        for number in range(5_000)
+    }
+    state = row_codec(ShardState).encode(ShardState(7, 1, 0, 0, 0, ""))
+    with closing(new_database(tmp_path / "shard", "metadata")) as store:
+        store.write({"transactionInfoTable": {TRANSACTION_INFO_KEY: state}, "keyTable": rows})
+        store.back_up_to(tmp_path / "linked")
+    shutil.copytree(tmp_path / "linked", made)
+    for age, name in enumerate(["older", "newest"], start=1):
+        shutil.copytree(made, place / name / "metadata" / "0")
+        write_manifest(place / name, Backup(name, age, 1, (ServiceCopy("metadata", 0, (), 1),)))
+    newest = backups._newest_copies(place)["metadata", 0]
+    assert newest == place / "newest" / "metadata" / "0"
+    link = rocks_backups._link
+    monkeypatch.setattr(
+        rocks_backups, "_link", lambda file, target: not file.is_relative_to(made) and link(file, target)
+    )
+
+    def shared_by(name: str) -> set[int]:
+        backups._copy(made, place / name / "metadata" / "0", "metadata", 0, newest, has_digest=True)
+        return inodes_of(newest) & inodes_of(place / name)
+
+    assert shared_by("third") == inodes_of(newest)
+    (largest,) = [file for file in tables_of(newest) if file.stat().st_size > 3 * TABLE_END_BYTES]
+    before, content = largest.stat(), largest.read_bytes()
+    largest.write_bytes(bytes(TABLE_END_BYTES) + content[TABLE_END_BYTES:])
+    os.utime(largest, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert shared_by("fourth") == set()

@@ -68,7 +68,7 @@ def test_a_backup_is_restored_and_catches_up(version: str, tmp_path: Path) -> No
     backups, services = backups_directory(home), ("metadata", "snapshots")
     for service in services:
         shutil.rmtree(home / "data" / service)
-    restore_backup(home, backups, find_backup(backups), services)
+    restore_backup(home, find_backup(backups), services)
     with Stack(home) as stack, stack.client() as plane:
         eventually(lambda: plane.metadata(0).space(*CLAIMED).freed_bytes == 500)
         found = observed(plane)

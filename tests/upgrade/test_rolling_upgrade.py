@@ -185,7 +185,7 @@ def restore_snapshots(stack: Stack) -> None:
     child.stop()
     shutil.rmtree(stack.home / "data" / "snapshots")
     backups = backups_directory(stack.home)
-    restore_backup(stack.home, backups, find_backup(backups), ["snapshots"])
+    restore_backup(stack.home, find_backup(backups), ["snapshots"])
     child.start()
     child.await_ready(stack.require_running)
 

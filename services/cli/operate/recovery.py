@@ -11,7 +11,6 @@ from typing import Annotated
 import typer
 
 from schemas.topics import METADATA_COMMANDS
-from services.cli.operate.backups import places_text
 from services.cli.output import print_json
 from services.cli.progress import counting, shown_progress
 from services.cli.session import JsonOption, made_session
@@ -26,6 +25,7 @@ from services.plane.upkeep.backups import (
     find_backup,
     make_backup,
     missing_from,
+    places_text,
     restore_backup,
 )
 from services.plane.upkeep.rebuilds import PlacedDigest, readable_metadata, rebuilding
@@ -90,13 +90,13 @@ def restore(
     place = (directory or backups_directory(home)).absolute()
     with acquire_plane_lock(home):
         found = find_backup(place, name)
-        restored = restore_backup(home, place, found, service or (), shard or ())
+        restored = restore_backup(home, found, service or (), shard or ())
     if as_json:
-        print_json({"backup": found.name, "restored": restored})
+        print_json({"backup": found.backup.name, "restored": restored})
         return
     for copy in restored:
-        say(f"{copy.service}, shard {copy.shard}: restored from {found.name}.")
-    if (missing := missing_from(found)) and not (service or shard):
+        say(f"{copy.service}, shard {copy.shard}: restored from {found.backup.name}.")
+    if (missing := missing_from(found.backup)) and not (service or shard):
         say(f"Not in it, since they did not run on its host: {places_text(missing)}.")
     say("Start the plane (deepclean up): the services replay the newer messages of the log.")
 

@@ -28,7 +28,7 @@ def trim_log(
     backups: Annotated[
         list[Path] | None,
         typer.Option(
-            help="Directory of further backups, beside the home and the one in deepclean.toml; name each of them."
+            help="Directory of further backups, besides those in the home and in that of deepclean.toml; may be repeated."
         ),
     ] = None,
     writes_full_chain: Annotated[

@@ -10,19 +10,21 @@ import fcntl
 import platform
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from hashlib import blake2b
+from itertools import groupby
 from pathlib import Path
 
 import httpx
+import structlog
 
 from services.client.wire.http_reads import WRONG_SHARD, http_client
 from services.metadata.checkpoints.unfinished import first_offset_of_txn, oldest_unfinished_txn
 from services.metadata.recovery.digest import digest_shard
 from services.plane.machine.errors import StackError, disk_error
-from services.plane.stack.plane_file import PlaneFile
+from services.plane.stack.plane_file import PlaneFile, read_plane_file
 from services.plane.stack.process_names import METADATA, SERVICES
 from services.plane.stack.secrets import http_token
 from services.plane.upkeep.shard_databases import database_directory, open_copy, positions_of
@@ -33,13 +35,17 @@ from services.runtime.copies.manifests import (
     InputPosition,
     PlacedBackup,
     ServiceCopy,
-    list_backups,
     made_at,
+    placed_backups,
     write_manifest,
 )
 from services.runtime.copies.restores import NoRoomError, check_copy, place_copy, require_room
+from services.storage.linked_files import tree_bytes
 from services.storage.rocks_backups import copy_files, count_checkpoints, remove_unfinished
 from services.storage.rocks_checkpoints import MAKING, sync_directory
+from services.storage.store import StoreError
+
+logger = structlog.get_logger(__name__)
 
 LOCK_NAME = "backup.lock"
 COPY_PREFIX = "backup-"
@@ -63,10 +69,16 @@ def backups_of(plane: PlaneFile) -> Path:
     return Path(plane.backups) if plane.backups else backups_directory(Path(plane.home))
 
 
-def listed_backups(directory: Path) -> list[Backup]:
+def backups_at(home: Path) -> Path:
+    """Return the directory of the backups of a home's plane, or of the home if the plane does not run."""
+    plane = read_plane_file(home)
+    return backups_of(plane) if plane else backups_directory(home)
+
+
+def listed_backups(directory: Path) -> list[PlacedBackup]:
     """Return the complete backups in a directory, oldest first. Raise StackError if one cannot be read."""
     try:
-        return list_backups(directory)
+        return placed_backups(directory)
     except BackupError as error:
         raise StackError(str(error)) from error
 
@@ -80,7 +92,8 @@ def known_backups(plane: PlaneFile, *others: Path) -> list[Backup]:
     home = backups_directory(Path(plane.home))
     wanted = [*([Path(plane.backups)] if plane.backups else []), *([home] if home.exists() else []), *others]
     distinct = {directory.resolve(): directory for directory in wanted}.values()
-    return sorted((backup for directory in distinct for backup in listed_backups(directory)), key=made_at)
+    placed = sorted((found for directory in distinct for found in listed_backups(directory)), key=made_at)
+    return [found.backup for found in placed]
 
 
 def shared_backups(plane: PlaneFile) -> list[Backup] | None:
@@ -89,13 +102,13 @@ def shared_backups(plane: PlaneFile) -> list[Backup] | None:
     Raises:
         StackError: the directory or a manifest cannot be read.
     """
-    return listed_backups(Path(plane.backups)) if plane.backups else None
+    return [found.backup for found in listed_backups(Path(plane.backups))] if plane.backups else None
 
 
-def find_backup(directory: Path, name: str = "") -> Backup:
+def find_backup(directory: Path, name: str = "") -> PlacedBackup:
     """Return the backup of this name, or the newest one for an empty name. Raise StackError if there is none."""
     listed = listed_backups(directory) if directory.exists() else []
-    found = [backup for backup in listed if name in ("", backup.name)]
+    found = [one for one in listed if name in ("", one.backup.name)]
     if not found:
         which = f"no complete backup {name}" if name else "no complete backup"
         raise StackError(f"{directory} holds {which}: make one (deepclean backup), or name another directory (--from).")
@@ -134,6 +147,14 @@ def missing_from(backup: Backup) -> list[tuple[str, int]]:
     return [place for place in places if backup.copy_of(*place) is None]
 
 
+def places_text(places: Iterable[tuple[str, int]]) -> str:
+    """Return services and shards in words: ``metadata 0, 2; snapshots 1``."""
+    return "; ".join(
+        f"{service} {', '.join(str(shard) for _, shard in one)}"
+        for service, one in groupby(places, key=lambda place: place[0])
+    )
+
+
 def _wanted(backup: Backup, services: Sequence[str], shards: Sequence[int]) -> list[tuple[str, int]]:
     """Return the copies to restore; each service and each shard that is named must be among them."""
     if services and shards:
@@ -156,6 +177,8 @@ def _wanted(backup: Backup, services: Sequence[str], shards: Sequence[int]) -> l
 @contextmanager
 def backup_lock(home: Path) -> Iterator[None]:
     """Let one command of a home at a time make or remove backups. Raise StackError if there is another."""
+    if not home.is_dir():
+        raise StackError(f"{home} is no home of a plane: name it (--home).")
     with (home / LOCK_NAME).open("a+b") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -171,6 +194,12 @@ def _remove_what_was_cut_off(home: Path, shards: int, directory: Path) -> None:
             copies = KeptCopies(database_directory(home, service, shard) / COPIES, DAY_SECONDS)
             for left in copies.directory.glob(f"{COPY_PREFIX}*"):
                 copies.remove(left.name)
+    remove_unfinished_backups(home, directory)
+
+
+def remove_unfinished_backups(home: Path, directory: Path) -> None:
+    """Remove what interrupted commands of this home have left of backups that they made or deleted; of others after a
+    day, since they may be at work."""
     own, too_old = unfinished_name(home, ""), time.time() - LEFT_SECONDS
     for path in directory.glob(f"{MAKING}*"):
         with suppress(FileNotFoundError):  # another host has finished its backup
@@ -191,9 +220,9 @@ def _newest_copies(directory: Path) -> dict[tuple[str, int], Path]:
     """Return the newest copy of each shard of each service in a directory; none if a manifest cannot be read."""
     with suppress(BackupError):
         return {
-            (copy.service, copy.shard): directory / backup.name / copy.service / str(copy.shard)
-            for backup in list_backups(directory)
-            for copy in backup.copies
+            (copy.service, copy.shard): found.place_of(copy)
+            for found in placed_backups(directory)
+            for copy in found.backup.copies
         }
     return {}
 
@@ -204,37 +233,51 @@ def _copies(
     for service in SERVICES:
         for shard in range(plane.shards):
             target = making / service / str(shard)
-            with suppress(ElsewhereError):
-                with copy_of_running(plane, service, shard, f"{COPY_PREFIX}{name}") as made:
-                    size_bytes = _keep_copy(made, target, service, earlier.get((service, shard)))
-                yield _described(target, service, shard, size_bytes, has_digest=has_digest)
+            with suppress(ElsewhereError), copy_of_running(plane, service, shard, f"{COPY_PREFIX}{name}") as made:
+                yield _copy(made, target, service, shard, earlier.get((service, shard)), has_digest=has_digest)
 
 
-def _described(target: Path, service: str, shard: int, size_bytes: int, *, has_digest: bool) -> ServiceCopy:
-    """Return what the manifest says of a copy."""
+def _copy(made: Path, target: Path, service: str, shard: int, earlier: Path | None, *, has_digest: bool) -> ServiceCopy:
+    """Copy a service's copy to the backup, and return what the manifest says of it.
+
+    Files that it would share with an earlier copy are copied again if they cannot be read there.
+    """
+    _copy_files(made, target, service, earlier)
+    try:
+        return _described(target, service, shard, has_digest=has_digest)
+    except StoreError as error:
+        if earlier is None:
+            raise
+        logger.warning("a backup is damaged, so nothing is shared with it", copy=earlier, reason=str(error))
+        shutil.rmtree(target)
+        _copy_files(made, target, service, None)
+        return _described(target, service, shard, has_digest=has_digest)
+
+
+def _described(target: Path, service: str, shard: int, *, has_digest: bool) -> ServiceCopy:
     with closing(open_copy(target, service)) as copy:
         rows = positions_of(copy, service).values()
         positions = tuple(InputPosition(row.topic, row.topic_id, row.next_offset) for row in rows)
         checkpoints = count_checkpoints(target)
         if service != METADATA:
-            return ServiceCopy(service, shard, positions, size_bytes, checkpoints=checkpoints)
+            return ServiceCopy(service, shard, positions, tree_bytes(target), checkpoints=checkpoints)
         unfinished = oldest_unfinished_txn(copy)
+        digest = digest_shard(copy) if has_digest else None
         return ServiceCopy(
             service,
             shard,
             positions,
-            size_bytes,
+            tree_bytes(target),  # the digest removes from checkpoints what no read of them needs
             checkpoints=checkpoints,
-            digest=digest_shard(copy) if has_digest else None,
+            digest=digest,
             unfinished_txn=unfinished,
             unfinished_offset=None if unfinished is None else first_offset_of_txn(copy, unfinished),
         )
 
 
-def _keep_copy(made: Path, target: Path, service: str, earlier: Path | None) -> int:
-    """Copy a service's copy to the backup, beside an earlier one; return its size in bytes."""
+def _copy_files(made: Path, target: Path, service: str, earlier: Path | None) -> None:
     try:
-        return copy_files(made, target, earlier=earlier)
+        copy_files(made, target, earlier=earlier)
     except FileNotFoundError as error:
         if made.exists():
             raise
@@ -284,7 +327,7 @@ def _require_copies(directory: Path, backup: Backup) -> None:
 
 
 def restore_backup(
-    home: Path, directory: Path, backup: Backup, services: Sequence[str] = (), shards: Sequence[int] = ()
+    home: Path, found: PlacedBackup, services: Sequence[str] = (), shards: Sequence[int] = ()
 ) -> list[ServiceCopy]:
     """Put copies of a backup where services look for their databases; return these copies.
 
@@ -294,6 +337,7 @@ def restore_backup(
         StackError: a target is not empty, the backup lacks a copy that is named or a checkpoint of it, or the disk has
             no room or fails. No file is replaced.
     """
+    backup = found.backup
     wanted = _wanted(backup, services, shards)
     copies = []
     for service, shard in wanted:
@@ -305,14 +349,13 @@ def restore_backup(
                 f"{target} is not empty: move it away first, and keep it until you have seen the restored one."
             )
         copies.append(copy)
-    found = PlacedBackup(directory / backup.name, backup)
     with _explaining(backup, found.directory):
         for copy in copies:
             check_copy(found, copy)
     with _explaining(backup, home):
         for copy in copies:
             remove_unfinished(database_directory(home, copy.service, copy.shard))
-        require_room(found, sum(copy.size_bytes for copy in copies), home)
+        require_room([found.place_of(copy) for copy in copies], home)
     for copy in copies:
         target = database_directory(home, copy.service, copy.shard)
         with _explaining(backup, target):

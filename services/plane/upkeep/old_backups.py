@@ -1,65 +1,91 @@
 """Deletes backups that newer ones replace, and says which copies of a backup are damaged.
 
 A backup of one host has the shards that the host ran then, so that backups are not simply the older the less needed:
-one is replaced when each of its copies has newer ones.
+one is replaced when each of its copies has newer ones. When in doubt, a backup is kept.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from services.plane.machine.errors import StackError, disk_error
-from services.plane.upkeep.backups import backup_lock, listed_backups, unfinished_name
-from services.runtime.copies.manifests import Backup, PlacedBackup, ServiceCopy
+from services.plane.upkeep.backups import backup_lock, listed_backups, remove_unfinished_backups, unfinished_name
+from services.runtime.copies.manifests import PlacedBackup, ServiceCopy
 from services.runtime.copies.restores import check_copy
 from services.storage.rocks_checkpoints import sync_directory
+
+Place = tuple[str, int]
+"""A service and a shard."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeptBackup:
     """A backup, and what is wrong with it."""
 
-    backup: Backup
-    damaged: tuple[tuple[str, int, str], ...] = ()
-    """Services and shards of copies that cannot be restored, each with the reason."""
-    exclusive_bytes: int = 0
-    """Bytes that a deletion frees: those of files that neither another backup nor a database shares."""
+    placed: PlacedBackup
+    damaged: Mapping[Place, str] = field(default_factory=dict)
+    """Copies that cannot be restored, each with the reason."""
 
-    def is_whole(self, copy: ServiceCopy) -> bool:
-        """Return whether a copy of this backup can be restored, as far as its files are there."""
-        return (copy.service, copy.shard) not in {(service, shard) for service, shard, _ in self.damaged}
+    @property
+    def name(self) -> str:
+        """The name in the manifest."""
+        return self.placed.backup.name
+
+    @property
+    def copies(self) -> Mapping[Place, ServiceCopy]:
+        """The copies by service and shard."""
+        return {(copy.service, copy.shard): copy for copy in self.placed.backup.copies}
+
+    @property
+    def is_itself(self) -> bool:
+        """Whether its directory has the name that the backup was made under, and is no link to another one."""
+        return self.placed.directory.name == self.name and not self.placed.directory.is_symlink()
 
 
-def kept_backups(directory: Path) -> list[KeptBackup]:
+def kept_backups(directory: Path, *, may_be_absent: bool = False) -> list[KeptBackup]:
     """Return the backups in a directory, oldest first, and look whether the parts of each copy are there.
 
     Raises:
         StackError: the directory or a manifest cannot be read.
     """
-    return [
-        KeptBackup(backup, tuple(_damaged(found)), exclusive_bytes([found.directory]))
-        for backup in listed_backups(directory)
-        for found in [PlacedBackup(directory / backup.name, backup)]
-    ]
+    if may_be_absent and not directory.exists():
+        return []
+    return [KeptBackup(placed, _damaged(placed)) for placed in listed_backups(directory)]
 
 
 def replaced_backups(kept: Sequence[KeptBackup], keep: int) -> list[KeptBackup]:
-    """Return those backups, oldest first, of which each copy has at least ``keep`` newer ones that are whole.
+    """Return those backups, oldest first, of which each copy is replaced by at least ``keep`` whole ones.
 
-    A copy that is damaged counts for nothing, but does not let its backup go: in doubt it is kept.
+    A copy replaces an older one of the same shard if it has read the same topics at least as far. A copy of another
+    log does not, nor one that was begun before the older one. A backup under another name, or a link to one, is neither
+    counted nor deleted.
     """
-    newer: dict[tuple[str, int], int] = {}
-    replaced = []
-    for one in reversed(kept):
-        if all(newer.get((copy.service, copy.shard), 0) >= keep for copy in one.backup.copies):
-            replaced.append(one)
-        for copy in filter(one.is_whole, one.backup.copies):
-            newer[copy.service, copy.shard] = newer.get((copy.service, copy.shard), 0) + 1
-    return replaced[::-1]
+    known = [one for one in kept if one.is_itself]
+    return [
+        one
+        for age, one in enumerate(known)
+        if one.copies
+        and all(
+            sum(_is_replaced_by(copy, newer, place) for newer in known[age + 1 :]) >= keep
+            for place, copy in one.copies.items()
+        )
+    ]
+
+
+def _is_replaced_by(copy: ServiceCopy, newer: KeptBackup, place: Place) -> bool:
+    other = newer.copies.get(place)
+    if other is None or place in newer.damaged:
+        return False
+    return all(
+        (read := other.position(one.topic)) is not None
+        and read.topic_id == one.topic_id
+        and read.next_offset >= one.next_offset
+        for one in copy.positions
+    )
 
 
 def deletable_backups(kept: Sequence[KeptBackup], keep: int, names: Sequence[str] = ()) -> list[KeptBackup]:
@@ -69,51 +95,42 @@ def deletable_backups(kept: Sequence[KeptBackup], keep: int, names: Sequence[str
         StackError: a name is of no backup, or of one that must be kept.
     """
     replaced = replaced_backups(kept, keep)
-    known = {one.backup.name for one in kept}
     for name in names:
-        if name not in known:
+        if all(one.name != name for one in kept):
             raise StackError(f"There is no complete backup {name}: see deepclean backups list.")
-        if all(one.backup.name != name for one in replaced):
+        if all(one.name != name for one in replaced):
             raise StackError(
-                f"Backup {name} is kept: a shard in it has fewer than {keep} newer whole copies in other backups. "
-                f"Make a backup first (deepclean backup), or lower --keep."
+                f"Backup {name} is kept: of some shard in it there are fewer than {keep} newer whole copies of the "
+                f"same log. Make a backup first (deepclean backup), or lower --keep."
             )
-    return [one for one in replaced if not names or one.backup.name in names]
+    return [one for one in replaced if not names or one.name in names]
 
 
-def delete_backups(home: Path, directory: Path, deleted: Sequence[KeptBackup]) -> None:
-    """Delete backups from a directory. Each is hidden by one rename before the first of its files goes.
+def delete_backups(home: Path, directory: Path, keep: int, names: Sequence[str]) -> None:
+    """Delete these backups of a directory. Each is hidden by one rename before the first of its files goes.
 
     Raises:
-        StackError: a backup is being made, or the disk failed.
+        StackError: a backup is being made, is needed by now, or the disk failed.
     """
     with backup_lock(home):
-        for name in [one.backup.name for one in deleted]:
-            hidden = directory / unfinished_name(home, name)
+        remove_unfinished_backups(home, directory)
+        for one in deletable_backups(kept_backups(directory), keep, names):
+            hidden = directory / unfinished_name(home, one.name)
             try:
-                (directory / name).rename(hidden)
-                sync_directory(directory)
-                shutil.rmtree(hidden)
+                with suppress(FileNotFoundError):  # another host deletes it, too
+                    one.placed.directory.rename(hidden)
+                    hidden.touch()  # by its age other hosts see that somebody is at work on it
+                    sync_directory(directory)
+                    shutil.rmtree(hidden)
             except OSError as error:
                 raise disk_error(directory, error) from error
 
 
-def exclusive_bytes(directories: Iterable[Path]) -> int:
-    """Return the bytes of the files that have all their names within some directories: what their deletion frees."""
-    names: Counter[tuple[int, int]] = Counter()
-    size_bytes = 0
-    for path in (path for directory in directories for path in directory.rglob("*") if path.is_file()):
-        found = path.stat()
-        inode = found.st_dev, found.st_ino
-        names[inode] += 1
-        if names[inode] == found.st_nlink:
-            size_bytes += found.st_size
-    return size_bytes
-
-
-def _damaged(found: PlacedBackup) -> Iterator[tuple[str, int, str]]:
-    for copy in found.backup.copies:
+def _damaged(placed: PlacedBackup) -> dict[Place, str]:
+    found = {}
+    for copy in placed.backup.copies:
         try:
-            check_copy(found, copy)
+            check_copy(placed, copy)
         except OSError as error:
-            yield copy.service, copy.shard, error.strerror or str(error)
+            found[copy.service, copy.shard] = error.strerror or str(error)
+    return found

@@ -172,7 +172,7 @@ def _expected(log: KafkaLog, lost: Path | None, backups: Path, shard: int) -> li
     topic = METADATA_COMMANDS.name
     topic_id = log.topic_ids([topic])[topic]
     found = []
-    for one in listed_backups(backups) if backups.exists() else ():
+    for one in [found.backup for found in listed_backups(backups)] if backups.exists() else ():
         copy = one.copy_of(METADATA, shard)
         position = copy.position(topic) if copy else None
         if copy and copy.digest and position and position.topic_id == topic_id:

@@ -91,6 +91,10 @@ class PlacedBackup:
     directory: Path
     backup: Backup
 
+    def place_of(self, copy: ServiceCopy) -> Path:
+        """Return the directory of one of the copies."""
+        return self.directory / copy.service / str(copy.shard)
+
 
 _ADAPTER = TypeAdapter(Backup)
 
@@ -133,14 +137,15 @@ def read_manifest(manifest: Path) -> Backup | None:
         raise BackupError(f"{manifest} was not written by deepclean: move this backup elsewhere.") from error
 
 
-def list_backups(directory: Path) -> list[Backup]:
+def placed_backups(directory: Path) -> list[PlacedBackup]:
     """Return the complete backups in a directory, oldest first. Raise BackupError if one cannot be read."""
-    return sorted(filter(None, map(read_manifest, manifests_in(directory))), key=made_at)
+    found = ((manifest, read_manifest(manifest)) for manifest in manifests_in(directory))
+    return sorted((PlacedBackup(manifest.parent, one) for manifest, one in found if one is not None), key=made_at)
 
 
-def made_at(backup: Backup) -> tuple[int, str]:
+def made_at(found: PlacedBackup) -> tuple[int, str]:
     """Return what sorts backups by their age."""
-    return backup.made_at_ms, backup.name
+    return found.backup.made_at_ms, found.backup.name
 
 
 def write_manifest(directory: Path, backup: Backup) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import errno
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,6 +28,7 @@ from services.runtime.copies.manifests import (
     read_manifest,
 )
 from services.runtime.loop.service import Service, read_topics
+from services.storage.linked_files import tree_bytes
 from services.storage.rocks_backups import count_checkpoints, has_database, place_files, remove_unfinished
 from services.storage.rocks_checkpoints import make_directory
 
@@ -63,13 +64,13 @@ def place_copy(
         OSError: the disk cannot be used.
     """
     remove_unfinished(target)
-    require_room(found, copy.size_bytes, target.parent)
+    require_room([found.place_of(copy)], target.parent)
 
     def check(made: Path) -> None:
         check_copy(found, copy, made)
         make_way()
 
-    place_files(_place_in(found, copy), target, before_file, check)
+    place_files(found.place_of(copy), target, before_file, check)
 
 
 def check_copy(found: PlacedBackup, copy: ServiceCopy, made: Path | None = None) -> None:
@@ -84,21 +85,23 @@ def check_copy(found: PlacedBackup, copy: ServiceCopy, made: Path | None = None)
         raise FileNotFoundError(errno.ENOENT, str(error)) from error
     if not is_there:
         raise FileNotFoundError(errno.ENOENT, "the backup is being removed")
-    place = made or _place_in(found, copy)
+    place = made or found.place_of(copy)
     if not has_database(place):
         raise FileNotFoundError(errno.ENOENT, f"it has no database of {copy.service}, shard {copy.shard}")
     if copy.checkpoints is not None and count_checkpoints(place) != copy.checkpoints:
         raise FileNotFoundError(errno.ENOENT, "a snapshot checkpoint is missing in the backup")
 
 
-def _place_in(found: PlacedBackup, copy: ServiceCopy) -> Path:
-    return found.directory / copy.service / str(copy.shard)
+def require_room(copies: Sequence[Path], directory: Path) -> None:
+    """Raise NoRoomError if copies of a backup have no room: other shards on this disk must not run out of it.
 
-
-def require_room(found: PlacedBackup, size_bytes: int, directory: Path) -> None:
-    """Raise NoRoomError if so many bytes of a backup have no room: other shards on this disk must not run out of it."""
+    What a backup takes is measured, since whoever has copied it elsewhere may have copied shared files several times.
+    """
     make_directory(directory)
-    if not _is_on_one_disk(found.directory, directory) and (free := shutil.disk_usage(directory).free) < size_bytes:
+    if all(_is_on_one_disk(copy, directory) for copy in copies):
+        return
+    size_bytes, free = sum(map(tree_bytes, copies)), shutil.disk_usage(directory).free
+    if free < size_bytes:
         raise NoRoomError(errno.ENOSPC, f"it needs {size_bytes:,} bytes, and {free:,} are free")
 
 
