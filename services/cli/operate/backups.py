@@ -15,8 +15,7 @@ from services.cli.session import JsonOption, made_session
 from services.cli.terminal import say
 from services.domain.words import counted
 from services.plane.upkeep.backups import backups_at, backups_directory, missing_from, places_text
-from services.plane.upkeep.old_backups import KeptBackup, deletable_backups, delete_backups, kept_backups
-from services.storage.linked_files import exclusive_bytes
+from services.plane.upkeep.old_backups import KeptBackup, deletable_backups, delete_backups, freed_bytes, kept_backups
 from services.wording.figures import bytes_text, time_text
 
 app = typer.Typer(no_args_is_help=True, help="List backups, and delete those that newer ones replace.")
@@ -39,12 +38,12 @@ def list_backups(context: typer.Context, directory: DirectoryOption = None, as_j
     EXCLUSIVE is what the deletion of this backup alone frees: files that neither another backup nor a database shares.
     """
     place, found = _found(made_session(context).home, directory)
-    alone = [exclusive_bytes([one.placed.directory]) for one in found]
+    alone = [freed_bytes([one]) for one in found]
     if as_json:
         print_json(
             {
                 "directory": str(place),
-                "backups": [_as_json(one, freed_bytes) for one, freed_bytes in zip(found, alone, strict=True)],
+                "backups": [_as_json(one, size_bytes) for one, size_bytes in zip(found, alone, strict=True)],
             }
         )
         return
@@ -56,11 +55,11 @@ def list_backups(context: typer.Context, directory: DirectoryOption = None, as_j
                 one.name,
                 time_text(one.placed.backup.made_at_ms),
                 bytes_text(one.placed.backup.size_bytes),
-                bytes_text(freed_bytes),
+                bytes_text(size_bytes),
                 len(one.copies),
                 _state(one),
             )
-            for one, freed_bytes in zip(found, alone, strict=True)
+            for one, size_bytes in zip(found, alone, strict=True)
         ),
         numbers=["SIZE", "EXCLUSIVE", "COPIES"],
     )
@@ -85,18 +84,18 @@ def delete(
     home = made_session(context).home
     place, found = _found(home, directory)
     deleted = deletable_backups(found, keep, names or ())
-    freed_bytes = exclusive_bytes(one.placed.directory for one in deleted)
+    size_bytes = freed_bytes(deleted)
     if deleted and not is_dry_run:
-        confirm(f"This deletes from {place}: {_names_and_size(deleted, freed_bytes)}.", is_confirmed=is_confirmed)
+        confirm(f"This deletes from {place}: {_names_and_size(deleted, size_bytes)}.", is_confirmed=is_confirmed)
         delete_backups(home, place, keep, [one.name for one in deleted])
     if as_json:
-        said = {"directory": str(place), "dry_run": is_dry_run, "freed_bytes": freed_bytes}
+        said = {"directory": str(place), "dry_run": is_dry_run, "freed_bytes": size_bytes}
         print_json({**said, "deleted": [asdict(one.placed.backup) for one in deleted]})
     elif not deleted:
         newer = counted(keep, "newer whole copy", "newer whole copies")
         say(f"Nothing to delete in {place}: no backup has {newer} of all that is in it.")
     else:
-        say(f"{'Would delete' if is_dry_run else 'Deleted'} {_names_and_size(deleted, freed_bytes)}.")
+        say(f"{'Would delete' if is_dry_run else 'Deleted'} {_names_and_size(deleted, size_bytes)}.")
 
 
 def _found(home: Path, directory: Path | None) -> tuple[Path, list[KeptBackup]]:
@@ -114,12 +113,12 @@ def _state(one: KeptBackup) -> str:
     return f"whole, without {places_text(missing)}" if missing else "whole"
 
 
-def _as_json(one: KeptBackup, freed_bytes: int) -> dict[str, object]:
+def _as_json(one: KeptBackup, size_bytes: int) -> dict[str, object]:
     return {
         **asdict(one.placed.backup),
         "path": str(one.placed.directory),
         "size_bytes": one.placed.backup.size_bytes,
-        "exclusive_bytes": freed_bytes,
+        "exclusive_bytes": size_bytes,
         "missing": [{"service": service, "shard": shard} for service, shard in missing_from(one.placed.backup)],
         "damaged": [
             {"service": service, "shard": shard, "reason": why} for (service, shard), why in one.damaged.items()
@@ -127,6 +126,6 @@ def _as_json(one: KeptBackup, freed_bytes: int) -> dict[str, object]:
     }
 
 
-def _names_and_size(deleted: Sequence[KeptBackup], freed_bytes: int) -> str:
+def _names_and_size(deleted: Sequence[KeptBackup], size_bytes: int) -> str:
     names = ", ".join(one.name for one in deleted)
-    return f"{names} ({counted(len(deleted), 'backup')}; {bytes_text(freed_bytes)} that nothing else shares)"
+    return f"{names} ({counted(len(deleted), 'backup')}; {bytes_text(size_bytes)} that nothing else shares)"

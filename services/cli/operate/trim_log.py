@@ -28,7 +28,7 @@ def trim_log(
     backups: Annotated[
         list[Path] | None,
         typer.Option(
-            help="Directory of further backups, besides those in the home and in that of deepclean.toml; may be repeated."
+            help="Directory of further backups, besides the home's and that of deepclean.toml; may be repeated."
         ),
     ] = None,
     writes_full_chain: Annotated[

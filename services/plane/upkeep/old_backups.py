@@ -7,7 +7,7 @@ one is replaced when each of its copies has newer ones. When in doubt, a backup 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +16,7 @@ from services.plane.machine.errors import StackError, disk_error
 from services.plane.upkeep.backups import backup_lock, listed_backups, remove_unfinished_backups, unfinished_name
 from services.runtime.copies.manifests import PlacedBackup, ServiceCopy
 from services.runtime.copies.restores import check_copy
+from services.storage.linked_files import exclusive_bytes
 from services.storage.rocks_checkpoints import sync_directory
 
 Place = tuple[str, int]
@@ -104,6 +105,11 @@ def deletable_backups(kept: Sequence[KeptBackup], keep: int, names: Sequence[str
                 f"same log. Make a backup first (deepclean backup), or lower --keep."
             )
     return [one for one in replaced if not names or one.name in names]
+
+
+def freed_bytes(deleted: Iterable[KeptBackup]) -> int:
+    """Return the bytes that the deletion of these backups frees: those of files that nothing else shares."""
+    return exclusive_bytes(one.placed.directory for one in deleted)
 
 
 def delete_backups(home: Path, directory: Path, keep: int, names: Sequence[str]) -> None:
