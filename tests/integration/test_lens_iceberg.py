@@ -110,6 +110,7 @@ def test_a_missing_manifest_and_a_damaged_list_are_named_and_the_rest_is_right(
     assert expected.items() <= found.items()
 
 
+@pytest.mark.long
 def test_a_manifest_cut_short_between_blocks_is_named(
     table: LargeTable, asked: Callable[[Path], BucketQuestions]
 ) -> None:
@@ -147,6 +148,7 @@ def test_orphans_and_missing_files_are_findings(
     assert note.startswith(f"{name} is missing: {table.size_of(lost):,} bytes by the metadata, which count as 0")
 
 
+@pytest.mark.long
 def test_files_of_another_table_are_no_orphans(
     table: LargeTable, asked: Callable[[Path], BucketQuestions], tmp_path: Path
 ) -> None:
@@ -174,6 +176,7 @@ def test_files_of_another_table_are_no_orphans(
     assert answers.space().is_exact, "what is not looked for makes no figure wrong"
 
 
+@pytest.mark.long
 def test_metadata_that_was_named_and_is_not_the_newest_shows_no_orphans(
     table: LargeTable, asked: Callable[[Path], BucketQuestions]
 ) -> None:
@@ -185,6 +188,7 @@ def test_metadata_that_was_named_and_is_not_the_newest_shows_no_orphans(
     assert answers.bucket.not_looked_for[0].startswith("Orphans and missing files were not looked for")
 
 
+@pytest.mark.long
 def test_a_copy_of_the_metadata_does_not_make_the_original_an_orphan(
     table: LargeTable, asked: Callable[[Path], BucketQuestions]
 ) -> None:
@@ -195,6 +199,7 @@ def test_a_copy_of_the_metadata_does_not_make_the_original_an_orphan(
     assert "which has metadata files of its own" in answers.bucket.not_looked_for[0]
 
 
+@pytest.mark.long
 def test_metadata_of_a_catalog_is_remarked_and_marks_figures_only_if_two_have_one_version(
     table: LargeTable, asked: Callable[[Path], BucketQuestions], tmp_path: Path
 ) -> None:
@@ -212,6 +217,7 @@ def test_metadata_of_a_catalog_is_remarked_and_marks_figures_only_if_two_have_on
     assert not answers.is_exact
 
 
+@pytest.mark.long
 def test_a_copy_says_that_it_is_one_although_all_its_lists_are_missing(
     table: LargeTable, asked: Callable[[Path], BucketQuestions], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -226,6 +232,7 @@ def test_a_copy_says_that_it_is_one_although_all_its_lists_are_missing(
     assert notes[4].startswith("There are ")
 
 
+@pytest.mark.long
 def test_a_full_directory_for_temporary_files_is_one_sentence(
     table: LargeTable, asked: Callable[[Path], BucketQuestions], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -281,6 +288,7 @@ def test_what_spark_cannot_read_by_itself_is_copied_first(
     assert list(answers.report.findings()) == []
 
 
+@pytest.mark.long
 def test_a_path_that_leads_out_of_a_store_is_copied_to_no_other_place(
     table: LargeTable, tmp_path: Path, asked: Callable[[Path], BucketQuestions], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -324,6 +332,7 @@ def test_a_path_that_leads_out_of_a_store_is_copied_to_no_other_place(
     assert {path for path in tmp_path.rglob("*") if "report" not in path.parts} == before
 
 
+@pytest.mark.long
 def test_snapshots_that_list_their_manifests_themselves(
     table: LargeTable, asked: Callable[[Path], BucketQuestions]
 ) -> None:

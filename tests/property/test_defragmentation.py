@@ -110,6 +110,7 @@ HISTORIES = pytest.mark.parametrize(
 
 
 @HISTORIES
+@pytest.mark.long
 def test_every_read_is_the_same(shards: tuple[DiffedShard, DiffedShard], tmp_path: Path) -> None:
     plain, rewritten = shards
     assert digest_shard(rewritten.store) == digest_shard(plain.store)
@@ -137,6 +138,7 @@ def test_every_read_is_the_same(shards: tuple[DiffedShard, DiffedShard], tmp_pat
 
 
 @HISTORIES
+@pytest.mark.long
 def test_a_rollback_comes_to_the_same(shards: tuple[DiffedShard, DiffedShard]) -> None:
     for shard in shards:
         before = digest_shard(shard.store)

@@ -23,8 +23,8 @@ from tests.simulation.scripts import BUCKET, PLAIN, Stage
 from tests.simulation.simulator import Simulation, simulate
 from tests.simulation.undeletes import metadata_replies
 
-RUNS = int(os.environ.get("DEEPCLEAN_SIMULATION_RUNS", "100"))
-GROUPS = 10
+RUNS = int(os.environ.get("DEEPCLEAN_SIMULATION_RUNS", "50"))
+GROUPS = 5
 RUNS_OF_EACH_FAULT = 3
 
 
@@ -66,6 +66,7 @@ _ONE_FAULT = {
 }
 
 
+@pytest.mark.long
 def test_runs_are_drawn_that_trim_sign_replace_owners_and_add_shards() -> None:
     reports = [simulate(number) for number in range(1, 41)]
     assert sum(report.trimmed > 0 for report in reports) >= 5
