@@ -226,7 +226,7 @@ def run() -> None:
     """Run the command line; SIGTERM lets a command stop what it has started, as Ctrl-C does."""
     keep_files_private()
     # Suppress the warnings of connections that retry: the command raises an error when they give up.
-    logging.getLogger("services.log.kafka").setLevel(logging.ERROR)
+    logging.getLogger("services.log").setLevel(logging.ERROR)
     for reason in unused_modules():
         say(f"Warning: {reason}", err=True)
     if "_DEEPCLEAN_COMPLETE" in os.environ:

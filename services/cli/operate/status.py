@@ -87,10 +87,10 @@ def _print(plane: PlaneStatus) -> None:
             ("freed", _amount(waiting, "freed")),
         ],
         "disk": [
-            ("log", bytes_text(disk.log_bytes)),
+            ("log", _bytes_here(disk.log_bytes)),
             ("databases", bytes_text(disk.database_bytes)),
             (f"checkpoints ({disk.checkpoints:,})", bytes_text(disk.checkpoint_bytes)),
-            ("Spark's state", bytes_text(disk.spark_bytes)),
+            ("Spark's state", _bytes_here(disk.spark_bytes)),
             ("logs of the processes", bytes_text(disk.process_log_bytes)),
             ("free", bytes_text(disk.free_bytes)),
             ("newest backup here", _backup_text(plane)),
@@ -123,6 +123,10 @@ def _suspended_text(line: SuspendedCollection) -> str:
     text = f"{line.state} since {time_text(line.since_ms)}" if line.since_ms >= 0 else line.state
     text += f": {line.reason}" if line.reason else ""
     return f"{text} (once that is mended: {END_OF_STOP})" if line.state == CollectionState.STOPPED.lower() else text
+
+
+def _bytes_here(size_bytes: int | None) -> str:
+    return "not on this host" if size_bytes is None else bytes_text(size_bytes)
 
 
 def _backup_text(plane: PlaneStatus) -> str:

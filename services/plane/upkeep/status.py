@@ -149,12 +149,14 @@ class Backlog:
 class DiskUse:
     """The plane's use of its disk."""
 
-    log_bytes: int
+    log_bytes: int | None
+    """Bytes of the plane's own broker; None if the brokers are elsewhere."""
     database_bytes: int
     checkpoint_bytes: int
     """Bytes of files that only checkpoints reference."""
     checkpoints: int
-    spark_bytes: int
+    spark_bytes: int | None
+    """Bytes of the Spark job's checkpoint in the home; None if it is elsewhere, or the job never ran."""
     process_log_bytes: int
     free_bytes: int
 
@@ -334,14 +336,18 @@ def suspended_collections(metadata_urls: Sequence[str], token: str = "") -> tupl
 def disk_use(reported: Mapping[str, Reported], home: Path) -> DiskUse:
     """Return the plane's use of its disk."""
     return DiskUse(
-        log_bytes=_bytes_below(home / "broker" / "records"),
+        log_bytes=_bytes_if_here(home / "broker" / "records"),
         database_bytes=sum(process.total("deepclean_database_bytes") for process in reported.values()),
         checkpoint_bytes=sum(process.total("deepclean_checkpoint_bytes") for process in reported.values()),
         checkpoints=sum(process.total("deepclean_checkpoints") for process in reported.values()),
-        spark_bytes=_bytes_below(home / "data" / "streaming"),
+        spark_bytes=_bytes_if_here(home / "data" / "streaming"),
         process_log_bytes=_bytes_below(home / "logs"),
         free_bytes=shutil.disk_usage(home).free,
     )
+
+
+def _bytes_if_here(directory: Path) -> int | None:
+    return _bytes_below(directory) if directory.exists() else None
 
 
 def _bytes_below(directory: Path) -> int:
