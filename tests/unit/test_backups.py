@@ -262,15 +262,15 @@ def test_a_later_backup_shares_the_table_files_of_an_earlier_one(tmp_path: Path)
     assert exclusive_bytes([kept / "first"]) < exclusive_bytes([kept / "second"]) < tree_bytes(kept / "second")
     both = exclusive_bytes([kept / "first", kept / "second"])
     assert both == tree_bytes(kept / "second") + exclusive_bytes([kept / "first"]), "what both share goes with both"
-    older, foreign = tables_of(kept / "second")[:2]
+    older, foreign, *_ = {file.stat().st_ino: file for file in tables_of(kept / "second")}.values()
     os.utime(older, ns=(0, 0))  # not of this time
     before = foreign.stat()
-    foreign.unlink()  # other names of it stay as they are
     foreign.write_bytes(bytes(before.st_size))  # of another database, with the same name, size and time
     os.utime(foreign, ns=(before.st_atime_ns, before.st_mtime_ns))
     copy_files(tmp_path / "copy-2", kept / "third", earlier=kept / "second")
     assert not {older.stat().st_ino, foreign.stat().st_ino} & inodes_of(kept / "third")
     assert inodes_of(kept / "second") & inodes_of(kept / "third")
+    assert content_of(kept / "third") == content_of(tmp_path / "copy-2"), "each file is of this database"
     shutil.rmtree(kept / "first")
     shutil.rmtree(kept / "second")
     for number, name in ((1, "alone"), (2, "third")):
