@@ -50,7 +50,7 @@ def _files_below(directories: Iterable[Path]) -> dict[tuple[int, int], _Counted]
     """
     found: dict[tuple[int, int], _Counted] = {}
     for directory in directories:
-        for place, _, names in os.walk(directory):
+        for place, _, names in os.walk(directory, onerror=_raise_unless_gone):
             for name in names:
                 with suppress(FileNotFoundError):
                     status = Path(place, name).stat()
@@ -58,6 +58,11 @@ def _files_below(directories: Iterable[Path]) -> dict[tuple[int, int], _Counted]
                     before = found[inode].names if inode in found else 0
                     found[inode] = _Counted(status.st_size, before + 1, status.st_nlink)
     return found
+
+
+def _raise_unless_gone(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):
+        raise error
 
 
 def tree_bytes(directory: Path) -> int:

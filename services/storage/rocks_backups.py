@@ -34,17 +34,24 @@ from services.storage.tables import TableDefinition
 
 DATABASE, CHECKPOINTS = "db", "checkpoints"
 TABLE_SUFFIX, TABLE_END_BYTES = ".sst", 1 << 16
+_CURRENT = "CURRENT"
+"""The file that makes a directory a database: it names the manifest."""
 
 
 def has_database(directory: Path) -> bool:
     """Return whether a directory holds a database."""
-    return (directory / DATABASE / "CURRENT").exists()
+    return (directory / DATABASE / _CURRENT).exists()
+
+
+def count_table_files(copy: Path) -> int:
+    """Return the number of table files of the database in a copy, without its checkpoints."""
+    return sum(1 for _ in (copy / DATABASE).glob(f"*{TABLE_SUFFIX}"))
 
 
 def count_checkpoints(copy: Path) -> int:
     """Return the number of checkpoints in a copy of a database."""
     directory = copy / CHECKPOINTS
-    return sum(entry.is_dir() for entry in directory.iterdir()) if directory.exists() else 0
+    return sum((entry / _CURRENT).exists() for entry in directory.iterdir()) if directory.exists() else 0
 
 
 def write_copy(database: Rdict, checkpoints: Checkpoints, target: Path) -> None:

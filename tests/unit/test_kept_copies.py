@@ -7,12 +7,15 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from schemas.records import CountRow
 from services.plane.machine.errors import StackError
+from services.plane.machine.processes import identify
+from services.plane.stack.plane_file import PlaneFile, PlaneState
 from services.plane.upkeep import backups
 from services.runtime.copies.asked_copies import AskedCopies
 from services.runtime.copies.kept_copies import KeptCopies
@@ -176,5 +179,8 @@ def test_a_backup_whose_copy_went_says_so(
         copy_files(source, target)
 
     monkeypatch.setattr(backups, "copy_files", went)
+    monkeypatch.setattr(backups, "copy_of_running", lambda *_: nullcontext(copy))
+    plane = PlaneFile(PlaneState.RUNNING, str(tmp_path), 1, identify(os.getpid()))
+    making = backups._Making(plane, tmp_path / "backup", "one", {}, False, lambda _: None)
     with pytest.raises(StackError, match=r"was removed while the backup read it.*Back up again"):
-        backups._copy_files(copy, tmp_path / "backup", "metadata", None)
+        making.copy("metadata", 0)

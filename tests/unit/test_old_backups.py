@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from pathlib import Path
 from random import Random
 
@@ -20,8 +20,10 @@ from schemas.stored_rows import row_codec
 from services.cli.main import app
 from services.metadata.state.tables import TRANSACTION_INFO_KEY
 from services.plane.machine.errors import StackError
+from services.plane.machine.processes import identify
+from services.plane.stack.plane_file import PlaneFile, PlaneState
 from services.plane.upkeep import backups
-from services.plane.upkeep.backups import unfinished_name
+from services.plane.upkeep.backups import find_backup, unfinished_name
 from services.plane.upkeep.old_backups import (
     KeptBackup,
     deletable_backups,
@@ -42,38 +44,39 @@ from services.runtime.copies.restores import place_copy
 from services.storage import rocks_backups
 from services.storage.linked_files import exclusive_bytes
 from services.storage.rocks_backups import TABLE_END_BYTES
+from services.storage.store import StoreError
 from tests.unit.test_backups import inodes_of, made_backup, tables_of
 
-Copies = dict[tuple[str, int], tuple[bool, str, int]]
-"""Of each shard of each service in a backup: whether its copy is whole, the log that it has read, and how far."""
+Copies = dict[tuple[str, int], tuple[bool, dict[str, tuple[str, int]]]]
+"""Of each shard of each service in a backup: whether its copy is whole; of each topic that it has read, which log this
+was, and how far."""
 PLACES = [("metadata", 0), ("metadata", 1), ("snapshots", 0)]
 
 
 def kept(histories: Sequence[Copies]) -> list[KeptBackup]:
-    return [
-        KeptBackup(
-            PlacedBackup(
-                Path(f"backup-{age:03}"),
-                Backup(
-                    f"backup-{age:03}",
-                    age,
-                    2,
-                    tuple(
-                        ServiceCopy(*place, (InputPosition("topic", topic_id, offset),), 1)
-                        for place, (_, topic_id, offset) in copies.items()
-                    ),
-                ),
-            ),
-            {place: "it lacks a part" for place, (is_whole, _, _) in copies.items() if not is_whole},
+    found = []
+    for age, copies in enumerate(histories):
+        of_shards = tuple(
+            ServiceCopy(*place, tuple(InputPosition(topic, *read) for topic, read in topics.items()), 1)
+            for place, (_, topics) in copies.items()
         )
-        for age, copies in enumerate(histories)
-    ]
+        placed = PlacedBackup(Path(f"backup-{age:03}"), Backup(f"backup-{age:03}", age, 2, of_shards))
+        damaged = {place: "it lacks a part" for place, (is_whole, _) in copies.items() if not is_whole}
+        found.append(KeptBackup(placed, damaged))
+    return found
 
 
 @given(
     st.lists(
         st.dictionaries(
-            st.sampled_from(PLACES), st.tuples(st.booleans(), st.sampled_from(["one", "other"]), st.integers(0, 3))
+            st.sampled_from(PLACES),
+            st.tuples(
+                st.sampled_from([True, True, False]),
+                st.dictionaries(
+                    st.sampled_from(["commands", "replies"]),
+                    st.tuples(st.sampled_from(["one", "one", "other"]), st.integers(0, 2)),
+                ),
+            ),
         ),
         max_size=8,
     ),
@@ -81,31 +84,33 @@ def kept(histories: Sequence[Copies]) -> list[KeptBackup]:
 )
 def test_what_goes_has_newer_whole_copies_that_read_as_far_and_all_such_go(histories: list[Copies], keep: int) -> None:
     replaced = {one.placed.backup.made_at_ms for one in replaced_backups(kept(histories), keep)}
+
+    def is_as_far(older: dict[str, tuple[str, int]], newer: dict[str, tuple[str, int]]) -> bool:
+        return all(
+            topic in newer and newer[topic][0] == log and newer[topic][1] >= offset
+            for topic, (log, offset) in older.items()
+        )
+
     for age, copies in enumerate(histories):
         newer = [
             sum(
-                place in other and other[place][0] and other[place][1] == topic_id and other[place][2] >= offset
+                place in other and other[place][0] and is_as_far(topics, other[place][1])
                 for other in histories[age + 1 :]
             )
-            for place, (_, topic_id, offset) in copies.items()
+            for place, (_, topics) in copies.items()
         ]
         assert (age in replaced) == (bool(newer) and min(newer) >= keep)
     for place in PLACES:
-        for topic_id in ("one", "other"):
-            whole = [
-                (copies[place][2], age)
-                for age, copies in enumerate(histories)
-                if place in copies and copies[place][:2] == (True, topic_id)
-            ]
-            if whole:
-                assert max(whole)[1] not in replaced, "the copy that has read furthest stays, the newest of them"
+        newest = [age for age, copies in enumerate(histories) if place in copies and copies[place][0]][-keep:]
+        assert not replaced & set(newest), "the newest whole copies of each shard stay"
 
 
-WHOLE = (True, "one", 1)
+WHOLE = (True, {"commands": ("one", 1)})
 
 
 def test_only_what_is_replaced_can_be_named() -> None:
-    metadata, snapshots = {("metadata", 0): WHOLE}, {("snapshots", 0): WHOLE}
+    metadata: Copies = {("metadata", 0): WHOLE}
+    snapshots: Copies = {("snapshots", 0): WHOLE}
     found = kept([metadata, snapshots, metadata, metadata])
     assert [one.name for one in deletable_backups(found, 1)] == ["backup-000", "backup-002"]
     assert [one.name for one in deletable_backups(found, 1, ["backup-002"])] == ["backup-002"]
@@ -170,10 +175,13 @@ def test_another_name_of_a_backup_replaces_nothing_and_stays(tmp_path: Path) -> 
     (place / "latest").symlink_to("one")
     (place / "copied").mkdir()
     shutil.copy(place / "one" / MANIFEST, place / "copied")
-    assert {one.placed.directory.name for one in kept_backups(place) if not one.is_itself} == {"latest", "copied"}
     assert deletable_backups(kept_backups(place), 1) == []
+    assert {one.placed.directory.name for one in kept_backups(place) if not one.is_counted} == {"latest", "copied"}
+    assert find_backup(place).directory == find_backup(place, "one").directory == place / "one"
     made_backup(home, place, "two", 2)
-    delete_backups(home, place, 1, [])
+    with pytest.raises(StackError, match="latest is a link to backup one, or was renamed"):
+        deletable_backups(kept_backups(place), 1, ["latest"])
+    run("--home", str(home), "backups", "delete", "--from", str(place), "--keep", "1", "--yes")
     assert names_in(place) == ["copied", "latest", "two"]
     (place / "latest").unlink()
     shutil.rmtree(place / "copied")
@@ -189,7 +197,8 @@ def test_what_is_needed_by_the_time_of_the_deletion_stays(tmp_path: Path) -> Non
     (chosen,) = deletable_backups(kept_backups(place), 1)
     shutil.rmtree(place / "two")
     with pytest.raises(StackError, match="one is kept"):
-        delete_backups(home, place, 1, [chosen.name])
+        delete_backups(home, place, 1, [chosen.name, "gone"])
+    delete_backups(home, place, 1, ["gone"])  # by another host
     assert names_in(place) == ["one"]
     with pytest.raises(StackError, match="is no home of a plane"):
         delete_backups(tmp_path / "nowhere", place, 1, [])
@@ -208,12 +217,12 @@ def test_a_deletion_that_is_cut_off_leaves_nothing_that_looks_like_a_backup(
     with monkeypatch.context() as patched:
         patched.setattr(shutil, "rmtree", cut_off)
         with pytest.raises(StackError, match="Input/output error"):
-            delete_backups(home, place, 1, [])
+            delete_backups(home, place, 1, ["one"])
     assert [one.placed.backup for one in kept_backups(place)] == [two]
     assert len(names_in(place)) == 2
     backups.remove_unfinished_backups(tmp_path / "another", place)
     assert names_in(place) == [unfinished_name(home, "one"), "two"], "another host leaves it to this one"
-    delete_backups(home, place, 1, [])
+    assert "Nothing to delete" in run("--home", str(home), "backups", "delete", "--from", str(place), "--yes")
     assert names_in(place) == ["two"]
 
 
@@ -260,13 +269,42 @@ def test_a_copy_shares_files_with_the_newest_one_unless_that_is_damaged(
         rocks_backups, "_link", lambda file, target: not file.is_relative_to(made) and link(file, target)
     )
 
+    monkeypatch.setattr(backups, "copy_of_running", lambda *_: nullcontext(made))
+    plane = PlaneFile(PlaneState.RUNNING, str(tmp_path), 1, identify(os.getpid()))
+    said: list[str] = []
+
     def shared_by(name: str) -> set[int]:
-        backups._copy(made, place / name / "metadata" / "0", "metadata", 0, newest, has_digest=True)
+        making = backups._Making(plane, place / name, name, {("metadata", 0): newest}, True, said.append)
+        copy = making.copy("metadata", 0)
+        assert copy.table_files == len(tables_of(place / name / "metadata" / "0" / "db"))
         return inodes_of(newest) & inodes_of(place / name)
 
     assert shared_by("third") == inodes_of(newest)
+    assert said == []
     (largest,) = [file for file in tables_of(newest) if file.stat().st_size > 3 * TABLE_END_BYTES]
     before, content = largest.stat(), largest.read_bytes()
     largest.write_bytes(bytes(TABLE_END_BYTES) + content[TABLE_END_BYTES:])
     os.utime(largest, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert shared_by("fourth") == set()
+    assert said == [
+        f"{newest} is damaged, so nothing is shared with it: move this backup away before you delete older ones."
+    ]
+    largest.write_bytes(content)
+    (made / "db" / largest.name).write_bytes(bytes(len(content)))
+    with pytest.raises(StoreError):
+        shared_by("fifth")
+    assert len(said) == 1, "the database itself is damaged"
+
+
+def test_a_copy_that_lacks_a_table_file_is_damaged(tmp_path: Path) -> None:
+    made_backup(tmp_path / "home", tmp_path / "kept", "one", 1)
+    place = tmp_path / "kept" / "one"
+    tables = len(tables_of(place / "metadata" / "0" / "db"))
+    write_manifest(place, Backup("one", 1, 1, (ServiceCopy("metadata", 0, (), 1, checkpoints=1, table_files=tables),)))
+    assert kept_backups(tmp_path / "kept")[0].damaged == {}
+    (checkpoint,) = (place / "metadata" / "0" / "checkpoints").iterdir()
+    (checkpoint / "CURRENT").rename(checkpoint / "gone")
+    assert "checkpoint is missing" in kept_backups(tmp_path / "kept")[0].damaged["metadata", 0]
+    (checkpoint / "gone").rename(checkpoint / "CURRENT")
+    tables_of(place / "metadata" / "0" / "db")[0].unlink()
+    assert "table file is missing" in kept_backups(tmp_path / "kept")[0].damaged["metadata", 0]

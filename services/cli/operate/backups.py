@@ -34,7 +34,8 @@ DirectoryOption = Annotated[
 def list_backups(context: typer.Context, directory: DirectoryOption = None, as_json: JsonOption = False) -> None:
     """List the complete backups, oldest first, and look whether each can be restored.
 
-    A copy is whole if its database, its manifest and all its snapshot checkpoints are there; their content is not read.
+    A copy is whole if its database has all its table files and all its snapshot checkpoints are there; no content is
+    read. What is not counted replaces no other backup and is not deleted.
     EXCLUSIVE is what the deletion of this backup alone frees: files that neither another backup nor a database shares.
     """
     place, found = _found(made_session(context).home, directory)
@@ -87,6 +88,7 @@ def delete(
     size_bytes = freed_bytes(deleted)
     if deleted and not is_dry_run:
         confirm(f"This deletes from {place}: {_names_and_size(deleted, size_bytes)}.", is_confirmed=is_confirmed)
+    if place.exists() and not is_dry_run:
         delete_backups(home, place, keep, [one.name for one in deleted])
     if as_json:
         said = {"directory": str(place), "dry_run": is_dry_run, "freed_bytes": size_bytes}
@@ -105,8 +107,8 @@ def _found(home: Path, directory: Path | None) -> tuple[Path, list[KeptBackup]]:
 
 
 def _state(one: KeptBackup) -> str:
-    if not one.is_itself:
-        return f"not counted, since {one.placed.directory.name} is another name of it"
+    if not one.is_counted:
+        return f"not counted: {one.placed.directory.name} is a link to it, or was renamed or copied"
     if one.damaged:
         return "; ".join(f"{service} {shard} is damaged: {why}" for (service, shard), why in one.damaged.items())
     missing = missing_from(one.placed.backup)
@@ -117,6 +119,7 @@ def _as_json(one: KeptBackup, size_bytes: int) -> dict[str, object]:
     return {
         **asdict(one.placed.backup),
         "path": str(one.placed.directory),
+        "counted": one.is_counted,
         "size_bytes": one.placed.backup.size_bytes,
         "exclusive_bytes": size_bytes,
         "missing": [{"service": service, "shard": shard} for service, shard in missing_from(one.placed.backup)],

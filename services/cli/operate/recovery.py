@@ -61,7 +61,7 @@ def backup(
     """
     plane = running_plane(made_session(context).home)
     directory = (to or backups_of(plane)).absolute()
-    made = make_backup(plane, directory, has_digest=has_digest)
+    made = make_backup(plane, directory, has_digest=has_digest, tell=say_aside)
     missing = missing_from(made)
     if as_json:
         print_json({**asdict(made), "missing": [{"service": one, "shard": shard} for one, shard in missing]})

@@ -10,15 +10,15 @@ import fcntl
 import platform
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import blake2b
 from itertools import groupby
 from pathlib import Path
 
 import httpx
-import structlog
 
 from services.client.wire.http_reads import WRONG_SHARD, http_client
 from services.metadata.checkpoints.unfinished import first_offset_of_txn, oldest_unfinished_txn
@@ -36,16 +36,16 @@ from services.runtime.copies.manifests import (
     PlacedBackup,
     ServiceCopy,
     made_at,
+    manifests_in,
     placed_backups,
+    read_manifest,
     write_manifest,
 )
 from services.runtime.copies.restores import NoRoomError, check_copy, place_copy, require_room
 from services.storage.linked_files import tree_bytes
-from services.storage.rocks_backups import copy_files, count_checkpoints, remove_unfinished
+from services.storage.rocks_backups import copy_files, count_checkpoints, count_table_files, remove_unfinished
 from services.storage.rocks_checkpoints import MAKING, sync_directory
 from services.storage.store import StoreError
-
-logger = structlog.get_logger(__name__)
 
 LOCK_NAME = "backup.lock"
 COPY_PREFIX = "backup-"
@@ -115,8 +115,11 @@ def find_backup(directory: Path, name: str = "") -> PlacedBackup:
     return found[-1]
 
 
-def make_backup(plane: PlaneFile, directory: Path, *, has_digest: bool = True) -> Backup:
-    """Copy every shard of every service of a running plane that a process of this host runs.
+def make_backup(
+    plane: PlaneFile, directory: Path, *, has_digest: bool = True, tell: Callable[[str], None] = lambda _: None
+) -> Backup:
+    """Copy every shard of every service of a running plane that a process of this host runs. ``tell`` is for what an
+    operator should know of earlier backups.
 
     Raises:
         StackError: a service did not answer, none runs here, or the disk failed. No incomplete backup with a manifest
@@ -128,7 +131,7 @@ def make_backup(plane: PlaneFile, directory: Path, *, has_digest: bool = True) -
         name = datetime.now(UTC).strftime("%Y%m%dT%H%M%S-%fZ")
         making = directory / unfinished_name(home, name)
         try:
-            copies = list(_copies(plane, making, name, _newest_copies(directory), has_digest=has_digest))
+            copies = list(_Making(plane, making, name, _newest_copies(directory), has_digest, tell).copies())
             if not copies:
                 raise StackError("No process of this host runs a shard: make the backup on the hosts that do.")
             backup = Backup(name, int(time.time() * 1000), plane.shards, tuple(copies))
@@ -217,50 +220,79 @@ def unfinished_name(home: Path, name: str) -> str:
 
 
 def _newest_copies(directory: Path) -> dict[tuple[str, int], Path]:
-    """Return the newest copy of each shard of each service in a directory; none if a manifest cannot be read."""
-    with suppress(BackupError):
-        return {
-            (copy.service, copy.shard): found.place_of(copy)
-            for found in placed_backups(directory)
-            for copy in found.backup.copies
-        }
-    return {}
+    """Return the newest copy of each shard of each service in a directory."""
+    found = []
+    with suppress(BackupError):  # the directory is not there yet
+        for manifest in manifests_in(directory):
+            with suppress(BackupError):
+                backup = read_manifest(manifest)
+                found += [] if backup is None else [PlacedBackup(manifest.parent, backup)]
+    return {
+        (copy.service, copy.shard): placed.place_of(copy)
+        for placed in sorted(found, key=made_at)
+        for copy in placed.backup.copies
+    }
 
 
-def _copies(
-    plane: PlaneFile, making: Path, name: str, earlier: Mapping[tuple[str, int], Path], *, has_digest: bool
-) -> Iterator[ServiceCopy]:
-    for service in SERVICES:
-        for shard in range(plane.shards):
-            target = making / service / str(shard)
-            with suppress(ElsewhereError), copy_of_running(plane, service, shard, f"{COPY_PREFIX}{name}") as made:
-                yield _copy(made, target, service, shard, earlier.get((service, shard)), has_digest=has_digest)
+@dataclass(frozen=True, slots=True)
+class _Making:
+    """A backup of a running plane that is being made."""
 
+    plane: PlaneFile
+    directory: Path
+    """Where the backup is made."""
+    name: str
+    earlier: Mapping[tuple[str, int], Path]
+    """The copies with which files are shared."""
+    has_digest: bool
+    tell: Callable[[str], None]
 
-def _copy(made: Path, target: Path, service: str, shard: int, earlier: Path | None, *, has_digest: bool) -> ServiceCopy:
-    """Copy a service's copy to the backup, and return what the manifest says of it.
+    def copies(self) -> Iterator[ServiceCopy]:
+        """Copy all shards that run here."""
+        for service in SERVICES:
+            for shard in range(self.plane.shards):
+                with suppress(ElsewhereError):
+                    yield self.copy(service, shard)
 
-    Files that it would share with an earlier copy are copied again if they cannot be read there.
-    """
-    _copy_files(made, target, service, earlier)
-    try:
-        return _described(target, service, shard, has_digest=has_digest)
-    except StoreError as error:
-        if earlier is None:
-            raise
-        logger.warning("a backup is damaged, so nothing is shared with it", copy=earlier, reason=str(error))
+    def copy(self, service: str, shard: int) -> ServiceCopy:
+        """Copy a shard. If files that it shares with an earlier copy are damaged there, all files are copied."""
+        target, earlier = self.directory / service / str(shard), self.earlier.get((service, shard))
+        self._copy_files(service, shard, target, earlier)
+        try:
+            return _described(target, service, shard, has_digest=self.has_digest)
+        except StoreError:
+            if earlier is None:
+                raise
         shutil.rmtree(target)
-        _copy_files(made, target, service, None)
-        return _described(target, service, shard, has_digest=has_digest)
+        self._copy_files(service, shard, target, None)
+        described = _described(target, service, shard, has_digest=self.has_digest)
+        self.tell(
+            f"{earlier} is damaged, so nothing is shared with it: move this backup away before you delete older ones."
+        )
+        return described
+
+    def _copy_files(self, service: str, shard: int, target: Path, earlier: Path | None) -> None:
+        with copy_of_running(self.plane, service, shard, f"{COPY_PREFIX}{self.name}") as made:
+            try:
+                copy_files(made, target, earlier=earlier)
+            except FileNotFoundError as error:
+                if made.exists():
+                    raise
+                raise StackError(
+                    f"The copy {made} was removed while the backup read it: {service} was restarted, or the copy was "
+                    f"older than DEEPCLEAN_COPY_SECONDS. Back up again."
+                ) from error
 
 
 def _described(target: Path, service: str, shard: int, *, has_digest: bool) -> ServiceCopy:
     with closing(open_copy(target, service)) as copy:
         rows = positions_of(copy, service).values()
         positions = tuple(InputPosition(row.topic, row.topic_id, row.next_offset) for row in rows)
-        checkpoints = count_checkpoints(target)
+        checkpoints, table_files = count_checkpoints(target), count_table_files(target)
         if service != METADATA:
-            return ServiceCopy(service, shard, positions, tree_bytes(target), checkpoints=checkpoints)
+            return ServiceCopy(
+                service, shard, positions, tree_bytes(target), checkpoints=checkpoints, table_files=table_files
+            )
         unfinished = oldest_unfinished_txn(copy)
         digest = digest_shard(copy) if has_digest else None
         return ServiceCopy(
@@ -269,22 +301,11 @@ def _described(target: Path, service: str, shard: int, *, has_digest: bool) -> S
             positions,
             tree_bytes(target),  # the digest removes from checkpoints what no read of them needs
             checkpoints=checkpoints,
+            table_files=table_files,
             digest=digest,
             unfinished_txn=unfinished,
             unfinished_offset=None if unfinished is None else first_offset_of_txn(copy, unfinished),
         )
-
-
-def _copy_files(made: Path, target: Path, service: str, earlier: Path | None) -> None:
-    try:
-        copy_files(made, target, earlier=earlier)
-    except FileNotFoundError as error:
-        if made.exists():
-            raise
-        raise StackError(
-            f"The copy {made} was removed while the backup read it: {service} was restarted, or the copy was older "
-            f"than DEEPCLEAN_COPY_SECONDS. Back up again."
-        ) from error
 
 
 @contextmanager

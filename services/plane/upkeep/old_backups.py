@@ -42,9 +42,9 @@ class KeptBackup:
         return {(copy.service, copy.shard): copy for copy in self.placed.backup.copies}
 
     @property
-    def is_itself(self) -> bool:
-        """Whether its directory has the name that the backup was made under, and is no link to another one."""
-        return self.placed.directory.name == self.name and not self.placed.directory.is_symlink()
+    def is_counted(self) -> bool:
+        """Whether it may replace others, and be deleted."""
+        return self.placed.is_itself
 
 
 def kept_backups(directory: Path, *, may_be_absent: bool = False) -> list[KeptBackup]:
@@ -65,7 +65,7 @@ def replaced_backups(kept: Sequence[KeptBackup], keep: int) -> list[KeptBackup]:
     log does not, nor one that was begun before the older one. A backup under another name, or a link to one, is neither
     counted nor deleted.
     """
-    known = [one for one in kept if one.is_itself]
+    known = [one for one in kept if one.is_counted]
     return [
         one
         for age, one in enumerate(known)
@@ -97,30 +97,49 @@ def deletable_backups(kept: Sequence[KeptBackup], keep: int, names: Sequence[str
     """
     replaced = replaced_backups(kept, keep)
     for name in names:
-        if all(one.name != name for one in kept):
+        found = [one for one in kept if name in (one.name, one.placed.directory.name)]
+        if not found:
             raise StackError(f"There is no complete backup {name}: see deepclean backups list.")
+        if not any(one.is_counted for one in found):
+            raise StackError(
+                f"{found[0].placed.directory} is a link to backup {found[0].name}, or was renamed or copied: remove it "
+                f"yourself if nobody needs it."
+            )
         if all(one.name != name for one in replaced):
             raise StackError(
                 f"Backup {name} is kept: of some shard in it there are fewer than {keep} newer whole copies of the "
-                f"same log. Make a backup first (deepclean backup), or lower --keep."
+                f"same log. Make a backup first (deepclean backup), lower --keep, or, if it is of another log, take it "
+                f"out of the directory."
             )
     return [one for one in replaced if not names or one.name in names]
 
 
 def freed_bytes(deleted: Iterable[KeptBackup]) -> int:
-    """Return the bytes that the deletion of these backups frees: those of files that nothing else shares."""
-    return exclusive_bytes(one.placed.directory for one in deleted)
+    """Return the bytes that the deletion of these backups frees: those of files that nothing else shares.
+
+    Raises:
+        StackError: a file cannot be looked at.
+    """
+    directories = [one.placed.directory for one in deleted]
+    try:
+        return exclusive_bytes(directories)
+    except OSError as error:
+        raise disk_error(directories[0], error) from error
 
 
 def delete_backups(home: Path, directory: Path, keep: int, names: Sequence[str]) -> None:
-    """Delete these backups of a directory. Each is hidden by one rename before the first of its files goes.
+    """Delete these backups of a directory, and what interrupted commands have left.
+
+    Each is hidden by one rename before the first of its files goes. It is no error if another host has deleted one.
 
     Raises:
         StackError: a backup is being made, is needed by now, or the disk failed.
     """
     with backup_lock(home):
         remove_unfinished_backups(home, directory)
-        for one in deletable_backups(kept_backups(directory), keep, names):
+        kept = kept_backups(directory)
+        present = {one.name for one in kept if one.name in names}
+        for one in deletable_backups(kept, keep, sorted(present)) if present else ():
             hidden = directory / unfinished_name(home, one.name)
             try:
                 with suppress(FileNotFoundError):  # another host deletes it, too

@@ -57,6 +57,8 @@ class ServiceCopy:
     """Earliest offset in metadata.commands at which this transaction may have begun."""
     checkpoints: int | None = None
     """Number of snapshot checkpoints in the copy; None in a backup of a program that did not count them."""
+    table_files: int | None = None
+    """Number of table files of the database, without its checkpoints; None as above."""
 
     def position(self, topic: str) -> InputPosition | None:
         """Return the position in a topic, or None if the service has never read it."""
@@ -91,6 +93,14 @@ class PlacedBackup:
     directory: Path
     backup: Backup
 
+    @property
+    def is_itself(self) -> bool:
+        """Whether the directory has the name that the backup was made under, and is no link to another one.
+
+        Another name may be a copy that is not finished.
+        """
+        return self.directory.name == self.backup.name and not self.directory.is_symlink()
+
     def place_of(self, copy: ServiceCopy) -> Path:
         """Return the directory of one of the copies."""
         return self.directory / copy.service / str(copy.shard)
@@ -100,7 +110,7 @@ _ADAPTER = TypeAdapter(Backup)
 
 
 def manifests_in(directory: Path) -> list[Path]:
-    """Return where the manifests of backups in a directory may be, by the backups' names: by their age, oldest first.
+    """Return where the manifests of backups in a directory may be, sorted by the names of their directories.
 
     Raises:
         BackupError: the directory is missing, or may not be read.
@@ -138,14 +148,14 @@ def read_manifest(manifest: Path) -> Backup | None:
 
 
 def placed_backups(directory: Path) -> list[PlacedBackup]:
-    """Return the complete backups in a directory, oldest first. Raise BackupError if one cannot be read."""
+    """Return the complete backups in a directory, sorted by ``made_at``. Raise BackupError if one cannot be read."""
     found = ((manifest, read_manifest(manifest)) for manifest in manifests_in(directory))
     return sorted((PlacedBackup(manifest.parent, one) for manifest, one in found if one is not None), key=made_at)
 
 
-def made_at(found: PlacedBackup) -> tuple[int, str]:
-    """Return what sorts backups by their age."""
-    return found.backup.made_at_ms, found.backup.name
+def made_at(found: PlacedBackup) -> tuple[bool, int, str]:
+    """Return what sorts backups by their age, oldest first; those under another name come before all others."""
+    return found.is_itself, found.backup.made_at_ms, found.backup.name
 
 
 def write_manifest(directory: Path, backup: Backup) -> None:

@@ -24,12 +24,19 @@ from services.runtime.copies.manifests import (
     BackupError,
     PlacedBackup,
     ServiceCopy,
+    made_at,
     manifests_in,
     read_manifest,
 )
 from services.runtime.loop.service import Service, read_topics
 from services.storage.linked_files import tree_bytes
-from services.storage.rocks_backups import count_checkpoints, has_database, place_files, remove_unfinished
+from services.storage.rocks_backups import (
+    count_checkpoints,
+    count_table_files,
+    has_database,
+    place_files,
+    remove_unfinished,
+)
 from services.storage.rocks_checkpoints import make_directory
 
 OUTDATED, INCOMPLETE = ".outdated-", ".incomplete-"
@@ -74,7 +81,9 @@ def place_copy(
 
 
 def check_copy(found: PlacedBackup, copy: ServiceCopy, made: Path | None = None) -> None:
-    """Check that a copy in a backup, or what was ``made`` of it, is whole. Who removes a backup begins at its manifest.
+    """Check that a copy in a backup, or what was ``made`` of it, is whole.
+
+    Who deletes a backup renames it, or removes its manifest first.
 
     Raises:
         FileNotFoundError: the backup is being removed, or lacks a part.
@@ -88,6 +97,8 @@ def check_copy(found: PlacedBackup, copy: ServiceCopy, made: Path | None = None)
     place = made or found.place_of(copy)
     if not has_database(place):
         raise FileNotFoundError(errno.ENOENT, f"it has no database of {copy.service}, shard {copy.shard}")
+    if copy.table_files is not None and count_table_files(place) != copy.table_files:
+        raise FileNotFoundError(errno.ENOENT, "a table file is missing in the backup")
     if copy.checkpoints is not None and count_checkpoints(place) != copy.checkpoints:
         raise FileNotFoundError(errno.ENOENT, "a snapshot checkpoint is missing in the backup")
 
@@ -203,11 +214,13 @@ def _readable(directory: Path) -> Iterator[PlacedBackup]:
     except BackupError as error:
         logger.error("no backup is restored", reason=str(error))
         return
-    for manifest in reversed(manifests):
+    found = []
+    for manifest in manifests:
         try:
             backup = read_manifest(manifest)
         except BackupError as error:
             logger.warning("a backup is left out", reason=str(error))
         else:
             if backup is not None:
-                yield PlacedBackup(manifest.parent, backup)
+                found.append(PlacedBackup(manifest.parent, backup))
+    yield from sorted(found, key=made_at, reverse=True)
