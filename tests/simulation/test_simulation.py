@@ -152,3 +152,7 @@ def test_an_undelete_that_comes_again_an_hour_later_may_be_refused_for_another_r
 @pytest.mark.parametrize("mix", [None, FaultMix(takeover=0.03, crash=0.1, added_shards=1)])
 def test_a_seed_gives_the_same_run_again(seed: int, mix: FaultMix | None) -> None:
     assert asdict(simulate(seed, mix=mix)) == asdict(simulate(seed, mix=mix))
+
+
+def test_a_standby_that_has_to_begin_with_a_backup_at_rest_is_compared_when_it_has_read_all() -> None:
+    simulate(5550123, mix=FaultMix(takeover=0.03, crash=0.1, added_shards=1))
