@@ -36,9 +36,7 @@ from services.runtime.copies.manifests import (
     PlacedBackup,
     ServiceCopy,
     made_at,
-    manifests_in,
     placed_backups,
-    read_manifest,
     write_manifest,
 )
 from services.runtime.copies.restores import NoRoomError, check_copy, place_copy, require_room
@@ -221,17 +219,13 @@ def unfinished_name(home: Path, name: str) -> str:
 
 def _newest_copies(directory: Path) -> dict[tuple[str, int], Path]:
     """Return the newest copy of each shard of each service in a directory."""
-    found = []
     with suppress(BackupError):  # the directory is not there yet
-        for manifest in manifests_in(directory):
-            with suppress(BackupError):
-                backup = read_manifest(manifest)
-                found += [] if backup is None else [PlacedBackup(manifest.parent, backup)]
-    return {
-        (copy.service, copy.shard): placed.place_of(copy)
-        for placed in sorted(found, key=made_at)
-        for copy in placed.backup.copies
-    }
+        return {
+            (copy.service, copy.shard): placed.place_of(copy)
+            for placed in placed_backups(directory, on_unreadable=lambda _: None)
+            for copy in placed.backup.copies
+        }
+    return {}
 
 
 @dataclass(frozen=True, slots=True)

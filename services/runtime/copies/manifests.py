@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -147,10 +148,28 @@ def read_manifest(manifest: Path) -> Backup | None:
         raise BackupError(f"{manifest} was not written by deepclean: move this backup elsewhere.") from error
 
 
-def placed_backups(directory: Path) -> list[PlacedBackup]:
-    """Return the complete backups in a directory, sorted by ``made_at``. Raise BackupError if one cannot be read."""
-    found = ((manifest, read_manifest(manifest)) for manifest in manifests_in(directory))
-    return sorted((PlacedBackup(manifest.parent, one) for manifest, one in found if one is not None), key=made_at)
+def _raise(error: BackupError) -> None:
+    raise error
+
+
+def placed_backups(directory: Path, on_unreadable: Callable[[BackupError], None] = _raise) -> list[PlacedBackup]:
+    """Return the complete backups in a directory, sorted by ``made_at``.
+
+    ``on_unreadable`` is called for each one that cannot be read; if it returns, that one is left out.
+
+    Raises:
+        BackupError: the directory is missing, or may not be read; by default also if a backup cannot be read.
+    """
+    found = []
+    for manifest in manifests_in(directory):
+        try:
+            backup = read_manifest(manifest)
+        except BackupError as error:
+            on_unreadable(error)
+        else:
+            if backup is not None:
+                found.append(PlacedBackup(manifest.parent, backup))
+    return sorted(found, key=made_at)
 
 
 def made_at(found: PlacedBackup) -> tuple[bool, int, str]:

@@ -24,8 +24,7 @@ from services.runtime.copies.manifests import (
     BackupError,
     PlacedBackup,
     ServiceCopy,
-    made_at,
-    manifests_in,
+    placed_backups,
     read_manifest,
 )
 from services.runtime.loop.service import Service, read_topics
@@ -207,20 +206,11 @@ class Restores:
                 yield found, copy
 
 
-def _readable(directory: Path) -> Iterator[PlacedBackup]:
-    """Yield the backups of a directory, newest first. One that cannot be read must not keep a shard from starting."""
+def _readable(directory: Path) -> list[PlacedBackup]:
+    """Return the backups of a directory, newest first. One that cannot be read must not keep a shard from starting."""
     try:
-        manifests = manifests_in(directory)
+        found = placed_backups(directory, lambda error: logger.warning("a backup is left out", reason=str(error)))
     except BackupError as error:
         logger.error("no backup is restored", reason=str(error))
-        return
-    found = []
-    for manifest in manifests:
-        try:
-            backup = read_manifest(manifest)
-        except BackupError as error:
-            logger.warning("a backup is left out", reason=str(error))
-        else:
-            if backup is not None:
-                found.append(PlacedBackup(manifest.parent, backup))
-    yield from sorted(found, key=made_at, reverse=True)
+        return []
+    return found[::-1]
