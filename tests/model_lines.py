@@ -8,20 +8,27 @@ from typing import Any
 
 from services.workloads.judge.model_bucket import OperationRefusedError, Version
 from services.workloads.judge.namespace_model import NamespaceModel
-from services.workloads.workload import Observe, Operation, has_quotas, has_wide_observations
+from services.workloads.workload import Observe, Operation, has_quotas, has_replication, has_wide_observations
 
 
 def lines_of(operations: Iterable[tuple[int, Operation]]) -> list[Any]:
     """All lines of a workload, as they are read back."""
     operations = list(operations)
     model = NamespaceModel(has_quotas=has_quotas(operations))
-    is_wide = has_wide_observations(operations)
-    lines = [line for one in operations for line in operation_lines(model, *one, is_wide=is_wide)]
+    wide, replicated = has_wide_observations(operations), has_replication(operations)
+    lines = [
+        line for one in operations for line in operation_lines(model, *one, is_wide=wide, has_replication=replicated)
+    ]
     return list(json.loads(json.dumps(lines)))
 
 
 def operation_lines(
-    model: NamespaceModel, number: int, operation: Operation, *, is_wide: bool = False
+    model: NamespaceModel,
+    number: int,
+    operation: Operation,
+    *,
+    is_wide: bool = False,
+    has_replication: bool = False,
 ) -> list[dict[str, object]]:
     """Apply an operation and return its lines."""
     try:
@@ -29,7 +36,7 @@ def operation_lines(
     except OperationRefusedError as refusal:
         return [{"op": number, "error": refusal.code}]
     if isinstance(operation, Observe):
-        return [observe(model, number, operation.label, is_wide=is_wide)]
+        return [observe(model, number, operation.label, is_wide=is_wide, has_replication=has_replication)]
     return [{"op": number, **answer}] if answer else []
 
 
@@ -39,11 +46,15 @@ def reclaimed_versions(model: NamespaceModel) -> list[Version]:
     return [one for one in model.versions.values() if one.size_bytes and one.number not in held]
 
 
-def observe(model: NamespaceModel, number: int, label: str, *, is_wide: bool = False) -> dict[str, object]:
+def observe(
+    model: NamespaceModel, number: int, label: str, *, is_wide: bool = False, has_replication: bool = False
+) -> dict[str, object]:
     """What a settled plane shows."""
     buckets = {place: _observe_bucket(model, *place) for place in model._buckets}
     if is_wide:
         buckets = {place: seen | model.used(*place) | model.observe_steps(*place) for place, seen in buckets.items()}
+    if has_replication:
+        buckets = {place: seen | model.replicated(*place) for place, seen in buckets.items()}
     links = model.observe_links()
     return {
         "op": number,

@@ -95,6 +95,20 @@ def observe_used(plane: Plane, shard: int, volume: str, bucket: str) -> Line:
     }
 
 
+def observe_replicated(plane: Plane, shard: int, volume: str, bucket: str) -> Line:
+    """Return what the blocks that each snapshot references, and those that it alone holds, take on disks."""
+    snapshots = plane.snapshots(shard).snapshots(*physical_names(volume, bucket))
+    return {
+        "replicated": {
+            logical_name("snap", one.name): {
+                "exclusive_bytes": one.exclusive_replicated_bytes + one.exclusive_delta_replicated_bytes,
+                "referenced_bytes": one.referenced_replicated_bytes,
+            }
+            for one in snapshots
+        }
+    }
+
+
 def observe_suspended(plane: Plane, shard: int, volume: str, bucket: str) -> Line:
     """Return the amounts of a bucket that wait because its claims are suspended; {} while collection is active."""
     names = physical_names(volume, bucket)

@@ -26,7 +26,14 @@ from services.workloads import workload
 from services.workloads.block_groups import PutVersion, block_groups
 from services.workloads.held_collection import HeldCollection
 from services.workloads.names import Place, logical_snapshots, physical_name, physical_names, snapshot_name
-from services.workloads.observing import Line, observe_bucket, observe_link, observe_suspended, observe_used
+from services.workloads.observing import (
+    Line,
+    observe_bucket,
+    observe_link,
+    observe_replicated,
+    observe_suspended,
+    observe_used,
+)
 from services.workloads.step_writer import RefusedError, StepOperation, StepWriter
 
 MAX_OUTSTANDING = 10_000
@@ -70,6 +77,8 @@ class Replay:
     """Of each volume with links the first one of those that must be in one shard."""
     _sent: list[_Sent] = field(default_factory=list)
     _settles: int = 0
+    _has_replication: bool = False
+    """Whether observations also show what snapshots take on disks."""
     _generations: dict[tuple[str, str, str], int] = field(default_factory=dict)
     """Generation of each version by volume, bucket and tag."""
     _steps: StepWriter = field(init=False)
@@ -95,6 +104,7 @@ class Replay:
     def prepare(self, operations: Sequence[tuple[int, workload.Operation]]) -> None:
         """Note what must be known of a whole workload before its first operation is executed."""
         self.is_wide |= workload.has_wide_observations(operations)
+        self._has_replication |= workload.has_replication(operations)
         self._collection.is_needed = workload.has_quotas(operations)
         self._beside = workload.volumes_of_one_shard(operations)
 
@@ -327,6 +337,8 @@ class Replay:
             if self.is_wide:
                 observation |= self._steps.observe(self.shards[volume], physical_names(volume, bucket))
                 observation |= observe_used(*place)
+            if self._has_replication:
+                observation |= observe_replicated(*place)
             buckets[f"{volume}/{bucket}"] = observation | observe_suspended(*place)
         reclaimed = [group.label for group in groups if group.is_reclaimed]
         links = {

@@ -490,6 +490,11 @@ def has_wide_observations(operations: Iterable[tuple[int, Operation]]) -> bool:
     )
 
 
+def has_replication(operations: Iterable[tuple[int, Operation]]) -> bool:
+    """Return whether any bucket is created with a replication of its own."""
+    return any(isinstance(operation, CreateBucket) and operation.replication is not None for _, operation in operations)
+
+
 def has_quotas(operations: Iterable[tuple[int, Operation]]) -> bool:
     """Return whether any operation sets a quota of a bucket."""
     return any(isinstance(operation, SetQuota) and bool(operation.bucket) for _, operation in operations)

@@ -384,6 +384,17 @@ class NamespaceModel:
             "snapshot_used_bytes": of_bucket.disks * self._stored(self._held_blocks(of_bucket) - present),
         }
 
+    def replicated(self, volume: str, bucket: str) -> dict[str, object]:
+        """Return what the blocks that each snapshot references, and those that it alone shows, take on disks."""
+        disks = self._bucket(volume, bucket).disks
+        exclusive, referenced = self.exclusive_bytes(volume, bucket), self.referenced_bytes(volume, bucket)
+        return {
+            "replicated": {
+                name: {"exclusive_bytes": disks * exclusive[name], "referenced_bytes": disks * referenced[name]}
+                for name in referenced
+            }
+        }
+
     def reclaimed(self) -> list[str]:
         """Return the labels of all blocks that a settled plane has freed, in the order of their first writing."""
         held = frozenset[Block]().union(*map(self._held_blocks, self._buckets.values()))
