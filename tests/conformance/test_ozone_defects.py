@@ -46,6 +46,9 @@ DIFFERENT = {
     "13_synced_blocks_counted_twice": {"error", "bytes", "open_keys", "unreclaimed_bytes", "used_bytes"},
     "14_deleted_twice": {"reclaimed", "snapshot_used_bytes", "unreclaimed_bytes"},
     "15_moved_and_expired": {"open_keys"},
+    "16_expired_upload_of_an_erasure_code": {
+        *("error", "bytes", "tag", "unreclaimed_bytes", "used_bytes", "used_namespace", "reclaimed"),
+    },
 }
 """By workload, the names of what Ozone and we show differently."""
 LOST = {

@@ -29,6 +29,8 @@ from tests.rollback_workload import random_workload
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(900)]
 CASES = sorted((Path(__file__).parent / "cases").glob("h*.ops.jsonl"))
 IN_STEPS = (
+    "e310",
+    "e345",
     "m01_parts_snapshot_complete",
     "m03_complete_over_held_key",
     "m05_hsync_snapshot_commit",
@@ -41,7 +43,7 @@ IN_STEPS = (
     "x322",
     "y432",
 )
-"""Cases that write in steps, with quotas, links and conditions."""
+"""Cases that write in steps, with quotas, links, conditions, copies and erasure codes."""
 
 PLACE = {"volume": "space", "bucket": "tree"}
 ROLLBACK_SEEDS = (1, 5, 14)

@@ -183,6 +183,13 @@ def _moved_and_expired(client: Client) -> None:
     client.expire()
 
 
+def _expired_upload_of_an_erasure_code(client: Client) -> None:
+    client.do(records.SetBucketReplication, records.Replication.EC_RS_3_2_1024K)
+    client.put("other")
+    client.upload()
+    client.expire()
+
+
 OZONE_HISTORIES: Mapping[int, tuple[Callable[[Client], None], int]] = {
     1: (_refused_puts, 100),
     2: (_complete_over_a_held_key, 200),
@@ -199,6 +206,7 @@ OZONE_HISTORIES: Mapping[int, tuple[Callable[[Client], None], int]] = {
     13: (_synced_blocks_counted_once, 500),
     14: (_deleted_twice, 0),
     15: (_moved_and_expired, 250),
+    16: (_expired_upload_of_an_erasure_code, 100),
 }
 """Each with the bytes that the block store must have afterwards: of what a client, a snapshot or an upload has."""
 

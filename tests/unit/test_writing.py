@@ -37,8 +37,10 @@ from schemas.records import (
     RecoverLease,
     RenameDirectory,
     RenameKey,
+    Replication,
     RollbackOutcome,
     RollbackPage,
+    SetBucketReplication,
     SetQuota,
     SyncKey,
     WritesExpired,
@@ -900,6 +902,19 @@ class TestWhatOzoneLoses:
         assert shard.bucket(bucket) == before
         assert shard.done(PutKey("vol", bucket, "d/x", 1))
         assert shard.bucket(bucket).used_namespace == before.used_namespace + (2 if bucket == "tree" else 1)
+
+    @pytest.mark.parametrize("replication", Replication)
+    def test_an_expired_upload_gives_back_what_its_parts_took(
+        self, shard: WritingShard, bucket: str, replication: Replication
+    ) -> None:
+        shard.done(SetBucketReplication("vol", bucket, replication))
+        shard.done(PutKey("vol", bucket, "other", 10))
+        before = shard.bucket(bucket)
+        shard.part(bucket, "k", shard.initiate(bucket, "k"), 1, 170)
+        assert shard.bucket(bucket).used_bytes == before.used_bytes + 170
+        assert shard.internal(ExpireWrites(UPLOADS, b"", 1_000, 0, 0)).expired == 1
+        after = shard.bucket(bucket)
+        assert (after.used_bytes, after.used_redundancy_bytes) == (before.used_bytes, before.used_redundancy_bytes)
 
 
 def _each_block_is_freed_once(shard: WritingShard) -> None:
