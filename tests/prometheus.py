@@ -27,12 +27,12 @@ def program(name: str) -> str:
 
 
 @contextmanager
-def started(configuration: Path, directory: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+def started(configuration: Path, directory: Path, *options: str) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     """Start Prometheus, with its data and its ``prometheus.log`` in a directory; yield its URL and its process."""
     address = f"127.0.0.1:{free_ports(1)[0]}"
     command = [program("prometheus"), f"--config.file={configuration}", f"--storage.tsdb.path={directory / 'data'}"]
     with (directory / "prometheus.log").open("wb") as log:
-        process = subprocess.Popen([*command, f"--web.listen-address={address}"], stdout=log, stderr=log)
+        process = subprocess.Popen([*command, f"--web.listen-address={address}", *options], stdout=log, stderr=log)
     try:
         yield f"http://{address}", process
     finally:

@@ -94,10 +94,6 @@ class DeletionLog:
         waiting = sum(map(len, self._by_container.values()))
         return len(self.local) + waiting - len(self._parked)
 
-    def waiting_of(self, node: str) -> int:
-        """Return the number of transactions that a datanode has not acknowledged, without parked ones."""
-        return len(self._by_node.get(node, ()))
-
     def parked(self) -> int:
         """Return the number of parked transactions."""
         return len(self._parked)

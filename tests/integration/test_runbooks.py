@@ -10,10 +10,11 @@ from __future__ import annotations
 import os
 import re
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,15 @@ import pytest
 import yaml
 from confluent_kafka import Producer
 
+from schemas.records import SnapshotInfo
+from schemas.stored_rows import row_codec
 from schemas.topics import METADATA_COMMANDS
 from services.plane.stack.plane_file import running_plane
 from services.plane.stack.process_names import BROKER
 from services.plane.upkeep.observed import urls_of
+from services.snapshots.state.tables import SNAPSHOT_INFO_TABLE, TABLES
+from services.storage.rocks import RocksStore
+from services.storage.tables import TableReader
 from tests import prometheus
 from tests.integration.test_dashboards import configuration, is_answering
 from tests.metric_catalogue import ROOT
@@ -65,12 +71,29 @@ def shortened_rules(file: Path) -> Path:
     return file
 
 
+def watching(directory: Path, home: Path, job: str = "deepclean") -> Path:
+    """Write the configuration of a Prometheus that scrapes a plane each second, with shortened rules."""
+    described = configuration(directory, urls_of(running_plane(home)))
+    settings = yaml.safe_load(described.read_text("utf-8"))
+    settings["rule_files"] = [str(shortened_rules(directory / "rules.yml"))]
+    settings["scrape_configs"][0]["job_name"] = job
+    described.write_text(yaml.safe_dump(settings), "utf-8")
+    return described
+
+
 @dataclass(frozen=True)
 class Patient:
     """A plane on which faults are made, and the Prometheus that watches it."""
 
     line: CommandLine
     prometheus_url: str
+    prometheus: subprocess.Popen[bytes]
+    directory: Path
+
+    def watch(self, job: str = "deepclean") -> None:
+        """Have Prometheus scrape the processes that run now."""
+        watching(self.directory, self.line.home, job)
+        self.prometheus.send_signal(signal.SIGHUP)
 
     def switches(self) -> dict[str, Any]:
         return dict(self._asked("GET"))
@@ -105,13 +128,11 @@ def patient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Patient]:
     line = CommandLine(directory / "home", DEEPCLEAN_SNAPSHOTS_RETENTION_RUN_MS="1000", **windows)
     with running(line):
         line.run("volume", "create", "vol")
-        described = configuration(directory, urls_of(running_plane(line.home)))
-        settings = yaml.safe_load(described.read_text("utf-8"))
-        settings["rule_files"] = [str(shortened_rules(directory / "rules.yml"))]
-        described.write_text(yaml.safe_dump(settings), "utf-8")
-        with prometheus.started(described, directory) as (url, _):
+        # Prometheus shows the last value of a job that it does not scrape any more for that long.
+        forgetting = f"--query.lookback-delta={LONGEST_SECONDS:.0f}s"
+        with prometheus.started(watching(directory, line.home), directory, forgetting) as (url, process):
             eventually(lambda: is_answering(url))
-            yield Patient(line, url)
+            yield Patient(line, url, process, directory)
 
 
 @contextmanager
@@ -197,6 +218,54 @@ def unset_the_policy(patient: Patient) -> None:
     patient.line.run("retention", "unset", "vol/short")
 
 
+def the_broker_hangs(patient: Patient) -> None:
+    """What a service writes then by itself cannot be published: an automatic snapshot."""
+    patient.line.run("bucket", "create", "vol/kept")
+    patient.line.run("retention", "set", "vol/kept", "--snapshot-every", "1m", "--yes")
+    patient.signal(BROKER, signal.SIGSTOP)
+
+
+def repair_the_broker(patient: Patient) -> None:
+    patient.signal(BROKER, signal.SIGCONT)
+    patient.line.run("retention", "unset", "vol/kept")
+    eventually(lambda: bool(patient.line.json("snapshot", "list", "vol/kept")["snapshots"]))
+
+
+def prometheus_has_another_job(patient: Patient) -> None:
+    patient.watch("renamed")
+
+
+def restore_the_job(patient: Patient) -> None:
+    patient.watch()
+
+
+def a_chain_is_corrupted(patient: Patient) -> None:
+    """A row of snapshotInfoTable names a previous snapshot that there is not, as after a fault of the disk."""
+    patient.line.run("bucket", "create", "vol/chained")
+    for name in ("one", "two"):
+        patient.line.run("snapshot", "create", "vol/chained", name)
+    plane = running_plane(patient.line.home)
+    os.kill(plane.supervisor.pid, signal.SIGSTOP)  # it starts the process again only when the row is changed
+    patient.signal("snapshots", signal.SIGKILL)
+    eventually(lambda: not plane.processes["snapshots"].identity.is_alive())
+    with closing(RocksStore(patient.line.home / "data" / "snapshots" / "0" / "db", TABLES)) as store:
+        rows = dict(TableReader(SNAPSHOT_INFO_TABLE, store).scan())
+        key = next(key for key, row in rows.items() if row.name == "two")
+        changed = row_codec(SnapshotInfo).encode(replace(rows[key], path_previous_snapshot_id="another"))
+        store.write({SNAPSHOT_INFO_TABLE.name: {key: changed}})
+    os.kill(plane.supervisor.pid, signal.SIGCONT)
+
+
+def recover_the_rows_from_the_changelog(patient: Patient) -> None:
+    patient.line.run("down")
+    database = patient.line.home / "data" / "snapshots" / "0"
+    database.rename(database.with_name("damaged"))
+    patient.line.run("up", "--base-port", "0", "--no-page")
+    patient.watch()
+    patient.line.run("gc", "resume", "--chain-is-mended", "--reason", "chain built again")
+    assert "two" in patient.line.run("snapshot", "list", "vol/chained")
+
+
 def await_peace(patient: Patient, otherwise: str) -> None:
     """Return as soon as no alert fires; a failure names those that still do."""
     try:
@@ -218,6 +287,9 @@ def await_peace(patient: Patient, otherwise: str) -> None:
             repair_the_block_store,
         ),
         ({"DeepcleanRetentionFails"}, a_policy_outlives_its_bucket, unset_the_policy),
+        ({"DeepcleanOutboxStuck"}, the_broker_hangs, repair_the_broker),
+        ({"DeepcleanNotScraped"}, prometheus_has_another_job, restore_the_job),
+        ({"DeepcleanChainCorrupted"}, a_chain_is_corrupted, recover_the_rows_from_the_changelog),
     ],
     ids=lambda given: getattr(given, "__name__", ""),
 )

@@ -34,11 +34,16 @@ def free_ports(count: int, among: range = _SERVER_PORTS) -> list[int]:
     )
 
 
+def other_free_port(kept: Collection[int]) -> int:
+    """Return a free port that is none of those ``kept``, whose servers may not listen yet."""
+    return next(one for one in free_ports(len(kept) + 1) if one not in kept)
+
+
 def port_or_free(port: int, kept: Collection[int]) -> int:
     """Return a port on which a server can listen now: this one, else a free one that is none of those ``kept``."""
     if port <= _LAST_PORT and port not in kept and why_taken(port) is None:
         return port
-    return next(one for one in free_ports(len(kept) + 1) if one not in kept)
+    return other_free_port(kept)
 
 
 def why_taken(port: int) -> OSError | None:

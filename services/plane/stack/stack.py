@@ -147,7 +147,7 @@ class Stack:
             for name, child in self.children.items():
                 if name == PAGE:  # it reads the number where clients do
                     continue
-                port = int(self._urls[name].rpartition(":")[2])
+                port = self._port_of(name)
                 child.command = child_command(name, self._plane_of(name), port)
                 child.environment = self._environment(name)
             self._write(PlaneState.RUNNING)
@@ -283,7 +283,11 @@ class Stack:
         )
 
     def _new_broker(self, port: int, java: JavaRuntime) -> EmbeddedBroker:
-        return EmbeddedBroker(self.home / "broker", port=port, java=java, security=self._security)
+        kept = [self._port_of(name) for name in self._urls]
+        return EmbeddedBroker(self.home / "broker", port=port, kept_ports=kept, java=java, security=self._security)
+
+    def _port_of(self, name: str) -> int:
+        return int(self._urls[name].rpartition(":")[2])
 
     def _servers_of(self, name: str) -> str:  # noqa: ARG002 tests give some processes another address
         """Return the address of the broker for a process."""
@@ -333,7 +337,7 @@ class Stack:
                 enrol(client, self._security)
 
     def _child(self, name: str) -> ChildProcess:
-        plane, port = self._plane_of(name), int(self._urls[name].rpartition(":")[2])
+        plane, port = self._plane_of(name), self._port_of(name)
         return ChildProcess(
             name,
             child_command(name, plane, port),
@@ -344,7 +348,7 @@ class Stack:
         )
 
     def _environment(self, name: str) -> dict[str, str]:
-        port = int(self._urls[name].rpartition(":")[2])
+        port = self._port_of(name)
         return {**os.environ, **child_environment(name, self._plane_of(name), port), **self._settings}
 
     def _plane_of(self, name: str) -> PlaneSettings:
