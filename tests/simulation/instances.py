@@ -161,21 +161,28 @@ class Instances:
             return other.store
         return self._left.pop(address) if address in self._left else self.state.nothing_or_backup(address)
 
-    def _start(self, address: Address, store: MemoryStore, *, is_backup: bool = False) -> bool:
+    def _start(self, address: Address, store: MemoryStore) -> bool:
         """Start the successor; say whether it has become the owner, which it may also have if it died then."""
-        state, owner = self.state, owner_name(*address)
-        before = state.plane.owners.sinks.get(owner)
+        sinks, owner = self.state.plane.owners.sinks, owner_name(*address)
+        before = sinks.get(owner)
+        return self._started(address, store, lambda: sinks.get(owner) is not before)
+
+    def _started(
+        self, address: Address, store: MemoryStore, has_refused: Callable[[], bool], *, is_backup: bool = False
+    ) -> bool:
+        """Start the successor; ``has_refused`` says whether it, or a start before it, has refused the present owner."""
+        state = self.state
         try:
             state.plane.start(*address, store=store)
         except SimulatedCrash:
-            if state.plane.owners.sinks.get(owner) is before:  # it has refused nobody
+            if not has_refused():
                 return False
             state.plane.processes[address] = replace(state.plane.processes[address], store=store)
             state.frozen.discard(address)
             state.goes_down(address)
         except InvariantError as error:
             if not is_backup and isinstance(error, OutdatedError):
-                return self._start(address, state.backups[address].clone(), is_backup=True)
+                return self._started(address, state.backups[address].clone(), has_refused, is_backup=True)
             with state.oracles.asked("services", ends_run=True):
                 raise DefectError(f"{address} does not take over: {error}") from error
         else:

@@ -156,3 +156,8 @@ def test_a_seed_gives_the_same_run_again(seed: int, mix: FaultMix | None) -> Non
 
 def test_a_standby_that_has_to_begin_with_a_backup_at_rest_is_compared_when_it_has_read_all() -> None:
     simulate(5550123, mix=FaultMix(takeover=0.03, crash=0.1, added_shards=1))
+
+
+def test_a_successor_that_dies_when_it_begins_again_with_a_backup_has_refused_the_owner_already() -> None:
+    """Its first start has refused the owner and has found its database outdated."""
+    simulate(213790)
