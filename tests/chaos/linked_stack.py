@@ -93,9 +93,8 @@ class LinkedStack(Stack):
         return twin
 
     def _new_broker(self, port: int, java: JavaRuntime) -> EmbeddedBroker:
-        kept = [self._port_of(name) for name in self._urls]
         broker = ManyDoorsBroker(
-            self.home / "broker", port=port, kept_ports=kept, java=java, ready_seconds=READY_SECONDS
+            self.home / "broker", port=port, kept_ports=self._kept_ports, java=java, ready_seconds=READY_SECONDS
         )
         broker.doors = self._doors
         return broker

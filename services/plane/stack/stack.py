@@ -283,8 +283,14 @@ class Stack:
         )
 
     def _new_broker(self, port: int, java: JavaRuntime) -> EmbeddedBroker:
-        kept = [self._port_of(name) for name in self._urls]
-        return EmbeddedBroker(self.home / "broker", port=port, kept_ports=kept, java=java, security=self._security)
+        return EmbeddedBroker(
+            self.home / "broker", port=port, kept_ports=self._kept_ports, java=java, security=self._security
+        )
+
+    @property
+    def _kept_ports(self) -> list[int]:
+        """Ports of the processes of this host, which may not listen yet when the broker chooses its own."""
+        return [self._port_of(name) for name in self._urls]
 
     def _port_of(self, name: str) -> int:
         return int(self._urls[name].rpartition(":")[2])
