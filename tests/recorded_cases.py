@@ -25,7 +25,8 @@ class Deviation:
 
     reason: str
     follows: str
-    """The operation that must have come before, in the same bucket; with "refused " in front if it must be refused."""
+    """The operation that must have come before, in the same bucket; with "refused " in front if it must be refused.
+    ``_explained_by`` says what else can be named here."""
     figures: dict[str, int]
     """Figures of a bucket: 1 where Ozone's is too high, -1 where it is too low, 0 for either."""
 
@@ -63,7 +64,7 @@ DEVIATIONS = {
     ),
     16: Deviation(
         "An expired upload of a bucket with an erasure code gives back more bytes than its parts had taken.",
-        follows="mpu_part",
+        follows="expired mpu_part of an erasure code",
         figures={"used_bytes": -1},
     ),
 }
@@ -123,7 +124,7 @@ def _differences(recorded: Any, recounted: Any) -> Iterator[tuple[Difference, di
 def _explained_by(case: str, op: int, difference: Difference) -> set[int]:
     """Return the deviations that can be the reason for a difference; none when nothing explains it."""
     refused = {line["op"] for line in recorded_lines(case) if "error" in line}
-    seen, leads_to = set[str](), dict[str, str]()
+    seen, leads_to, has_code = set[str](), dict[str, str](), False
     for number, line in enumerate((FOLDER / f"{case}.ops.jsonl").read_text("utf-8").splitlines()[:op]):
         one = json.loads(line)
         place = f"{one.get('volume')}/{one.get('bucket')}"
@@ -133,6 +134,9 @@ def _explained_by(case: str, op: int, difference: Difference) -> set[int]:
             place = leads_to[place]
         if place == difference.place:
             seen |= {one["op"], f"refused {one['op']}"} if number in refused else {one["op"]}
+            has_code |= one.get("replication", "").startswith("EC_")
+        if one["op"] == "expire_uploads" and has_code and "mpu_part" in seen:
+            seen.add("expired mpu_part of an erasure code")
     sign = 1 if difference.recorded > difference.recounted else -1
     return {
         number

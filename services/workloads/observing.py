@@ -17,8 +17,11 @@ from services.workloads.names import Place, logical_name, physical_names
 Line = dict[str, Any]
 
 
-def observe_bucket(plane: Plane, shard: int, volume: str, bucket: str) -> Line:
-    """Return the layout, the chain, the snapshots and the listings of one bucket."""
+def observe_bucket(plane: Plane, shard: int, volume: str, bucket: str, *, has_replication: bool = False) -> Line:
+    """Return the layout, the chain, the snapshots and the listings of one bucket.
+
+    ``has_replication``: also what the blocks of each snapshot take on disks.
+    """
     volume_name, bucket_name = physical_names(volume, bucket)
     reads = plane.metadata(shard)
     row: BucketRow = reads.bucket(volume_name, bucket_name)
@@ -44,6 +47,7 @@ def observe_bucket(plane: Plane, shard: int, volume: str, bucket: str) -> Line:
             for store, entries in listings.items()
             if is_tree
         },
+        **({"replicated": {names[one.snapshot_id]: _replicated(one) for one in snapshots}} if has_replication else {}),
     }
 
 
@@ -58,6 +62,14 @@ def _observe_snapshot(snapshot: SnapshotInfo, names: dict[str, str]) -> Line:
         "referenced_bytes": snapshot.referenced_bytes,
         "deep_cleaned_keys": snapshot.has_deep_cleaned_keys,
         "deep_cleaned_directories": snapshot.has_deep_cleaned_directories,
+    }
+
+
+def _replicated(snapshot: SnapshotInfo) -> Line:
+    """Return what the blocks that a snapshot references, and those that it alone holds, take on disks."""
+    return {
+        "exclusive_bytes": snapshot.exclusive_replicated_bytes + snapshot.exclusive_delta_replicated_bytes,
+        "referenced_bytes": snapshot.referenced_replicated_bytes,
     }
 
 
@@ -92,20 +104,6 @@ def observe_used(plane: Plane, shard: int, volume: str, bucket: str) -> Line:
         "used_bytes": row.used_bytes + row.used_redundancy_bytes,
         "used_namespace": row.used_namespace,
         "snapshot_used_bytes": row.snapshot_used_bytes + row.snapshot_used_redundancy_bytes,
-    }
-
-
-def observe_replicated(plane: Plane, shard: int, volume: str, bucket: str) -> Line:
-    """Return what the blocks that each snapshot references, and those that it alone holds, take on disks."""
-    snapshots = plane.snapshots(shard).snapshots(*physical_names(volume, bucket))
-    return {
-        "replicated": {
-            logical_name("snap", one.name): {
-                "exclusive_bytes": one.exclusive_replicated_bytes + one.exclusive_delta_replicated_bytes,
-                "referenced_bytes": one.referenced_replicated_bytes,
-            }
-            for one in snapshots
-        }
     }
 
 

@@ -26,14 +26,7 @@ from services.workloads import workload
 from services.workloads.block_groups import PutVersion, block_groups
 from services.workloads.held_collection import HeldCollection
 from services.workloads.names import Place, logical_snapshots, physical_name, physical_names, snapshot_name
-from services.workloads.observing import (
-    Line,
-    observe_bucket,
-    observe_link,
-    observe_replicated,
-    observe_suspended,
-    observe_used,
-)
+from services.workloads.observing import Line, observe_bucket, observe_link, observe_suspended, observe_used
 from services.workloads.step_writer import RefusedError, StepOperation, StepWriter
 
 MAX_OUTSTANDING = 10_000
@@ -330,15 +323,13 @@ class Replay:
         buckets = {}
         for volume, bucket in sorted(self._buckets):
             place = (self.plane, self.shards[volume], volume, bucket)
-            observation = observe_bucket(*place)
+            observation = observe_bucket(*place, has_replication=self._has_replication)
             observation["unreclaimed_bytes"] = sum(
                 group.existing_bytes for group in groups if (group.volume, group.bucket) == (volume, bucket)
             )
             if self.is_wide:
                 observation |= self._steps.observe(self.shards[volume], physical_names(volume, bucket))
                 observation |= observe_used(*place)
-            if self._has_replication:
-                observation |= observe_replicated(*place)
             buckets[f"{volume}/{bucket}"] = observation | observe_suspended(*place)
         reclaimed = [group.label for group in groups if group.is_reclaimed]
         links = {

@@ -61,6 +61,7 @@ from services.metadata.state.tables import DIRECTORY_TABLE, KEY_PART_TABLE, OPEN
 from services.storage.tables import TablesReader
 from services.verifier import present
 from services.verifier import uploads as verifier_uploads
+from tests.replicated_sizes import replicated_size
 from tests.unit.test_verify_replay import verified
 from tests.unit.writing_shard import BLOCK, DAY_MS, OPEN_KEYS, UPLOADS, WritingShard
 
@@ -911,7 +912,9 @@ class TestWhatOzoneLoses:
         shard.done(PutKey("vol", bucket, "other", 10))
         before = shard.bucket(bucket)
         shard.part(bucket, "k", shard.initiate(bucket, "k"), 1, 170)
-        assert shard.bucket(bucket).used_bytes == before.used_bytes + 170
+        during, redundancy = shard.bucket(bucket), replicated_size(replication, 170) - 170
+        assert during.used_bytes == before.used_bytes + 170
+        assert during.used_redundancy_bytes == before.used_redundancy_bytes + redundancy
         assert shard.internal(ExpireWrites(UPLOADS, b"", 1_000, 0, 0)).expired == 1
         after = shard.bucket(bucket)
         assert (after.used_bytes, after.used_redundancy_bytes) == (before.used_bytes, before.used_redundancy_bytes)
