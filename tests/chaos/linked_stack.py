@@ -18,7 +18,6 @@ from tests.broker_cluster import ClusterNode
 from tests.chaos.links import Link, Links
 from tests.chaos.plane import AT
 
-_LINK_PORTS = range(28_000, 32_768)
 READY_SECONDS = 180.0
 """For a broker that starts while all others try again and again to reach it, on a busy machine."""
 
@@ -53,12 +52,8 @@ def listener_of(name: str) -> str:
 
 
 def some_links(brokers: int, names: Sequence[str]) -> list[dict[str, Link]]:
-    """Return for each broker a new way for each process.
-
-    Their ports are a range of their own: there are many, and those of brokers are free until these listen, so others
-    would choose one of them now and then.
-    """
-    ports = iter(free_ports(2 * brokers * len(names), _LINK_PORTS))
+    """Return for each broker a new way for each process."""
+    ports = iter(free_ports(2 * brokers * len(names)))
     return [{name: Link(next(ports), next(ports)) for name in names} for _ in range(brokers)]
 
 
@@ -93,9 +88,7 @@ class LinkedStack(Stack):
         return twin
 
     def _new_broker(self, port: int, java: JavaRuntime) -> EmbeddedBroker:
-        broker = ManyDoorsBroker(
-            self.home / "broker", port=port, kept_ports=self._kept_ports, java=java, ready_seconds=READY_SECONDS
-        )
+        broker = ManyDoorsBroker(self.home / "broker", port=port, java=java, ready_seconds=READY_SECONDS)
         broker.doors = self._doors
         return broker
 

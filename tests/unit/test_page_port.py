@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ from services.plane.stack.stack import Stack
 
 @pytest.fixture(autouse=True)
 def _others_are_free(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.plane.stack.stack.why_taken", lambda _: None)
+    monkeypatch.setattr("services.plane.stack.stack.hold_port", lambda _: None)
 
 
 def ports_of(home: Path, base_port: int, datanodes: int = 0) -> dict[str, int]:
@@ -24,9 +23,7 @@ def ports_of(home: Path, base_port: int, datanodes: int = 0) -> dict[str, int]:
 
 def test_a_page_whose_port_is_taken_has_another_one(tmp_path: Path) -> None:
     (own,) = free_ports(1)
-    with closing(socket.socket()) as holder:
-        holder.bind((HOST, own))
-        holder.listen()
+    with socket.create_server((HOST, own)):
         ports = ports_of(tmp_path, own - PAGE_PORT)
     assert ports[PAGE] != own
     assert len(set(ports.values())) == len(ports)

@@ -13,7 +13,7 @@ import re
 import shutil
 import subprocess
 import uuid
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from importlib import resources
 from pathlib import Path
@@ -28,7 +28,7 @@ from services.plane.machine.errors import StackError, disk_error
 from services.plane.machine.home import jars_directory
 from services.plane.machine.jars import classpath
 from services.plane.machine.java import CLASS_ARCHIVE, JavaRuntime, find_java, shared_classes
-from services.plane.machine.ports import HOST, other_free_port, why_taken
+from services.plane.machine.ports import HOST, free_ports, hold_port
 
 FREE_BYTES_WANTED = 64 * 1024 * 1024
 FORMAT_SECONDS = 60
@@ -38,8 +38,7 @@ FORMAT_SECONDS = 60
 class EmbeddedBroker:
     """One broker on one directory: ``start`` returns when it answers, ``stop`` when it has ended.
 
-    ``port=0`` takes the port of the last start on this directory, or a free port at the first start. It takes none of
-    ``kept_ports``, which are for others that may not listen yet.
+    ``port=0`` takes the port of the last start on this directory, or a free port at the first start.
     """
 
     number = 1
@@ -48,7 +47,6 @@ class EmbeddedBroker:
     directory: Path
     _: KW_ONLY
     port: int = 0
-    kept_ports: Collection[int] = ()
     heap: str = "512m"
     jars: Path | None = None
     java: JavaRuntime | None = None
@@ -63,6 +61,9 @@ class EmbeddedBroker:
         self._properties_file = self.directory / "server.properties"
         self._records = self.directory / "records"
         self._launched: LaunchedBroker | None = None
+        self.port = self.port or self._last_port()
+        if self.port:
+            hold_port(self.port)  # whether a server can listen is asked at the start
 
     @property
     def bootstrap_servers(self) -> str:
@@ -161,8 +162,8 @@ class EmbeddedBroker:
                 f"{FREE_BYTES_WANTED // 1024**2}): free some space there or choose another directory."
             )
         self._require_unused()
-        self.port = self.port or self._last_port() or other_free_port(self.kept_ports)
-        if taken := why_taken(self.port):
+        self.port = self.port or free_ports(1)[0]
+        if taken := hold_port(self.port):
             if isinstance(taken, PermissionError):
                 raise StackError(f"Port {self.port} may not be used by this user: choose one above 1023.") from taken
             raise StackError(
@@ -190,7 +191,7 @@ class EmbeddedBroker:
 
     def _controller_ports(self) -> Sequence[int]:
         """Return a port for each node in the order of their numbers; each node is also a controller."""
-        return [other_free_port({self.port, *self.kept_ports})]
+        return free_ports(1)
 
     def _new_cluster_id(self) -> str:
         return new_cluster_id()
@@ -210,8 +211,7 @@ class EmbeddedBroker:
         if not self._properties_file.is_file():
             return 0
         listener = re.search(r"^listeners=\w+://[^:]+:(\d+)", self._properties_file.read_text(), re.MULTILINE)
-        port = int(listener[1]) if listener else 0
-        return 0 if port in self.kept_ports else port
+        return int(listener[1]) if listener else 0
 
     def _format(self, java: JavaRuntime, jars: str) -> None:
         """Give a new directory its cluster id; leave a formatted directory unchanged."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
+import os
 import random
 import socket
-from collections.abc import Collection
+from collections import deque
 
 from services.plane.machine.errors import StackError
 
@@ -14,44 +14,57 @@ _LAST_PORT = 65_535
 _SERVER_PORTS = range(15_000, 28_000)
 """Below the range of ports for outgoing connections, because such a connection could take a port that was just free."""
 
+_MOST_HELD = 256
+"""Far more than a plane has, and far fewer than the files that a process may have open."""
 
-def free_ports(count: int, among: range = _SERVER_PORTS) -> list[int]:
-    """Return ``count`` different free ports. All are opened at the same time, so that they differ.
+_held: deque[int] = deque()
+"""File descriptors of the sockets that hold ports, oldest first."""
 
-    Two calls may return the same port, unless they choose from ranges apart.
+
+def free_ports(count: int) -> list[int]:
+    """Return ``count`` different free ports, and hold them: no process is given one of them by this function again.
+
+    Without that another plane, or another process of this one, would take a port whose server does not listen yet. A
+    port is let go when this process ends, or has chosen very many others.
     """
     ports: list[int] = []
-    with contextlib.ExitStack() as held:
-        for port in random.sample(among, len(among)):
-            with contextlib.suppress(OSError):
-                held.enter_context(socket.socket()).bind((HOST, port))
-                ports.append(port)
-            if len(ports) == count:
-                return ports
+    for port in random.sample(_SERVER_PORTS, len(_SERVER_PORTS)):
+        if len(ports) == count:
+            return ports
+        if _hold(port, is_shared=False) is None:
+            ports.append(port)
     raise StackError(
-        f"{count} ports from {among[0]} to {among[-1]} are wanted, and {len(ports)} are free on {HOST}: stop a program "
-        f"that uses some of them."
+        f"{count} ports from {_SERVER_PORTS[0]} to {_SERVER_PORTS[-1]} are wanted, and {len(ports)} are free on "
+        f"{HOST}: stop a program that uses some of them."
     )
 
 
-def other_free_port(kept: Collection[int]) -> int:
-    """Return a free port that is none of those ``kept``, whose servers may not listen yet."""
-    return next(one for one in free_ports(len(kept) + 1) if one not in kept)
+def hold_port(port: int) -> OSError | None:
+    """Hold a port that was asked for, whoever else does; return the error for which no server can listen there now."""
+    return _hold(port, is_shared=True)
 
 
-def port_or_free(port: int, kept: Collection[int]) -> int:
-    """Return a port on which a server can listen now: this one, else a free one that is none of those ``kept``."""
-    if port <= _LAST_PORT and port not in kept and why_taken(port) is None:
+def port_or_free(port: int) -> int:
+    """Return a port on which a server can listen now: this one, else a free one."""
+    if port <= _LAST_PORT and hold_port(port) is None:
         return port
-    return other_free_port(kept)
+    return free_ports(1)[0]
 
 
-def why_taken(port: int) -> OSError | None:
-    """Return the error for which no server can listen on a port now; None if one can."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Java does: closed connections do not block
+def _hold(port: int, *, is_shared: bool) -> OSError | None:
+    """Hold a port by a socket that is bound to it and does not listen.
+
+    A server can listen beside it if it allows its address to be reused, as all of ours do. What is not to be shared is
+    bound without that, and then fails while another socket has the port, or a connection to it was closed just now.
+    """
+    with socket.socket() as holder:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, is_shared)
         try:
-            probe.bind((HOST, port))
+            holder.bind((HOST, port))
         except OSError as error:
             return error
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, True)
+        _held.append(holder.detach())
+    if len(_held) > _MOST_HELD:
+        os.close(_held.popleft())
     return None

@@ -13,7 +13,7 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import IO, NoReturn, Self
@@ -34,7 +34,7 @@ from services.plane.broker.topics import create_plane_topics
 from services.plane.machine.errors import StackError
 from services.plane.machine.home import home_directory, kept_datanodes, kept_shards
 from services.plane.machine.java import JavaRuntime, find_java
-from services.plane.machine.ports import HOST, free_ports, port_or_free, why_taken
+from services.plane.machine.ports import HOST, free_ports, hold_port, port_or_free
 from services.plane.machine.processes import ChildProcess, ProcessIdentity, identify
 from services.plane.stack.description import PlaneDescription
 from services.plane.stack.enrolment import enrol
@@ -251,12 +251,12 @@ class Stack:
         return KafkaPlane(self.address, answer_seconds=answer_seconds, check=self.require_running)
 
     def _start_broker(self) -> None:
+        self._java = find_java()
+        self._broker = self._foreign_cluster() or self._new_broker(self._base_port, self._java)
         ports, host = self._choose_ports(), self.described.host.address
         self._urls = {name: f"http://{host}:{port}" for name, port in ports.items() if name != BROKER}
         if PAGE in ports:
             self._urls[PAGE] = f"http://{HOST}:{ports[PAGE]}"
-        self._java = find_java()
-        self._broker = self._foreign_cluster() or self._new_broker(ports[BROKER] if self._base_port else 0, self._java)
         self._write(PlaneState.STARTING)
         self._broker.start()
         self._write(PlaneState.STARTING)
@@ -283,14 +283,7 @@ class Stack:
         )
 
     def _new_broker(self, port: int, java: JavaRuntime) -> EmbeddedBroker:
-        return EmbeddedBroker(
-            self.home / "broker", port=port, kept_ports=self._kept_ports, java=java, security=self._security
-        )
-
-    @property
-    def _kept_ports(self) -> list[int]:
-        """Ports of the processes of this host, which may not listen yet when the broker chooses its own."""
-        return [self._port_of(name) for name in self._urls]
+        return EmbeddedBroker(self.home / "broker", port=port, java=java, security=self._security)
 
     def _port_of(self, name: str) -> int:
         return int(self._urls[name].rpartition(":")[2])
@@ -302,28 +295,28 @@ class Stack:
     def _choose_ports(self) -> dict[str, int]:
         """Return a port for each process of this host. A base port counts all: hosts have equal ports."""
         here = {*self.described.host.processes, *self.datanodes}
-        if not self.described.kafka.bootstrap_servers:
-            here.add(BROKER)
-        names = (BROKER, *HTTP_PROCESSES, *self.datanodes)
         if self._base_port:
+            names = (BROKER, *HTTP_PROCESSES, *self.datanodes)
+            if not self.described.kafka.bootstrap_servers:
+                here.add(BROKER)
             ports = {name: self._base_port + offset for offset, name in enumerate(names) if name in here}
             for name, port in ports.items():
-                if taken := why_taken(port):
+                if taken := hold_port(port):
                     raise StackError(
                         f"Port {port} on {HOST}, which {name} wants, cannot be used ({taken.strerror}): stop the "
                         f"program that holds it, or choose others (--base-port)."
                     ) from taken
             if self._has_page:
-                ports[PAGE] = self._page_port(max(PAGE_PORT, len(names)), ports.values())
+                ports[PAGE] = self._page_port(max(PAGE_PORT, len(names)))
             return ports
         if self._has_page:
             here.add(PAGE)
         return dict(zip(sorted(here), free_ports(len(here)), strict=True))
 
-    def _page_port(self, offset: int, kept: Collection[int]) -> int:
+    def _page_port(self, offset: int) -> int:
         """Return the page's port: a free one if another program has its own, since the plane does not need the page."""
         wanted = self._base_port + offset
-        port = port_or_free(wanted, kept)
+        port = port_or_free(wanted)
         if port != wanted:
             logger.warning("the page's port is taken, so it has another one", wanted=wanted, port=port)
         return port
