@@ -21,7 +21,7 @@ setup: $(INSTALLED) $(COMPILED) $(JARS) $(CLASSES) ## Install everything into .v
 run: setup ## Replay this repository's history (or REPO=…) on a real broker and Spark, and compare with git
 	.venv/bin/deepclean git "$(or $(REPO),.)"
 
-test: setup $(TEST_JARS) ## All tests; of the long ones a random eighth (ALL=1: all; SEED=… repeats a run)
+test: setup $(TEST_JARS) ## All tests; of the long ones a random one in 24 (ALL=1: all; SEED=… repeats a run)
 	$(TESTS) $(DRAWS)
 
 test-fast: setup ## The quick unit, contract and property tests, without broker, Spark and planes: about a minute
@@ -30,7 +30,7 @@ test-fast: setup ## The quick unit, contract and property tests, without broker,
 upgrade-test: setup ## Open the homes of earlier releases, and upgrade their planes part by part (also within make test)
 	$(TESTS) tests/upgrade
 
-faults: setup ## Insert a random eighth of the known defects (ALL=1: all; SEED=… repeats a run), and check that their tests fail
+faults: setup ## Insert a random one in 24 of the known defects (ALL=1: all; SEED=… repeats a run), and check that their tests fail
 	$(TESTS) --faults $(DRAWS)
 
 chaos: setup ## Crash a real plane for SECONDS=… (60) and check the result; SEED=… replays one schedule
@@ -56,7 +56,7 @@ status: setup ## Show the plane's state: processes, throughput, backlog, lag, di
 bench: setup ## Measure this machine, beside the limits of Kafka and RocksDB (most of an hour)
 	.venv/bin/python -m bench
 
-figures: setup ## Check that a random eighth of the rows of the bench run (ALL=1: all); then measure a small load and compare with the last release
+figures: setup ## Check that a random one in 24 of the rows of the bench run (ALL=1: all); then measure a small load and compare with the last release
 	.venv/bin/pytest bench $(DRAWS)
 	@mkdir -p .deepclean
 	.venv/bin/python -m bench --small --json .deepclean/figures.json

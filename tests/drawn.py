@@ -1,8 +1,8 @@
-"""Which of the long tests a run plays: one in eight, by its seed. ``make test`` draws; with ``ALL=1`` it plays each.
+"""Which of the long tests a run plays: one in 24, by its seed. ``make test`` draws; with ``ALL=1`` it plays each.
 
 What is marked ``long`` is one of many of its kind, or takes minutes beside tests that look at the same rule in seconds.
 A file with the mark is drawn as a whole, since its tests share what they start; else each test is drawn by itself. Of
-eight runs with seeds in a row each long test is played by one.
+24 runs with seeds in a row each long test is played by one.
 
 A plugin of pytest for ``tests`` and ``bench``, named in pyproject.toml.
 """
@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import pytest
 
 LONG = "long"
-SHARE = 8
+SHARE = 24
 """A run plays one long test of so many."""
 
 

@@ -1,6 +1,7 @@
 """Recorded cases, and questions about space, through the real thing: broker, five services as processes, Spark.
 
-All cases are played beside one another, on volumes of their own: a settle waits for Spark, whose batches they share.
+What a run is to compare is played beside one another, on volumes of their own: a settle waits for Spark, whose batches
+all share.
 """
 
 from __future__ import annotations
@@ -51,6 +52,8 @@ RETENTION = "retention"
 TOGETHER_SECONDS = 300.0
 """For an answer among so many clients."""
 Operations = list[tuple[int, Operation]]
+Played = dict[object, Future[list[Any]]]
+"""By the parameter of the test that compares it."""
 
 
 @pytest.fixture(scope="module")
@@ -74,16 +77,23 @@ def test_there_are_enough_cases() -> None:
 
 
 @pytest.fixture(scope="module")
-def played(stack: Stack) -> dict[str, Future[list[Any]]]:
-    """What was seen of every case, of the workload about retention and of those with rollbacks."""
-    workloads: dict[str, tuple[int, Operations]] = {
-        RETENTION: (1, retention_workload.OPERATIONS),
-        **{_rollback(seed): (0, random_workload(seed, f"rolled-{seed}")) for seed in ROLLBACK_SEEDS},
-        **{case.name: (number % stack.shards, _operations(case)) for number, case in enumerate(CASES)},
+def played(request: pytest.FixtureRequest, stack: Stack) -> Played:
+    """What was seen of the workload about retention, and of all cases and rollbacks that this run has tests of."""
+    workloads: dict[object, tuple[int, Operations]] = {
+        **{seed: (0, random_workload(seed, f"rolled-{seed}")) for seed in ROLLBACK_SEEDS},
+        **{case: (number % stack.shards, _operations(case)) for number, case in enumerate(CASES)},
         **{case: (number % stack.shards, _operations(_file(case))) for number, case in enumerate(IN_STEPS)},
     }
-    with ThreadPoolExecutor(len(workloads)) as pool:
-        return {name: pool.submit(_play, stack, *one) for name, one in workloads.items()}
+    wanted = {key: one for key, one in workloads.items() if key in _parameters(request.session.items)}
+    wanted[RETENTION] = (1, retention_workload.OPERATIONS)
+    with ThreadPoolExecutor(len(wanted)) as pool:
+        return {key: pool.submit(_play, stack, *one) for key, one in wanted.items()}
+
+
+def _parameters(items: list[pytest.Item]) -> set[object]:
+    """The parameters of all tests of this file that are run."""
+    own = [item for item in items if item.path == Path(__file__) and isinstance(item, pytest.Function)]
+    return {value for item in own if hasattr(item, "callspec") for value in item.callspec.params.values()}
 
 
 def _file(case: str) -> Path:
@@ -98,28 +108,26 @@ def _volume(case: Path) -> str:
     return case.name.split(".")[0].split("_")[0]
 
 
-def _rollback(seed: int) -> str:
-    return f"rollback {seed}"
-
-
 def _play(stack: Stack, first_shard: int, operations: Operations) -> list[Any]:
     with stack.client(answer_seconds=TOGETHER_SECONDS) as plane:
         return [json.loads(json.dumps(line)) for line in Replay(plane, first_shard=first_shard).run(operations)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name.split(".")[0])
-def test_the_real_plane_answers_as_ozone_did(played: dict[str, Future[list[Any]]], case: Path) -> None:
+def test_the_real_plane_answers_as_ozone_did(played: Played, case: Path) -> None:
     expected = _lines(case.with_name(case.name.replace(".ops.", ".expected.")), _volume(case))
-    assert played[case.name].result() == [json.loads(line) for line in expected]
+    assert played[case].result() == [json.loads(line) for line in expected]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", IN_STEPS)
-def test_the_real_plane_answers_as_ozone_did_or_as_a_recount(played: dict[str, Future[list[Any]]], case: str) -> None:
+def test_the_real_plane_answers_as_ozone_did_or_as_a_recount(played: Played, case: str) -> None:
     expected, _ = expected_lines(case)
     assert played[case].result() == json.loads(_renamed(json.dumps(expected), _volume(_file(case))))
 
 
-def test_the_real_plane_retains_and_expires(stack: Stack, played: dict[str, Future[list[Any]]]) -> None:
+def test_the_real_plane_retains_and_expires(stack: Stack, played: Played) -> None:
     """The same lines as in memory; and whoever reads what has gone learns where to go on."""
     place = ("retained", "tree")
     assert played[RETENTION].result() == retention_workload.LINES
@@ -188,8 +196,9 @@ def test_both_planes_say_the_same_about_space_and_then_free_it(stack: Stack) -> 
     assert accounted == inventory
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", ROLLBACK_SEEDS)
-def test_the_real_plane_rolls_back_as_the_model(played: dict[str, Future[list[Any]]], seed: int) -> None:
+def test_the_real_plane_rolls_back_as_the_model(played: Played, seed: int) -> None:
     operations = random_workload(seed, f"rolled-{seed}")
     assert sum(isinstance(operation, RollBack) for _, operation in operations) >= 3
-    assert played[_rollback(seed)].result() == lines_of(operations)
+    assert played[seed].result() == lines_of(operations)

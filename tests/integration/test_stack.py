@@ -158,6 +158,7 @@ def query(address: str, expression: str) -> dict[str, str]:
     return {row["metric"]["process"]: row["value"][1] for row in prometheus.series(address, expression)}
 
 
+@pytest.mark.long
 def test_a_stop_ends_every_process_in_peace_and_a_start_goes_on(stack: Stack) -> None:
     """The last of the tests on the shared plane: it stops and starts it."""
     with stack.client() as plane:
@@ -178,6 +179,7 @@ def test_a_stop_ends_every_process_in_peace_and_a_start_goes_on(stack: Stack) ->
         assert [entry.path for entry in plane.metadata(1).entries("goes-on", "flat")] == ["key-3"]
 
 
+@pytest.mark.long
 def test_a_plane_that_stays_is_used_and_what_dies_is_started_again(tmp_path: Path) -> None:
     line = CommandLine(tmp_path / "home")
     try:

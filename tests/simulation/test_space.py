@@ -40,6 +40,7 @@ def freed_and_unfinished(simulation: Simulation, shard: int, incarnation: Incarn
     return freed[0] + open_bytes, freed[1] + open_runs
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", range(HISTORIES))
 def test_a_what_if_is_what_is_then_freed(seed: int, number: int) -> None:
     """The snapshots are deleted for good, the plane settles, and the block store has given back exactly that."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import pytest
+
 from schemas.topics import METADATA_COMMANDS
 from services.metadata.state.tables import TRANSACTION_INFO_KEY, TRANSACTION_INFO_TABLE
 from services.mock_scm.sequences import scm_state
@@ -34,6 +36,7 @@ def _checked(seed: int) -> Iterator[VerifyReport]:
         yield report
 
 
+@pytest.mark.long
 def test_the_ledger_of_runs_with_faults_is_what_their_logs_say() -> None:
     reports = [report for seed in SEEDS for report in _checked(seed)]
     assert sum(report.rows for report in reports) > 50

@@ -1,4 +1,4 @@
-"""Long tests are drawn: each by one of eight runs, a file as a whole."""
+"""Long tests are drawn: each by one of ``SHARE`` runs, a file as a whole."""
 
 from __future__ import annotations
 

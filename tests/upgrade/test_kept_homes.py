@@ -61,6 +61,7 @@ def free_all(plane: KafkaPlane) -> None:
     assert plane.scm(0).totals().inventory_bytes == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_backup_is_restored_and_catches_up(version: str, tmp_path: Path) -> None:
     home = tmp_path / "home"
