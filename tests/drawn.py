@@ -2,7 +2,7 @@
 
 What is marked ``long`` is one of many of its kind, or takes minutes beside tests that look at the same rule in seconds.
 A file with the mark is drawn as a whole, since its tests share what they start; else each test is drawn by itself. Of
-24 runs with seeds in a row each long test is played by one.
+24 runs with seeds in a row each long test is played by one. Of Hypothesis' examples a run that draws plays a quarter.
 
 A plugin of pytest for ``tests`` and ``bench``, named in pyproject.toml.
 """
@@ -13,10 +13,13 @@ import secrets
 from collections.abc import Sequence
 
 import pytest
+from hypothesis import is_hypothesis_test, settings
 
 LONG = "long"
 SHARE = 24
 """A run plays one long test of so many."""
+EXAMPLES_SHARE = 4
+"""And one of so many examples."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -39,6 +42,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave out what is not drawn."""
     if config.option.drawn:
         config.hook.pytest_deselected(items=draw(items, config.option.seed))
+        _play_fewer_examples(items)
 
 
 def left_out(names: Sequence[str], seed: int) -> set[str]:
@@ -53,6 +57,16 @@ def draw(items: list[pytest.Item], seed: int) -> list[pytest.Item]:
     removed = [item for item, name in names.items() if name in out]
     items[:] = [item for item, name in names.items() if name not in out]
     return removed
+
+
+def _play_fewer_examples(items: Sequence[pytest.Item]) -> None:
+    tests = {getattr(item.obj, "__func__", item.obj) for item in items if isinstance(item, pytest.Function)}
+    for test in tests:
+        if is_hypothesis_test(test):
+            # There is no other way to change a test's settings from outside; Hypothesis' own plugin reads them so, too.
+            chosen: settings = test._hypothesis_internal_use_settings or settings()
+            fewer = max(1, chosen.max_examples // EXAMPLES_SHARE)
+            test._hypothesis_internal_use_settings = settings(chosen, max_examples=fewer)
 
 
 def _drawn_as(item: pytest.Item) -> str:

@@ -23,7 +23,7 @@ from tests.simulation.scripts import BUCKET, PLAIN, Stage
 from tests.simulation.simulator import Simulation, simulate
 from tests.simulation.undeletes import metadata_replies
 
-RUNS = int(os.environ.get("DEEPCLEAN_SIMULATION_RUNS", "50"))
+RUNS = int(os.environ.get("DEEPCLEAN_SIMULATION_RUNS", "20"))
 GROUPS = 5
 RUNS_OF_EACH_FAULT = 3
 
@@ -75,6 +75,7 @@ def test_runs_are_drawn_that_trim_sign_replace_owners_and_add_shards() -> None:
     assert sum(report.added_shards for report in reports) >= 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fault", _ONE_FAULT)
 def test_one_fault_alone_and_often(seed: int, fault: str) -> None:
     for number in range(RUNS_OF_EACH_FAULT):

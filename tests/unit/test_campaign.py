@@ -201,6 +201,7 @@ def test_points_that_were_never_struck_fail_a_campaign_that_armed_them(tmp_path:
     assert f"| {POINTS[1]} | 0 | 2 |" in summary(table.turns)
 
 
+@pytest.mark.long
 def test_the_commands_of_all_players_are_modules_of_this_tree(tmp_path: Path) -> None:
     for one in PLAYERS:
         command = one.command(Turn(1, 2, 3.0, tmp_path))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.drawn import SHARE, left_out
+from tests.drawn import EXAMPLES_SHARE, SHARE, left_out
 
 pytest_plugins = ["pytester"]
 
@@ -38,3 +38,32 @@ def test_a_file_is_played_as_a_whole_and_what_is_short_always(pytester: pytest.P
     assert (files, cases) == (2, 7)
     undrawn = pytester.runpytest_inprocess(*PLUGIN, "--seed=1", "--collect-only", "-q").outlines
     assert sum("::" in line for line in undrawn) == 2 + 2 + 7
+
+
+EXAMPLES = """
+import pytest
+from hypothesis import given, settings, strategies
+
+numbers = dict(few=[], many=[])
+
+@settings(max_examples=40)
+@given(strategies.integers())
+def test_few(number):
+    numbers["few"].append(number)
+
+class TestMany:
+    @pytest.mark.parametrize("name", ["first", "second"])
+    @given(strategies.integers())
+    def test_many(self, name, number):
+        numbers["many"].append(number)
+
+def test_last():
+    assert [len(played) for played in numbers.values()] == {counts}
+"""
+
+
+@pytest.mark.parametrize(("options", "share"), [(["--drawn"], EXAMPLES_SHARE), ([], 1)])
+def test_a_run_that_draws_plays_fewer_examples(pytester: pytest.Pytester, options: list[str], share: int) -> None:
+    pytester.makeini("[pytest]\nmarkers = long: drawn\n")
+    pytester.makepyfile(EXAMPLES.replace("{counts}", str([40 // share, 2 * (100 // share)])))
+    pytester.runpytest_inprocess(*PLUGIN, *options, "--seed=1").assert_outcomes(passed=4)
