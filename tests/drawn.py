@@ -62,8 +62,9 @@ def draw(items: list[pytest.Item], seed: int) -> list[pytest.Item]:
 def _play_fewer_examples(items: Sequence[pytest.Item]) -> None:
     tests = {getattr(item.obj, "__func__", item.obj) for item in items if isinstance(item, pytest.Function)}
     for test in tests:
-        if is_hypothesis_test(test):
-            # There is no other way to change a test's settings from outside; Hypothesis' own plugin reads them so, too.
+        # There is no other way to change a test's settings from outside; Hypothesis' own plugin reads them so, too.
+        # State machines, which have theirs elsewhere, are played whole.
+        if is_hypothesis_test(test) and hasattr(test, "_hypothesis_internal_use_settings"):
             chosen: settings = test._hypothesis_internal_use_settings or settings()
             fewer = max(1, chosen.max_examples // EXAMPLES_SHARE)
             test._hypothesis_internal_use_settings = settings(chosen, max_examples=fewer)
