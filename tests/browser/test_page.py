@@ -296,6 +296,7 @@ def test_one_snapshot_is_drawn(open_page: OpenPage) -> None:
         assert_accessible(page)
 
 
+@pytest.mark.long
 def test_a_thousand_snapshots_are_drawn_at_once(large: PagedPlane, open_page: OpenPage) -> None:
     wire_bytes = 0
     page = open_page(large.url + AS_BUCKET)

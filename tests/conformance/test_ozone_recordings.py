@@ -60,6 +60,7 @@ def test_there_are_a_dozen_recordings() -> None:
     assert sum(len(one["dropped"]) for name in NAMES for one in expected(name)["buckets"].values()) > 12
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 def test_what_a_real_ozone_freed_was_foretold(name: str, tmp_path: Path) -> None:
     with tarfile.open(RECORDINGS / f"{name}.tar.xz") as archive:

@@ -172,6 +172,7 @@ def _questions(random: Random) -> Iterator[dict[str, Any]]:
     yield {"op": "settle"}
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("played")  # nobody else may be at work: what the shard has in all is compared
 def test_both_planes_say_the_same_about_space_and_then_free_it(stack: Stack) -> None:
     lines = [json.dumps(operation) for operation in _questions(Random(11))]

@@ -259,6 +259,7 @@ def test_a_message_that_is_too_large_says_what_to_set(kafka: KafkaLog, topic: st
     sink.close()
 
 
+@pytest.mark.long
 @pytest.mark.broker
 def test_the_log_goes_on_after_the_broker_was_away(tmp_path: Path) -> None:
     with EmbeddedBroker(tmp_path) as broker:

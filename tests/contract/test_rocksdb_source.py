@@ -133,6 +133,7 @@ class TestWithSpark:
 
     pytestmark = SPARK_MARKS
 
+    @pytest.mark.long
     def test_spark_shows_the_same_columns(self, session: SparkSession, copies: Path) -> None:
         for service, tables in LAYOUTS.items():
             for table in tables:

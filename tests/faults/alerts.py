@@ -105,7 +105,7 @@ def undo_windows_and_closed_hours_count_as_delay(patch: pytest.MonkeyPatch) -> N
     patch.setattr(MetadataMetrics, "freed", without_settings)
 
 
-RULES = "tests/contract/test_monitoring.py::test_promtool_accepts_the_rules_and_plays_them"
+RULES = "tests/contract/test_monitoring.py::test_promtool_plays_the_rules"
 CLOCK = "tests/unit/test_reclaim_clock.py::"
 
 FAULTS = (

@@ -93,6 +93,7 @@ DEFECTS: dict[str, tuple[str, Any, str, Any]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("defect", DEFECTS)
 def test_a_planted_defect_is_found_by_what_is_kept(defect: str, monkeypatch: pytest.MonkeyPatch) -> None:
     name, owner, attribute, broken = DEFECTS[defect]

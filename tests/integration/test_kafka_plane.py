@@ -182,6 +182,7 @@ def test_logs_that_were_created_and_not_begun_are_begun_once(servers: str) -> No
         assert sum(isinstance(body, SetFeatureLevel) for body in bodies) == 1
 
 
+@pytest.mark.long
 def test_an_older_plane_gets_no_first_commands(tmp_path: Path) -> None:
     """It has published its schemas; an empty shard of it is no new one, and may have to go back to its program."""
     with EmbeddedBroker(tmp_path) as broker:
@@ -195,6 +196,7 @@ def test_an_older_plane_gets_no_first_commands(tmp_path: Path) -> None:
         assert isinstance(body, AnnounceSchema), "commands by later schemas are allowed; the level is not raised"
 
 
+@pytest.mark.long
 def test_a_broker_that_was_away_fails_what_was_under_way_and_no_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -84,6 +84,7 @@ def test_the_ledger_is_read_and_verified_over_a_broker(broker: str, plane: InMem
     assert list(read_ledger(log, 1, LedgerFilter())) == []
 
 
+@pytest.mark.long
 def test_a_log_is_verified_by_parts_on_spark(broker: str, plane: InMemoryPlane, session: SparkSession) -> None:
     log, why = KafkaLog(broker, "deepclean.test"), list[str]()
     engine = SparkEngine(session, log.end_offset(METADATA_COMMANDS.name, 0))
@@ -96,6 +97,7 @@ def test_a_log_is_verified_by_parts_on_spark(broker: str, plane: InMemoryPlane, 
     assert engine.parts > 1
 
 
+@pytest.mark.long
 def test_the_verify_job_gives_the_report(broker: str, plane: InMemoryPlane, tmp_path: Path) -> None:
     said = list[str]()
     report = replay_by_parts(broker, tmp_path, 0, tmp_path, say_how=said.append)

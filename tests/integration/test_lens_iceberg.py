@@ -88,6 +88,7 @@ def test_a_report_equals_a_recount_of_each_snapshot(
     assert list(answers.report.findings()) == []
 
 
+@pytest.mark.long
 def test_a_missing_manifest_and_a_damaged_list_are_named_and_the_rest_is_right(
     table: LargeTable, asked: Callable[[Path], BucketQuestions]
 ) -> None:
@@ -121,6 +122,7 @@ def test_a_manifest_cut_short_between_blocks_is_named(
     assert [f"{cut.name} has {size // 2:,} of {size:,} bytes" in note for note in answers.notes] == [True]
 
 
+@pytest.mark.long
 def test_orphans_and_missing_files_are_findings(
     table: LargeTable, asked: Callable[[Path], BucketQuestions], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -270,6 +272,7 @@ def test_the_table_is_only_read(table: LargeTable, asked: Callable[[Path], Bucke
     assert everything() == before
 
 
+@pytest.mark.long
 def test_what_spark_cannot_read_by_itself_is_copied_first(
     tmp_path: Path, asked: Callable[[Path], BucketQuestions], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -93,6 +93,7 @@ def changing_keys(database: OzoneDatabase) -> None:
             database.live(keys, rows[place])
 
 
+@pytest.mark.long
 def test_a_made_database_with_renames_overwrites_deletions_and_erasure_codes(
     shared_stack: Stack, tmp_path: Path
 ) -> None:

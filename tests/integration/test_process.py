@@ -392,6 +392,7 @@ def broker(bootstrap_servers: str) -> str:
     return bootstrap_servers
 
 
+@pytest.mark.long
 @pytest.mark.broker
 @pytest.mark.parametrize("name", ["metadata", "snapshots", "key_deletion", "directory_deletion", "mock_scm"])
 def test_every_service_starts_and_ends(start_child: StartChild, name: str, broker: str, tmp_path: Path) -> None:
@@ -437,6 +438,7 @@ def test_wrong_settings_and_ports_are_one_sentence(start_child: StartChild, tmp_
     assert f"port {port} on 127.0.0.1 is in use" in errors
 
 
+@pytest.mark.long
 @pytest.mark.broker
 def test_a_broker_that_comes_late_and_goes_away_is_waited_for(start_child: StartChild, tmp_path: Path) -> None:
     with EmbeddedBroker(tmp_path / "broker") as broker:

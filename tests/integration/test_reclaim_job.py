@@ -503,6 +503,7 @@ def test_unreadable_messages_are_dead_lettered_as_they_came(stand: Stand) -> Non
     assert rows(read) == [named(good)]
 
 
+@pytest.mark.long
 def test_a_start_goes_on_where_the_checkpoint_ends_and_without_one_at_the_beginning(
     stand: Stand, tmp_path: Path
 ) -> None:
@@ -544,6 +545,7 @@ def process_arguments(stand: Stand) -> Iterator[tuple[list[str], dict[str, str]]
         yield command, environment
 
 
+@pytest.mark.long
 def test_the_process_answers_and_ends_when_stopped(
     stand: Stand, process_arguments: tuple[list[str], dict[str, str]]
 ) -> None:
@@ -588,6 +590,7 @@ def is_broken(registry: CollectorRegistry, shard: int) -> bool:
     return registry.get_sample_value("deepclean_streaming_chain_broken", {"shard": str(shard)}) == 1
 
 
+@pytest.mark.long
 def test_a_broken_chain_keeps_its_own_shard_waiting_and_no_other(stand: Stand) -> None:
     """What was passed over is judged, in its order, as soon as the whole chain is there, whatever was restarted."""
     wire, bucket_id = stand.wire, stand.wire.new_bucket()
@@ -625,6 +628,7 @@ def test_a_broken_chain_keeps_its_own_shard_waiting_and_no_other(stand: Stand) -
         assert rows(wire.settle(1)) == [named(late)]
 
 
+@pytest.mark.long
 def test_what_was_passed_over_waits_until_its_barriers_are_out(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
     wire = stand.wire
     entry = replace(free_entry(wire, object_id=451), chain_version=0)
