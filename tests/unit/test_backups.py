@@ -6,6 +6,8 @@ import errno
 import json
 import os
 import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +15,10 @@ from types import SimpleNamespace
 from unittest import mock
 
 import pytest
+from prometheus_client import CollectorRegistry
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 from typer.testing import CliRunner
 
 from schemas.records import PositionRow, ShardState
@@ -24,10 +30,12 @@ from services.domain.errors import InvariantError, TopicMissingError
 from services.log.kafka import KafkaLog
 from services.metadata.state.tables import TRANSACTION_INFO_KEY
 from services.plane.machine.errors import StackError
+from services.plane.machine.ports import HOST
 from services.plane.machine.processes import identify
-from services.plane.stack.plane_file import PlaneFile, PlaneState
+from services.plane.stack.plane_file import PlaneFile, PlaneProcess, PlaneState
+from services.plane.stack.process_names import METADATA
 from services.plane.upkeep import backups, log_trims
-from services.plane.upkeep.backups import find_backup, missing_from, restore_backup
+from services.plane.upkeep.backups import copy_of_running, find_backup, missing_from, restore_backup
 from services.plane.upkeep.shard_databases import (
     database_directory,
     new_database,
@@ -45,6 +53,7 @@ from services.runtime.copies.manifests import (
     placed_backups,
     write_manifest,
 )
+from services.runtime.http.server import HttpServer, http_app
 from services.runtime.loop.positions import POSITIONS
 from services.storage import rocks_backups
 from services.storage.linked_files import exclusive_bytes, tree_bytes
@@ -139,6 +148,30 @@ def test_the_homes_own_backups_pin_beside_those_that_are_named(tmp_path: Path) -
     third = made_backup(tmp_path / "third", shared, "third", 9)
     assert backups.known_backups(sharing, elsewhere) == [own, other, third]
     assert backups.shared_backups(sharing) == [third]
+
+
+def test_a_process_that_ends_while_it_copies_is_one_sentence(tmp_path: Path) -> None:
+    """It answers 500, and its server has no reason to tell."""
+    is_asked, may_end = threading.Event(), threading.Event()
+
+    def copy(_: Request) -> Response:
+        is_asked.set()
+        may_end.wait(30)
+        return Response()
+
+    routes = [Route("/v1/shards/0/copies/{name}", copy, methods=["POST"])]
+    server = HttpServer(http_app(CollectorRegistry(), tuple, tuple, routes, token=""), HOST, 0)
+    me = identify(os.getpid())
+    process = PlaneProcess(me, server.url, str(tmp_path / "metadata.log"))
+    plane = PlaneFile(PlaneState.RUNNING, str(tmp_path), 1, me, processes={METADATA: process})
+    server.start()
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(lambda: copy_of_running(plane, METADATA, 0, "copy").__enter__())
+        assert is_asked.wait(30)
+        server.stop()
+        may_end.set()
+        with pytest.raises(StackError, match=r"^metadata made no copy of shard 0: it ended, or failed; read .*\.$"):
+            asked.result(30)
 
 
 def test_nothing_is_replaced(tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ from schemas.block_store import (
     ListedTransaction,
 )
 from schemas.records import BlockRun
-from services.client.errors import PlaneError, UnreachableError
-from services.client.wire.http_reads import MAX_PAGE_ROWS, HttpShard
+from services.client.errors import UnreachableError
+from services.client.wire.http_reads import MAX_PAGE_ROWS, HttpShard, reason_of
 
 _FLAGS = TypeAdapter(list[bool])
 
@@ -89,10 +89,6 @@ class HttpBlockStore:
             raise UnreachableError(f"the datanode at {url} cannot be reached ({error})") from error
         if response.is_success:
             return response.content
-        try:
-            refusal = response.json()
-            raise PlaneError(str(refusal["code"]), str(refusal["message"]))
-        except (ValueError, KeyError, TypeError):
-            raise UnreachableError(
-                f"the datanode at {url} answered {response.status_code} without a reason: read its log"
-            ) from None
+        if reason := reason_of(response):
+            raise reason
+        raise UnreachableError(f"the datanode at {url} answered {response.status_code} without a reason: read its log")

@@ -160,15 +160,14 @@ class HttpShard:
         return answer
 
     def _refusal(self, address: str, response: httpx.Response) -> Exception:
-        try:
-            body = response.json()
-            if response.status_code == UNAVAILABLE:
-                return UnreachableError(f"{self.service} at {address} cannot answer now: {body['message']}")
-            return PlaneError(str(body["code"]), str(body["message"]), str(body.get("next_snapshot", "")))
-        except (ValueError, KeyError, TypeError):
+        reason = reason_of(response)
+        if reason is None:
             return UnreachableError(
                 f"{self.service} at {address} answered {response.status_code} without a reason: read its log"
             )
+        if response.status_code == UNAVAILABLE:
+            return UnreachableError(f"{self.service} at {address} cannot answer now: {reason.message}")
+        return reason
 
     def rows(
         self,
@@ -191,6 +190,15 @@ class HttpShard:
             if limit is not None or len(page) < size:
                 return rows
             parameters = {**parameters, "start_after": position_of(page[-1])}
+
+
+def reason_of(response: httpx.Response) -> PlaneError | None:
+    """Return the reason that a process gave for an error; None for none, as when it ends amid a request."""
+    try:
+        body = response.json()
+        return PlaneError(str(body["code"]), str(body["message"]), str(body.get("next_snapshot", "")))
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 def http_client(token: str = "", *, seconds: float = READ_SECONDS) -> httpx.Client:

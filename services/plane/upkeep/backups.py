@@ -20,7 +20,7 @@ from pathlib import Path
 
 import httpx
 
-from services.client.wire.http_reads import WRONG_SHARD, http_client
+from services.client.wire.http_reads import WRONG_SHARD, http_client, reason_of
 from services.metadata.checkpoints.unfinished import first_offset_of_txn, oldest_unfinished_txn
 from services.metadata.recovery.digest import digest_shard
 from services.plane.machine.errors import StackError, disk_error
@@ -321,12 +321,15 @@ def copy_of_running(plane: PlaneFile, service: str, shard: int, name: str) -> It
             answer = http.post(f"{process.url}/v1/shards/{shard}/copies/{name}")
     except httpx.HTTPError as error:
         raise StackError(f"{service} did not answer on {process.url}: read {process.log}.") from error
-    if not answer.is_success and answer.json()["code"] == WRONG_SHARD and has_other_hosts:
-        raise ElsewhereError(
-            f"{service} does not run shard {shard} on this host: call the command on the host that does."
-        )
     if not answer.is_success:
-        raise StackError(f"{service} made no copy of shard {shard}: {answer.json()['message']}.")
+        reason = reason_of(answer)
+        if reason is None:
+            raise StackError(f"{service} made no copy of shard {shard}: it ended, or failed; read {process.log}.")
+        if reason.code == WRONG_SHARD and has_other_hosts:
+            raise ElsewhereError(
+                f"{service} does not run shard {shard} on this host: call the command on the host that does."
+            )
+        raise StackError(f"{service} made no copy of shard {shard}: {reason.message}.")
     made = Path(answer.json()["directory"])
     try:
         yield made
