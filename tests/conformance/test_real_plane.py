@@ -84,7 +84,8 @@ def played(request: pytest.FixtureRequest, stack: Stack) -> Played:
         **{case: (number % stack.shards, _operations(case)) for number, case in enumerate(CASES)},
         **{case: (number % stack.shards, _operations(_file(case))) for number, case in enumerate(IN_STEPS)},
     }
-    wanted = {key: one for key, one in workloads.items() if key in _parameters(request.session.items)}
+    compared = _parameters(request.session.items)
+    wanted = {key: one for key, one in workloads.items() if key in compared}
     wanted[RETENTION] = (1, retention_workload.OPERATIONS)
     with ThreadPoolExecutor(len(wanted)) as pool:
         return {key: pool.submit(_play, stack, *one) for key, one in wanted.items()}
