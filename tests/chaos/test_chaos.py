@@ -20,7 +20,7 @@ from tests.chaos.schedule import KILLED_IN_TURN, draw_interruptions, draw_schedu
 from tests.linearizability.explained import check_history
 from tests.linearizability.threads import ClientsAtOnce
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600), pytest.mark.long]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(1_200), pytest.mark.long]
 CLIENTS, CALLS_OF_A_CLIENT = 3, 60
 
 

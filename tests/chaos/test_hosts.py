@@ -1,4 +1,4 @@
-"""Schedules on two hosts that share the shards, with three brokers and Spark on a cluster; then an audit.
+"""A schedule on two hosts that share the shards, with three brokers and Spark on a cluster; then an audit.
 
 ``make chaos HOSTS=1`` plays more of them.
 """
@@ -16,15 +16,14 @@ from tests.chaos.keeper import Keeper
 from tests.chaos.run import audit, run_schedules
 from tests.chaos.schedule import draw_schedule
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(900), pytest.mark.long]
-SCHEDULES = 2
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(1_500), pytest.mark.long]
 
 
 def test_what_crashes_on_either_host_ends_as_if_nothing_had_happened(tmp_path: Path, seed: int) -> None:
     counts = Counts()
     with chaos_stack(tmp_path, is_shared=True) as stack, Keeper(stack, counts) as keeper:
-        run_schedules(stack, keeper, [draw_schedule(one, is_shared=True) for one in range(seed, seed + SCHEDULES)])
+        run_schedules(stack, keeper, [draw_schedule(seed, is_shared=True)])
         audit(stack)
         assert {host_of(name) for name in keeper.struck} & set(HOSTS), keeper.struck
-        assert counts.kills.total() >= SCHEDULES, counts.lines()
+        assert counts.kills.total(), counts.lines()
         print("\n".join(counts.lines()))
