@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import pyspark
 
+from services.plane.machine.ports import free_ports
 from tests.waiting import eventually
 
 SPARK_HOME = Path(pyspark.__file__).parent
@@ -51,7 +51,7 @@ def spark_cluster(directory: Path, java: Mapping[str, str], workers: int) -> Ite
         log = directory / f"worker-{number}.log"
         return _started("worker.Worker", [*options, cluster.master], log, java, "registered with master")
 
-    port = free_port()
+    (port,) = free_ports(1)
     cluster = SparkCluster(f"spark://{LOOPBACK}:{port}", start_worker)
     master = _started(
         "master.Master", [*place, "--port", str(port)], directory / "master.log", java, "New state: ALIVE"
@@ -87,10 +87,3 @@ def kill_group(process: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-
-
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as listening:
-        listening.bind((LOOPBACK, 0))
-        return int(listening.getsockname()[1])

@@ -21,10 +21,11 @@ from services.domain.row_columns import DeletedEntry, row_names
 from services.plane.broker.embedded import EmbeddedBroker
 from services.plane.broker.topics import create_plane_topics
 from services.plane.machine.home import jars_directory
+from services.plane.machine.ports import free_ports
 from streaming.spark.session import SessionOptions, executor_java_options
 from tests.integration.test_reclaim_job import Wire, rows
 from tests.metric_catalogue import ROOT
-from tests.spark_cluster import SPARK_HOME, environment_of, free_port, kill_group, spark_cluster
+from tests.spark_cluster import SPARK_HOME, environment_of, kill_group, spark_cluster
 from tests.spark_session import SPARK_MARKS, java_for_spark
 from tests.waiting import eventually
 
@@ -48,7 +49,7 @@ class Submitting:
     @contextlib.contextmanager
     def submitted(self, master: str, name: str) -> Iterator[subprocess.Popen[bytes]]:
         """The job by spark-submit, ready, with a checkpoint at an address of Hadoop's; killed at the end."""
-        port, log = free_port(), self.directory / f"{name}.log"
+        (port,), log = free_ports(1), self.directory / f"{name}.log"
         (self.directory / "events").mkdir(exist_ok=True)
         conf = {
             "spark.executor.memory": "512m",

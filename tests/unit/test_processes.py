@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 
 from services.plane.machine.errors import StackError
+from services.plane.machine.ports import free_ports
 from services.plane.machine.processes import ChildProcess, ProcessIdentity, identify, started_mark
 from services.plane.machine.signals import stopping_on_signals
 from services.plane.stack.plane_file import (
@@ -46,9 +46,7 @@ def child(tmp_path: Path, program: str, *arguments: str, port: int = 1, **option
 
 @pytest.fixture
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    return free_ports(1)[0]
 
 
 def test_a_process_is_known_by_when_it_started() -> None:
