@@ -12,7 +12,6 @@ the files only on disk is reported, but has no bound.
 
 from __future__ import annotations
 
-import gc
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -46,6 +45,7 @@ from services.metadata.reads.explanations import explain_path
 from services.metadata.reads.queries import get_bucket, live_snapshots, shard_state
 from services.metadata.state.tables import DELETED_TABLE
 from services.plane.machine.errors import StackError
+from services.runtime.process.memory import calm_garbage_collector
 from services.storage.tables import TablesReader
 
 NAME = "growth"
@@ -111,10 +111,10 @@ def measure_growth(conditions: Conditions, max_keys: int = MOST_KEYS) -> list[Gr
     metadata itself applies commands to a database on disk; only the log is in memory. Each of five rounds does some
     thousand operations of each kind, on random keys. The cheapest round counts, by the processor time of this thread,
     which also does the look-ups that metadata otherwise does in another thread; compaction is left out. Before each
-    round the database's files are read once, so that the machine has them in memory. Deletes are done once more after
-    the machine has dropped the files from memory, timed by the clock; the median round counts. Paths are explained
-    while one snapshot holds a version of every tenth key. A snapshot is timed by the clock, including its flush; the
-    median counts.
+    round the database's files are read once, so that the machine has them in memory. Python's garbage collector works
+    as in a process of the service. Deletes are done once more after the machine has dropped the files from memory,
+    timed by the clock; the median round counts. Paths are explained while one snapshot holds a version of every tenth
+    key. A snapshot is timed by the clock, including its flush; the median counts.
     """
     shard = LoadedShard(conditions.scratch(NAME))
     costs: dict[str, dict[int, float]] = {}
@@ -169,8 +169,7 @@ class _GrowingBucket:
 
     def costs(self) -> dict[str, float]:
         """Return the microseconds of each operation now. Snapshots come last: held versions cannot be claimed."""
-        gc.collect()
-        gc.freeze()
+        calm_garbage_collector()  # as in a process of the service
         rounds = [self._round() for _ in range(ROUNDS)]
         found = {operation: min(one[operation] for one in rounds) for operation in rounds[0]}
         found[DELETE_ON_DISK] = median(one[DELETE_ON_DISK] for one in rounds)

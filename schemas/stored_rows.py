@@ -39,15 +39,12 @@ class RowCodec(Generic[R]):
         self._writers: dict[int, Any] = {n: parse_schema(schema) for n, schema in enumerate(released, start=1)}
         self.version = max(1, len(released))
         """The newest version; 1 for a record that was never released."""
-        self._mark = bytes([self.version])
+        self.mark = bytes([self.version])
+        """What a stored row of the newest version has in front of its body."""
 
     def encode(self, record: R) -> bytes:
         """Return the stored form of a record."""
-        return self._mark + self._body.encode(record)
-
-    def stored(self, body: bytes) -> bytes:
-        """Return the stored form of a row, given its body by the newest schema."""
-        return self._mark + body
+        return self.mark + self._body.encode(record)
 
     def decode(self, stored: bytes) -> R:
         """Return the record of a stored row.
@@ -55,18 +52,18 @@ class RowCodec(Generic[R]):
         Raises:
             DecodeError: the bytes are not a row; or its version is newer (NewerRowError).
         """
-        if stored[:1] == self._mark:
+        if stored[:1] == self.mark:
             return self._body.decode(stored, 1)
         return self._body.decode(self.body(stored))
 
     def numbers(self, stored: list[bytes]) -> dict[str, bytes]:
         """Return the numbers of many stored rows as columns (``Codec.numbers``). It raises as ``decode`` does."""
-        mark = self._mark
+        mark = self.mark
         return self._body.numbers([row if row[:1] == mark else mark + self.body(row) for row in stored], 1)
 
     def head(self, head_class: type[H]) -> Callable[[bytes], H]:
         """Return a function that decodes only the first fields of a stored row. It raises as ``decode`` does."""
-        decode, mark, body = codec(head_class).decode_head, self._mark, self.body
+        decode, mark, body = codec(head_class).decode_head, self.mark, self.body
         return lambda stored: decode(stored, 1) if stored[:1] == mark else decode(body(stored))
 
     def body(self, stored: bytes) -> bytes:
@@ -75,7 +72,7 @@ class RowCodec(Generic[R]):
         Raises:
             DecodeError: as ``decode``; the body of a row of the newest version is not checked.
         """
-        if stored[:1] == self._mark:
+        if stored[:1] == self.mark:
             return stored[1:]
         version = stored[0] if stored else 0
         writer = self._writers.get(version)
@@ -114,7 +111,7 @@ class RowCodec(Generic[R]):
                 continue
             if self._body.rewritten(older.getvalue(), schema) == body:
                 return bytes([version]) + older.getvalue()
-        return self._mark + body
+        return self.mark + body
 
 
 _ROW_CODECS: dict[type[Any], RowCodec[Any]] = {}

@@ -248,6 +248,7 @@ class Table(Generic[V]):
         self._is_absence_cached = definition.is_absence_cached
         self._codec = codec(definition.record)
         self._rows = row_codec(definition.record)
+        self._mark = self._rows.mark
         self._reader = reader
         self._pending: dict[bytes, Any] = {}
         """A changed row, encoded or not; None for a removed one."""
@@ -282,7 +283,9 @@ class Table(Generic[V]):
             stored = self._read_ahead.get(key, _ABSENT)
             if stored is _ABSENT:
                 stored = self._read(key)
-            return None if stored is None else self._rows.body(stored)
+            if stored is None:
+                return None
+            return stored[1:] if stored[:1] == self._mark else self._rows.body(stored)
         return value if value is None or isinstance(value, bytes) else self._codec.encode(value)
 
     def read_ahead(self, keys: list[bytes]) -> None:
@@ -367,9 +370,9 @@ class Table(Generic[V]):
 
     def encoded(self) -> dict[bytes, bytes | None]:
         """Return the stored row of each changed key, None for a removed row."""
-        stored = self._rows
+        mark, encode = self._mark, self._rows.encode
         return {
-            key: row if row is None else stored.stored(row) if type(row) is bytes else stored.encode(row)
+            key: row if row is None else mark + row if type(row) is bytes else encode(row)
             for key, row in self._pending.items()
         }
 

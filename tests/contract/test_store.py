@@ -178,8 +178,8 @@ def test_closing_waits_for_what_is_being_looked_up(tmp_path: Path, monkeypatch: 
 
 def test_what_was_read_ahead_is_as_old_as_the_unit_of_work(store: Store) -> None:
     names = TableDefinition("fileTable", DeletedNameRow)
-    stored = row_codec(DeletedNameRow).stored
-    store.write({"fileTable": {b"/a": stored(b"1"), b"/b": stored(b"2")}})
+    mark = row_codec(DeletedNameRow).mark
+    store.write({"fileTable": {b"/a": mark + b"1", b"/b": mark + b"2"}})
     work = UnitOfWork(store, RowCache())
     table = work.table(names)
     table.put_encoded(b"/b", b"3")

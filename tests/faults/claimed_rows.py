@@ -14,16 +14,16 @@ _NUMBERS = Struct(">7q")
 
 def numbers_are_found_from_the_end(patch: pytest.MonkeyPatch) -> None:
     """A claimed row ended with the numbers of its version: with a field behind them a finish took it for another."""
-    write, read = claims.claimed_row, claims.facts_and_numbers
+    write = claims.claimed_row
 
     def claimed_row(front: bytes, birth: int, size_bytes: int, blocks: tuple[int, ...], version: bytes) -> bytes:
         return write(front, birth, size_bytes, blocks, version) + _NUMBERS.pack(birth, size_bytes, *blocks)
 
-    def facts_and_numbers(row: bytes) -> tuple[bytes, tuple[int, ...]]:
-        return read(row)[0], _NUMBERS.unpack_from(row, len(row) - _NUMBERS.size)
+    def facts_and_front(row: bytes) -> tuple[bytes, bytes]:
+        return claims.facts_and_numbers(row)[0], row[: -_NUMBERS.size]
 
     patch.setattr(claims, "claimed_row", claimed_row)
-    patch.setattr(claims, "facts_and_numbers", facts_and_numbers)
+    patch.setattr(claims, "_facts_and_front", facts_and_front)
 
 
 FAULTS = (

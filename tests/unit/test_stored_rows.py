@@ -58,7 +58,7 @@ def test_a_row_begins_with_the_version_of_its_schema(second_version: RowCodec[Po
     stored = second_version.encode(ROW)
     assert stored == b"\x02" + codec(PositionRow).encode(ROW)
     assert second_version.decode(stored) == ROW
-    assert second_version.stored(second_version.body(stored)) == stored
+    assert second_version.mark + second_version.body(stored) == stored
 
 
 def test_a_row_of_an_older_version_is_resolved(second_version: RowCodec[PositionRow]) -> None:

@@ -250,35 +250,29 @@ class _FinishedRows:
 
     rows: list[tuple[int, int, bytes]] = field(default_factory=list)
     """Birth, death and encoded row of each."""
-    size_bytes: int = 0
-    spare_bytes: int = 0
-    """Of blocks that never belonged to a version."""
-    block_rows: int = 0
-    """Rows that had blocks only, or were noncurrent versions."""
-    redundancy: int = 0
-    spare_redundancy: int = 0
-
-    def add(self, birth: int, death: int, row: bytes, size_bytes: int, redundancy: int) -> None:
-        """Add a row."""
-        self.rows.append((birth, death, row))
-        self.size_bytes += size_bytes
-        if redundancy:
-            self.redundancy += redundancy
-        if birth == death:
-            self.spare_bytes += size_bytes
-            self.spare_redundancy += redundancy
-        if not row.endswith(ONE_RUN):
-            version = _CLAIMED_ROW.decode_head(row).version
-            self.block_rows += version.part_of != 0 or version.version_of != 0
+    sizes: list[int] = field(default_factory=list)
+    """Bytes of each."""
+    redundancies: list[int] = field(default_factory=list)
+    """Bytes of redundancy of each, if the shard has any."""
 
     def count(self, figures: BucketFigures, bucket_id: int) -> None:
         """Count the rows as freed."""
-        figures.finish(
-            bucket_id, self.size_bytes, len(self.rows), spare_bytes=self.spare_bytes, block_rows=self.block_rows
-        )
-        if freed := self.redundancy:
-            spare = -self.spare_redundancy
+        block_rows = sum([_has_only_blocks(row) for _, _, row in self.rows if not row.endswith(ONE_RUN)])
+        spare_bytes = self._spare(self.sizes)
+        figures.finish(bucket_id, sum(self.sizes), len(self.rows), spare_bytes=spare_bytes, block_rows=block_rows)
+        if freed := sum(self.redundancies):
+            spare = -self._spare(self.redundancies)
             figures.add_redundancy(bucket_id, 0, -freed, spare=spare, claimed=-freed, freed=freed, stored=-freed)
+
+    def _spare(self, amounts: list[int]) -> int:
+        """Return the sum of the amounts of the rows whose blocks never belonged to a version."""
+        return sum([amount for amount, (birth, death, _) in zip(amounts, self.rows, strict=True) if birth == death])
+
+
+def _has_only_blocks(row: bytes) -> bool:
+    """Return whether a claimed row had blocks only, or was a noncurrent version: it has no name in the figures."""
+    version = _CLAIMED_ROW.decode_head(row).version
+    return version.part_of != 0 or version.version_of != 0
 
 
 def finish_rows(transaction: Transaction, command: FinishRows) -> RowsFinished:
@@ -288,18 +282,24 @@ def finish_rows(transaction: Transaction, command: FinishRows) -> RowsFinished:
     groups: list[tuple[int, ...]] = []
     claims: dict[bytes, int] = {}
     claim_places: list[int] = []
+    facts = front = b""
     for names in command.rows:
         for named, key in zip(rows(names), _read_ahead(transaction, table, names), strict=True):
             bucket_id, _, birth, death = named
             row = table.get_encoded(key)
             if row is None:
                 continue
-            facts, (claimed_birth, size_bytes, *blocks) = facts_and_numbers(row)
+            if not front or not row.startswith(front):  # rows of one claim begin alike, so few are decoded
+                facts, front = _facts_and_front(row)
+            claimed_birth, size_bytes, *blocks = _NUMBERS.unpack_from(row, len(front))
             if claimed_birth != birth:
                 continue
             table.delete(key)
-            redundancy = redundancy_bytes(blocks[0], *blocks[2:]) if has_redundancy else 0
-            finished[bucket_id].add(birth, death, row, size_bytes, redundancy)
+            of_bucket = finished[bucket_id]
+            of_bucket.rows.append((birth, death, row))
+            of_bucket.sizes.append(size_bytes)
+            if has_redundancy:
+                of_bucket.redundancies.append(redundancy_bytes(blocks[0], *blocks[2:]))
             groups.append((*named, *blocks))
             claim_places.append(claims.setdefault(facts, len(claims)))
     for bucket_id, of_bucket in finished.items():
@@ -350,6 +350,13 @@ def facts_and_numbers(row: bytes) -> tuple[bytes, tuple[int, ...]]:
     """
     head = _CLAIMED_HEAD.decode_head(row)
     return head.facts, unpacked_numbers(head.numbers)
+
+
+def _facts_and_front(row: bytes) -> tuple[bytes, bytes]:
+    """Return the encoded facts of an encoded claimed row, and all that is before its numbers. Raise as above."""
+    head = _CLAIMED_HEAD.decode_head(row)
+    unpacked_numbers(head.numbers)
+    return head.facts, row[: len(_CLAIMED_HEAD.encode(head)) - _NUMBERS.size]
 
 
 def unpacked_numbers(numbers: bytes) -> tuple[int, ...]:

@@ -74,22 +74,40 @@ def move_key_to_garbage(
     row: bytes,
     death: Death,
     *,
-    is_overwritten: bool = False,
     keeps_object: bool = False,
     is_alone: bool = False,
 ) -> KeyStart:
     """Move an encoded version to deletedTable, unless it has no blocks. Return its first fields.
 
-    The key's access list goes, and all noncurrent versions die with it, unless an overwrite ends the version, or a
-    rollback, which handles noncurrent versions by themselves. A rollback may keep the access list (``keeps_object``).
+    The key's access list goes, and all noncurrent versions die with it, unless a rollback ends the version, which
+    handles noncurrent versions by themselves (``is_alone``). It may keep the access list (``keeps_object``).
     """
     key = _KEY_START.decode_head(row)
-    if transaction.acls.is_used and not (is_overwritten or keeps_object):
+    if transaction.acls.is_used and not keeps_object:
         transaction.acls.remove(transaction.work, bucket_id, key.object_id)
-    if row[-1] or row[-2]:
-        ids = (volume_id, bucket_id)
-        _move_large(transaction, ids, row, death, is_overwritten=is_overwritten, is_alone=is_overwritten or is_alone)
-        return key
+    if _is_large(row):
+        _move_large(transaction, (volume_id, bucket_id), row, death, is_alone=is_alone)
+    else:
+        _move_small(transaction, volume_id, bucket_id, row, key, death)
+    return key
+
+
+def _is_large(row: bytes) -> bool:
+    """Return whether an encoded version has noncurrent versions or several runs of blocks, by its last two fields."""
+    return row[-2:] != b"\0\0"
+
+
+def _move_small(
+    transaction: Transaction,
+    volume_id: int,
+    bucket_id: int,
+    row: bytes,
+    key: KeyStart | KeyRow,
+    death: Death,
+    *,
+    is_overwritten: bool = False,
+) -> None:
+    """Move a version with at most one run of blocks, given encoded and with its first fields."""
     has_blocks = key.size_bytes > 0
     transaction.figures.move_to_garbage(bucket_id, key.size_bytes, names=1, rows=int(has_blocks))
     if has_blocks:
@@ -104,7 +122,6 @@ def move_key_to_garbage(
             note_death(transaction.work, bucket_id, _KEY_NAMES.decode_head(row), death.txn)
         transaction.space.add(bucket_id, held_by, key_cell(key.size_bytes, 1, redundancy))
         transaction.entries.add(DeletedKind.KEY, ((bucket_id, key.object_id, key.birth, *death),))
-    return key
 
 
 def _redundancy(row: bytes) -> int:
@@ -146,29 +163,21 @@ def move_keys_to_garbage(
 
 def _move_large_ones(transaction: Transaction, ids: Ids, rows: Sequence[bytes], death: Death) -> Sequence[bytes]:
     """Move those that ``_move_large`` moves; return the others."""
-    large = [row for row in rows if row[-1] or row[-2]]
+    large = [row for row in rows if _is_large(row)]
     if not large:
         return rows
     for row in large:
         _move_large(transaction, ids, row, death)
-    return [row for row in rows if not (row[-1] or row[-2])]
+    return [row for row in rows if not _is_large(row)]
 
 
-def _move_large(
-    transaction: Transaction,
-    ids: Ids,
-    row: bytes,
-    death: Death,
-    *,
-    is_overwritten: bool = False,
-    is_alone: bool = False,
-) -> None:
+def _move_large(transaction: Transaction, ids: Ids, row: bytes, death: Death, *, is_alone: bool = False) -> None:
     """Move a version with several runs of blocks, or with noncurrent versions, which die too unless it ``is_alone``."""
     key = _KEY_ROW.decode(row)
     if not is_alone:
         for version in take_all_versions(transaction.work, ids, key):
             move_version_to_garbage(transaction, ids, version, key, death)
-    _move_whole(transaction, ids, replace(key, version_rows=0), death, is_overwritten=is_overwritten)
+    _move_whole(transaction, ids, replace(key, version_rows=0), death)
 
 
 def move_version_to_garbage(transaction: Transaction, ids: Ids, version: KeyRow, key: KeyRow, death: Death) -> None:
@@ -255,7 +264,11 @@ def end_or_keep(transaction: Transaction, bucket: BucketRow, replaced: KeyRow, e
     ids = (bucket.volume_id, bucket.object_id)
     if bucket.versioning is not UNVERSIONED and is_kept(bucket, replaced):
         return keep_version(transaction, ids, replaced)
-    move_key_to_garbage(transaction, *ids, encoded, death_now(transaction, ids[1]), is_overwritten=True)
+    death = death_now(transaction, ids[1])
+    if _is_large(encoded):
+        _move_whole(transaction, ids, replace(replaced, version_rows=0), death, is_overwritten=True)
+    else:
+        _move_small(transaction, *ids, encoded, replaced, death, is_overwritten=True)
     return replaced.version_rows
 
 
@@ -327,7 +340,7 @@ def _move(
     volume_id: int,
     bucket_id: int,
     row: bytes,
-    key: KeyStart,
+    key: KeyStart | KeyRow,
     end: bytes,
     death: int,
     live: Sequence[int],
