@@ -435,13 +435,12 @@ class UnitOfWork:
         """Return the sorted keys of one table whose rows the present message has set and not removed."""
         return self.table(definition).set_in(self._journal)
 
-    def changes(self) -> int:
-        """Return the number of changes; a row that is changed twice counts twice."""
-        return self._changes + len(self._journal)
-
     def rows(self) -> int:
-        """Return the number of changes and scanned rows, which bounds the time that the unit takes."""
-        return self.changes() + self._rows_read.count
+        """Return the number of changes and scanned rows, which bounds the time that the unit takes.
+
+        A row that is changed twice counts twice.
+        """
+        return self._changes + len(self._journal) + self._rows_read.count
 
     def is_changed(self) -> bool:
         """Return whether there is anything to write."""

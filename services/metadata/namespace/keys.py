@@ -75,9 +75,12 @@ def read_versions_ahead(bodies: Sequence[object], work: Work) -> None:
             if place not in is_flat:
                 bucket = work.table(BUCKET_TABLE).get(bucket_key(*place))
                 is_flat[place] = bucket is not None and bucket.layout is not _TREE
-            if is_flat[place]:
-                found = body.keys if isinstance(body, PutKeys) else (body.key,)
-                found_at += [flat_key(*place, key) for key in found]
+            if not is_flat[place]:
+                continue
+            if isinstance(body, PutKeys):
+                found_at += [flat_key(*place, key) for key in body.keys]
+            else:
+                found_at.append(flat_key(*place, body.key))
     if found_at:
         work.table(KEY_TABLE).read_ahead(found_at)
 

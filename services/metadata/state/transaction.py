@@ -73,12 +73,14 @@ class Transaction:
     __slots__ = (
         *("acls", "clients", "collection_states", "counters", "creator", "directories", "entries", "figures"),
         *("freed", "has_parts", "is_answered", "log_time_ms", "objects", "orphans", "signers", "snapshots", "space"),
-        *("txn", "user", "work", "written", "_present", "_reported_before", "_saved_counters"),
+        *("shard", "txn", "user", "work", "written", "_present", "_reported_before", "_saved_counters"),
     )
 
     def __init__(self) -> None:
         self._present = PresentTxn()
         self.work: Work
+        self.shard = 0
+        """The shard that the command is applied to."""
         self.counters = ShardCounters()
         self._saved_counters = self.counters.state()
         self._reported_before = 0
@@ -122,7 +124,7 @@ class Transaction:
 
     def begin(self, work: Work, log_time_ms: int) -> None:
         """Start the next command."""
-        self.work = work
+        self.work, self.shard = work, work.shard
         self.log_time_ms = log_time_ms
         self.is_answered = self.has_parts = False
         self.creator = ""
@@ -190,11 +192,6 @@ class Transaction:
                 "(deepclean shards add N makes further ones; new volumes are created there)",
             )
         return local_id(self.shard, self.txn, 0)
-
-    @property
-    def shard(self) -> int:
-        """The shard that the command is applied to."""
-        return self.work.shard
 
     def container_for(self, bucket: BucketRow) -> int:
         """Return the id of the container for new blocks of a bucket."""
