@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
+from itertools import compress, filterfalse
+from operator import eq, methodcaller
 from struct import Struct
 from typing import Any
 
@@ -246,18 +248,20 @@ def claim_rows(transaction: Transaction, command: ClaimRows) -> RowsClaimed:
 
 @dataclass(slots=True)
 class _FinishedRows:
-    """The finished rows of one bucket, and what they take from its figures."""
+    """The finished rows of one bucket by columns, and what they take from its figures."""
 
-    rows: list[tuple[int, int, bytes]] = field(default_factory=list)
-    """Birth, death and encoded row of each."""
+    births: list[int] = field(default_factory=list)
+    deaths: list[int] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)
-    """Bytes of each."""
+    """Bytes of each version."""
+    rows: list[bytes] = field(default_factory=list)
+    """Each encoded row."""
     redundancies: list[int] = field(default_factory=list)
-    """Bytes of redundancy of each, if the shard has any."""
+    """Bytes of redundancy of each version, if the shard has any."""
 
     def count(self, figures: BucketFigures, bucket_id: int) -> None:
         """Count the rows as freed."""
-        block_rows = sum([_has_only_blocks(row) for _, _, row in self.rows if not row.endswith(ONE_RUN)])
+        block_rows = sum(map(_has_only_blocks, filterfalse(methodcaller("endswith", ONE_RUN), self.rows)))
         spare_bytes = self._spare(self.sizes)
         figures.finish(bucket_id, sum(self.sizes), len(self.rows), spare_bytes=spare_bytes, block_rows=block_rows)
         if freed := sum(self.redundancies):
@@ -265,8 +269,8 @@ class _FinishedRows:
             figures.add_redundancy(bucket_id, 0, -freed, spare=spare, claimed=-freed, freed=freed, stored=-freed)
 
     def _spare(self, amounts: list[int]) -> int:
-        """Return the sum of the amounts of the rows whose blocks never belonged to a version."""
-        return sum([amount for amount, (birth, death, _) in zip(amounts, self.rows, strict=True) if birth == death])
+        """Return the sum of the amounts of those rows whose blocks never belonged to a version."""
+        return sum(compress(amounts, map(eq, self.births, self.deaths)))
 
 
 def _has_only_blocks(row: bytes) -> bool:
@@ -291,20 +295,23 @@ def finish_rows(transaction: Transaction, command: FinishRows) -> RowsFinished:
                 continue
             if not front or not row.startswith(front):  # rows of one claim begin alike, so few are decoded
                 facts, front = _facts_and_front(row)
-            claimed_birth, size_bytes, *blocks = _NUMBERS.unpack_from(row, len(front))
-            if claimed_birth != birth:
+            numbers = _NUMBERS.unpack_from(row, len(front))
+            if numbers[0] != birth:
                 continue
             table.delete(key)
             of_bucket = finished[bucket_id]
-            of_bucket.rows.append((birth, death, row))
-            of_bucket.sizes.append(size_bytes)
+            of_bucket.births.append(birth)
+            of_bucket.deaths.append(death)
+            of_bucket.sizes.append(numbers[1])
+            of_bucket.rows.append(row)
             if has_redundancy:
-                of_bucket.redundancies.append(redundancy_bytes(blocks[0], *blocks[2:]))
-            groups.append((*named, *blocks))
+                of_bucket.redundancies.append(redundancy_bytes(numbers[2], *numbers[4:]))
+            groups.append(named + numbers[2:])
             claim_places.append(claims.setdefault(facts, len(claims)))
     for bucket_id, of_bucket in finished.items():
         of_bucket.count(transaction.figures, bucket_id)
-        transaction.freed.note(transaction.work, transaction.log_time_ms, bucket_id, of_bucket.rows)
+        births, deaths, of_rows = of_bucket.births, of_bucket.deaths, of_bucket.rows
+        transaction.freed.note(transaction.work, transaction.log_time_ms, bucket_id, births, deaths, of_rows)
     if groups:
         entered = LedgerRows(
             finish_txn=transaction.txn,

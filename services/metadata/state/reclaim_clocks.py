@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from operator import itemgetter
 
 from schemas.codec import codec
 from schemas.records import ClaimedRow, ReclaimClockRow
@@ -20,7 +19,6 @@ from services.metadata.state.tables import RECLAIM_CLOCK_TABLE
 from services.runtime.loop.service import Work
 
 _CLAIMED_ROW = codec(ClaimedRow)
-_DEATH = itemgetter(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,25 +66,33 @@ class FreedVersions:
         freed, self._freed = self._freed, Counter()
         return freed
 
-    def note(self, work: Work, finished_ms: int, bucket_id: int, rows: Sequence[tuple[int, int, bytes]]) -> None:
-        """Add finished versions of one bucket, each by birth, death and encoded claimed row."""
-        if not rows:
-            return
+    def note(
+        self,
+        work: Work,
+        finished_ms: int,
+        bucket_id: int,
+        births: Sequence[int],
+        deaths: Sequence[int],
+        rows: Sequence[bytes],
+    ) -> None:
+        """Add finished versions of one bucket, at least one: birth, death and encoded claimed row of each."""
+
+        def deletion_ms(death: int) -> int:
+            row: ClaimedRow = _CLAIMED_ROW.decode_head(rows[deaths.index(death)])
+            return row.version.deletion_time_ms
+
         clock = _row(work, bucket_id)
         running_ms = max(clock.running_since_ms, _row(work, WHOLE_SHARD).running_since_ms)
         held = Held(clock)
         # In most commands all rows died within a moment, after every dropped snapshot: then none has to be looked at.
-        oldest_ms, newest_ms = (_deletion_time_ms(most(rows, key=_DEATH)[2]) for most in (min, max))
-        if newest_ms - oldest_ms < DEATHS_APART_MS and not held.has_held(min(rows)[0]):
+        oldest_ms, newest_ms = deletion_ms(min(deaths)), deletion_ms(max(deaths))
+        if newest_ms - oldest_ms < DEATHS_APART_MS and not held.has_held(min(births)):
             self._freed[Freed(work.shard, oldest_ms, running_ms, finished_ms)] += len(rows)
             return
-        row_of = {death: row for _, death, row in rows}
-        times = death_times(row_of, lambda death: _deletion_time_ms(row_of[death]))
-        moments = Counter((times[death], max(running_ms, held.until_ms(birth, death))) for birth, death, _ in rows)
-        for (deletion_ms, since_ms), versions in moments.items():
-            self._freed[Freed(work.shard, deletion_ms, since_ms, finished_ms)] += versions
-
-
-def _deletion_time_ms(claimed_row: bytes) -> int:
-    row: ClaimedRow = _CLAIMED_ROW.decode_head(claimed_row)
-    return row.version.deletion_time_ms
+        times = death_times(deaths, deletion_ms)
+        moments = Counter(
+            (times[death], max(running_ms, held.until_ms(birth, death)))
+            for birth, death in zip(births, deaths, strict=True)
+        )
+        for (died_ms, since_ms), versions in moments.items():
+            self._freed[Freed(work.shard, died_ms, since_ms, finished_ms)] += versions
