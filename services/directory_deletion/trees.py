@@ -181,14 +181,9 @@ class Trees:
         row = work.table(TREE_TABLE).get(tree_row_key(answer.bucket_id, answer.death, answer.object_id))
         if row is None:
             return
-        if answer.outcome is RemovalOutcome.HAS_CHILDREN:
-            if row.state == TreeState.REMOVING:
-                if _is_work(row):
-                    count_done(work)
-                self._step(row, TreeState.BLOCKED, work, attempt=row.attempt + 1)
-            return
-        if answer.outcome is RemovalOutcome.SUSPENDED:
-            self._suspend(row, work)
+        if answer.outcome in (RemovalOutcome.HAS_CHILDREN, RemovalOutcome.SUSPENDED):
+            if row.state == TreeState.REMOVING:  # else it repeats an answer to an earlier request
+                self._put_off(row, answer.outcome, work)
             return
         count_done(work)
         if answer.outcome is RemovalOutcome.UNEXPANDED:
@@ -202,11 +197,15 @@ class Trees:
             logger.error("purge refused, the directory is held: kept", row=row)
         self._forget(row, work)
 
-    def _suspend(self, row: TreeRow, work: Work) -> None:
-        """Park a row: EXPANDED if this service knows of the suspension, else SUSPENDED until it does."""
+    def _put_off(self, row: TreeRow, outcome: RemovalOutcome, work: Work) -> None:
+        """Park a row. A suspended one is EXPANDED if this service knows of the suspension, else SUSPENDED until it
+        does.
+        """
         if _is_work(row):
             count_done(work)
-        if may_claim(self._collection.of(row.bucket_id)):
+        if outcome is RemovalOutcome.HAS_CHILDREN:
+            self._step(row, TreeState.BLOCKED, work, attempt=row.attempt + 1)
+        elif may_claim(self._collection.of(row.bucket_id)):
             self._step(row, TreeState.SUSPENDED, work, attempt=row.attempt + 1)
         else:
             self._step(row, TreeState.EXPANDED, work, attempt=1)

@@ -447,6 +447,22 @@ class TestDirectoryDeletion:
         assert [body.work for body in bodies(passed, Barrier)] == [0], "and nothing is left to do"
         assert bodies(harness.give(changed(RUNNING, 9)), ExpandDirectory)
 
+    def test_a_suspension_that_is_told_twice_is_no_answer_to_the_next_request(self) -> None:
+        """A settle does not wait for what is suspended, so it ended before the row was removed."""
+        harness = Harness(DirectoryDeletionService)
+        judged = JudgedDirectory(BUCKET, 1 << 8, 1, 4, 0, is_reclaimable=True)
+        harness.give((PURGE_DIRECTORIES, DirectoryVerdict(0, (judged,))))
+        expanded = DirectoryExpanded(BUCKET, 1 << 8, 4, ExpansionOutcome.EXPANDED, 0, 0)
+        assert bodies(harness.give((METADATA_PROGRESS, MetadataProgress(6, expanded))), RemoveDirectories)
+        harness.give(changed(PAUSED, 5))
+        removal = DirectoryRemoval(BUCKET, 1 << 8, 4, 0, RemovalOutcome.SUSPENDED)
+        suspended = (METADATA_PROGRESS, MetadataProgress(7, DirectoriesRemoved((removal,))))
+        assert not harness.give(suspended)
+        asked = harness.give(changed(RUNNING, 9, previous_txn=5), suspended)
+        assert bodies(asked, RemoveDirectories)
+        passed = harness.give((PURGE_DIRECTORIES, DirectoryVerdict(0, (), Barrier("b", 1, 0, ""))))
+        assert [body.work for body in bodies(passed, Barrier)] != [0], "the row is on its way"
+
     def test_asks_at_once_when_more_is_known(self) -> None:
         harness = Harness(DirectoryDeletionService)
         judged = JudgedDirectory(BUCKET, 1 << 8, 1, 4, 0, is_reclaimable=True)
