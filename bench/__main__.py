@@ -22,7 +22,7 @@ from bench.run import BENCHMARKS, prepared, run_benchmarks
 from bench.sizes import SizeError, Sizes, sizes_text
 from schemas.compiled import unused_modules
 from schemas.private_files import keep_files_private
-from services.cli.errors import OneLineErrors
+from services.cli.one_line_errors import OneLineErrors
 from services.cli.output import print_json, print_table
 from services.cli.terminal import say
 from services.domain.words import counted

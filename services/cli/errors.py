@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import errno
 import json
-from typing import Any
 
 import typer
-from typer.core import TyperGroup
 
 from schemas.credentials import CredentialsError
 from services.cli.exit_status import ExitStatus
@@ -15,6 +13,7 @@ from services.cli.terminal import say
 from services.client.errors import PlaneError, PlaneTimeoutError, UnreachableError
 from services.domain.errors import DeepcleanError, RetryableError
 
+_EXPECTED = (DeepcleanError, CredentialsError, UnicodeError, OverflowError, OSError, ModuleNotFoundError)
 _OURS = ("deepclean", "schemas", "services", "streaming")
 SHOWN_LETTERS = 200
 """Most characters of a refused argument that are printed."""
@@ -73,32 +72,26 @@ def _say_as_json(code: str, message: str, status: int) -> None:
     say(json.dumps({"error": {"code": code, "message": message, "exit_status": status}}), err=True)
 
 
-class OneLineErrors(TyperGroup):
-    """A group of commands whose errors are one line, or with --json an object, and have a status of their kind."""
+def said(error: Exception, *, is_json: bool) -> int | None:
+    """Print an error that the user of a command can do something about, and return the exit status.
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Note how errors are to be printed, since a mistake of usage comes before the command's own options."""
-        self._is_json = "--json" in args
-        rest: list[str] = super().parse_args(ctx, args)
-        return rest
-
-    def invoke(self, ctx: Any) -> Any:
-        """Run the command."""
-        try:
-            return super().invoke(ctx)
-        except typer.TyperException as error:
-            if not self._is_json:
-                raise
-            _say_as_json("USAGE", error.format_message(), error.exit_code)
-            raise typer.Exit(error.exit_code) from error
-        except (DeepcleanError, CredentialsError, UnicodeError, OverflowError, OSError, ModuleNotFoundError) as error:
-            if isinstance(error, OSError) and error.errno == errno.EPIPE:
-                raise  # the reader has closed the pipe: typer ends the command
-            if isinstance(error, ModuleNotFoundError) and str(error.name).partition(".")[0] in _OURS:
-                raise
-            status = _status(error)
-            if self._is_json:
-                _say_as_json(_code(error) or status.name, _text(error), status)
-            else:
-                say(*_lines(error), err=True)
-            raise typer.Exit(status) from error
+    Return None and print nothing for a defect, a closed pipe, and a mistake of usage, which typer prints, without
+    --json.
+    """
+    if isinstance(error, typer.TyperException):
+        if not is_json:
+            return None
+        _say_as_json("USAGE", error.format_message(), error.exit_code)
+        return error.exit_code
+    if isinstance(error, OSError) and error.errno == errno.EPIPE:
+        return None  # the reader has closed the pipe: typer ends the command
+    if isinstance(error, ModuleNotFoundError) and str(error.name).partition(".")[0] in _OURS:
+        return None
+    if not isinstance(error, _EXPECTED):
+        return None
+    status = _status(error)
+    if is_json:
+        _say_as_json(_code(error) or status.name, _text(error), status)
+    else:
+        say(*_lines(error), err=True)
+    return status

@@ -11,8 +11,8 @@ import typer
 
 from schemas.compiled import unused_modules
 from schemas.private_files import keep_files_private
-from services.cli.errors import OneLineErrors
 from services.cli.lazy import SubCommand, lazy_commands
+from services.cli.one_line_errors import OneLineErrors
 from services.cli.terminal import say
 from services.plane.machine.home import home_directory
 from services.plane.machine.signals import stopping_on_signals
