@@ -27,8 +27,8 @@ test: setup $(TEST_JARS) ## All tests; of the long ones a random one in 24 (ALL=
 test-fast: setup ## The quick unit, contract and property tests, without broker, Spark and planes: about a minute
 	$(TESTS) -m "not broker and not spark and not long" tests/unit tests/contract tests/property
 
-upgrade-test: setup ## Open the homes of earlier releases, and upgrade their planes part by part (also within make test)
-	$(TESTS) tests/upgrade
+upgrade-test: setup ## Open the homes of earlier releases, upgrade their planes part by part, read topics as others do (also within make test)
+	$(TESTS) tests/upgrade tests/integration/test_foreign_consumers.py
 
 faults: setup ## Insert a random one in 24 of the known defects (ALL=1: all; SEED=… repeats a run), and check that their tests fail
 	$(TESTS) --faults $(DRAWS)
