@@ -56,6 +56,11 @@ def all_that_a_standby_has_counts_as_published(patch: pytest.MonkeyPatch) -> Non
     patch.setattr(Outbox, "drop_published", drop_published)
 
 
+def a_trim_of_what_is_only_checked_stops_a_standby(patch: pytest.MonkeyPatch) -> None:
+    """A standby whose checked record was trimmed between its start and its first read was not followed any more."""
+    patch.setattr(Runner, "_read", lambda self, *limits: self._source.poll(*limits))
+
+
 def what_is_published_is_sent_again(patch: pytest.MonkeyPatch) -> None:
     """A new owner sent all that its shard had ever published."""
 
@@ -93,6 +98,11 @@ FAULTS = (
     Fault(a_standby_publishes, caught_by=_STANDBY, message="a standby has published"),
     Fault(a_unit_counts_as_published_while_it_is_sent, caught_by=_STANDBY, message="assert|Error"),
     Fault(all_that_a_standby_has_counts_as_published, caught_by=_STANDBY, message="assert|Error"),
+    Fault(
+        a_trim_of_what_is_only_checked_stops_a_standby,
+        caught_by="tests/unit/test_last_reads.py::test_a_trim_between_the_start_and_the_first_read_is_no_loss",
+        message="is before the beginning",
+    ),
     Fault(
         what_is_published_is_sent_again,
         caught_by="tests/property/test_takeover_by_a_standby.py::test_what_was_published_is_not_sent_again",

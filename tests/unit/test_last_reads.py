@@ -7,7 +7,7 @@ import pytest
 from schemas.codec import codec
 from schemas.records import Barrier, MetadataProgress
 from schemas.topics import METADATA_PROGRESS
-from services.domain.errors import PositionError
+from services.domain.errors import OutdatedError, PositionError
 from services.log.clock import VirtualClock
 from services.log.memory import MemoryLog
 from services.runtime.loop.positions import POSITIONS
@@ -79,3 +79,27 @@ def test_what_was_trimmed_is_not_looked_for(log: MemoryLog) -> None:
     append(log, 5)
     log.trim(PROGRESS, 0, 4)
     assert noted(log, store) == [1, 2, 3, 4, 5]
+
+
+def test_a_trim_between_the_start_and_the_first_read_is_no_loss(log: MemoryLog) -> None:
+    """The record before the position was only to be checked; a standby was not followed any more without it."""
+    store = MemoryStore()
+    noted(log, store)
+    append(log, 5)
+    service = Recorder()
+    runner = Runner(service, 0, store, log, log.clock)
+    log.trim(PROGRESS, 0, 4)
+    while runner.step():
+        pass
+    assert service.noted == [1, 2, 3, 4, 5]
+
+
+def test_a_trim_of_what_was_not_read_is_refused_with_what_to_do(log: MemoryLog) -> None:
+    store = MemoryStore()
+    noted(log, store)
+    append(log, 5)
+    runner = Runner(Recorder(), 0, store, log, log.clock)
+    log.trim(PROGRESS, 0, 5)
+    for _ in range(2):
+        with pytest.raises(OutdatedError, match=r"begins at offset 5.*from 4 on: it was trimmed"):
+            runner.step()

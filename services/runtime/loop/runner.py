@@ -277,11 +277,30 @@ class Runner:
         """Poll the log, without waiting if messages are at hand. Return whether the batch is full."""
         waiting = len(self._ahead) + len(self._polled)
         if not waiting:
-            self._add(self._source.poll(self._max_batch_messages, timeout_seconds))
+            self._add(self._read(self._max_batch_messages, timeout_seconds))
         elif waiting < self._max_batch_messages and not self._outbox.is_deferring:
             # While output is deferred, the replay's checks take every message that the log has returned as applied.
-            self._add(self._source.poll(self._max_batch_messages - waiting, 0.0))
+            self._add(self._read(self._max_batch_messages - waiting, 0.0))
         return len(self._ahead) + len(self._polled) >= self._max_batch_messages
+
+    def _read(self, max_records: int, timeout_seconds: float) -> Sequence[LogRecord]:
+        """Poll the source. Open it again if it is outside the log, since that may be true of the checked record only.
+
+        The record before a position is read to check it; a trim up to the position may have removed it in between.
+
+        Raises:
+            PositionError: as ``_checked_positions``, which says what to do.
+        """
+        try:
+            return self._source.poll(max_records, timeout_seconds)
+        except PositionError:
+            self._source.close()
+            self._is_source_stale = True
+            self._polled.clear()  # they are read again
+            self._ahead.clear()
+            self._source = self._open_source()
+            self._is_source_stale = False
+            return self._source.poll(max_records, timeout_seconds)
 
     def _add(self, records: Sequence[LogRecord]) -> None:
         self._polled.extend(records)
