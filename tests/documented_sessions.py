@@ -261,7 +261,7 @@ def checkout(directory: Path) -> Iterator[Shell]:
     python = f"PYTHONPATH={shlex.quote(str(ROOT))} exec {shlex.quote(sys.executable)}"
     _program(programs / "python", f'{python} "$@"')
     free_ports = 'if [ "$1" = up ]; then set -- "$@" --base-port 0; fi'
-    _program(programs / "deepclean", f'{free_ports}\n{python} -m services.cli.main "$@"')
+    _program(programs / "deepclean", f'{free_ports}\n{python} -m services.cli "$@"')
     make = subprocess.run(["which", "make"], capture_output=True, text=True, check=False).stdout.strip() or "make"
     _program(programs / "make", f'exec {make} {" ".join(f"-o {one}" for one in _MADE)} --silent "$@"')
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("DEEPCLEAN_", "MAKE"))}

@@ -17,7 +17,7 @@ class CommandLine:
         home.mkdir()
         self.home = home
         self._environment = {**os.environ, "DEEPCLEAN_HOME": str(home), **environment}
-        self.program = [sys.executable, "-m", "services.cli.main"]
+        self.program = [sys.executable, "-m", "services.cli"]
 
     def run(self, *words: str, status: int = 0, is_printed: bool = False) -> str:
         ran = subprocess.run(

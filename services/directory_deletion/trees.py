@@ -198,8 +198,8 @@ class Trees:
         self._forget(row, work)
 
     def _put_off(self, row: TreeRow, outcome: RemovalOutcome, work: Work) -> None:
-        """Park a row. A suspended one is EXPANDED if this service knows of the suspension, else SUSPENDED until it
-        does.
+        """Park a row: BLOCKED if it has children; if it is suspended, EXPANDED where this service knows of the
+        suspension, else SUSPENDED.
         """
         if _is_work(row):
             count_done(work)

@@ -285,6 +285,7 @@ class Table(Generic[V]):
                 stored = self._read(key)
             if stored is None:
                 return None
+            # As RowCodec.body does, without a call for a row of the newest version.
             return stored[1:] if stored[:1] == self._mark else self._rows.body(stored)
         return value if value is None or isinstance(value, bytes) else self._codec.encode(value)
 

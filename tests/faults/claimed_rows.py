@@ -23,7 +23,7 @@ def numbers_are_found_from_the_end(patch: pytest.MonkeyPatch) -> None:
         return claims.facts_and_numbers(row)[0], row[: -_NUMBERS.size]
 
     patch.setattr(claims, "claimed_row", claimed_row)
-    patch.setattr(claims, "_facts_and_front", facts_and_front)
+    patch.setattr(claims, "facts_and_front", facts_and_front)
 
 
 FAULTS = (

@@ -460,8 +460,9 @@ class TestDirectoryDeletion:
         assert not harness.give(suspended)
         asked = harness.give(changed(RUNNING, 9, previous_txn=5), suspended)
         assert bodies(asked, RemoveDirectories)
-        passed = harness.give((PURGE_DIRECTORIES, DirectoryVerdict(0, (), Barrier("b", 1, 0, ""))))
-        assert [body.work for body in bodies(passed, Barrier)] != [0], "the row is on its way"
+        harness.give((PURGE_DIRECTORIES, DirectoryVerdict(0, (), Barrier("b", 1, 0, ""))))
+        passed = harness.give((PURGE_DIRECTORIES, DirectoryVerdict(0, (), Barrier("b", 2, 0, ""))))
+        assert [body.work for body in bodies(passed, Barrier)] == [1], "the row is on its way"
 
     def test_asks_at_once_when_more_is_known(self) -> None:
         harness = Harness(DirectoryDeletionService)

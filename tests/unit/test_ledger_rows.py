@@ -19,7 +19,7 @@ from schemas.records import (
 )
 from schemas.topics import LEDGER
 from services.domain.row_columns import by_columns
-from services.metadata.collecting.claims import facts_and_numbers
+from services.metadata.collecting.claims import facts_and_front, facts_and_numbers
 from services.metadata.state.tables import RECLAIM_TABLE
 from services.storage.tables import TablesReader
 from tests.unit.test_metadata import Shard
@@ -105,5 +105,7 @@ def test_other_rows_are_never_read_as_finished_claims() -> None:
     row = codec(ClaimedRow).decode(encoded)
     assert facts_and_numbers(encoded)[1][1] == 10
     for numbers in (b"", row.numbers[:-1], row.numbers + b"7"):
-        with pytest.raises(DecodeError, match="bytes of numbers"):
-            facts_and_numbers(codec(ClaimedRow).encode(ClaimedRow(row.facts, numbers, row.version)))
+        wrong = codec(ClaimedRow).encode(ClaimedRow(row.facts, numbers, row.version))
+        for read in (facts_and_numbers, facts_and_front):
+            with pytest.raises(DecodeError, match="bytes of numbers"):
+                read(wrong)

@@ -261,7 +261,7 @@ class _FinishedRows:
 
     def count(self, figures: BucketFigures, bucket_id: int) -> None:
         """Count the rows as freed."""
-        block_rows = sum(map(_has_only_blocks, filterfalse(methodcaller("endswith", ONE_RUN), self.rows)))
+        block_rows = sum(map(_is_nameless, filterfalse(methodcaller("endswith", ONE_RUN), self.rows)))
         spare_bytes = self._spare(self.sizes)
         figures.finish(bucket_id, sum(self.sizes), len(self.rows), spare_bytes=spare_bytes, block_rows=block_rows)
         if freed := sum(self.redundancies):
@@ -273,8 +273,8 @@ class _FinishedRows:
         return sum(compress(amounts, map(eq, self.births, self.deaths)))
 
 
-def _has_only_blocks(row: bytes) -> bool:
-    """Return whether a claimed row had blocks only, or was a noncurrent version: it has no name in the figures."""
+def _is_nameless(row: bytes) -> bool:
+    """Return whether a claimed row has no name in the figures: it had blocks only, or was a noncurrent version."""
     version = _CLAIMED_ROW.decode_head(row).version
     return version.part_of != 0 or version.version_of != 0
 
@@ -293,8 +293,8 @@ def finish_rows(transaction: Transaction, command: FinishRows) -> RowsFinished:
             row = table.get_encoded(key)
             if row is None:
                 continue
-            if not front or not row.startswith(front):  # rows of one claim begin alike, so few are decoded
-                facts, front = _facts_and_front(row)
+            if not front or not row.startswith(front):  # those between the same snapshots begin alike
+                facts, front = facts_and_front(row)
             numbers = _NUMBERS.unpack_from(row, len(front))
             if numbers[0] != birth:
                 continue
@@ -359,8 +359,12 @@ def facts_and_numbers(row: bytes) -> tuple[bytes, tuple[int, ...]]:
     return head.facts, unpacked_numbers(head.numbers)
 
 
-def _facts_and_front(row: bytes) -> tuple[bytes, bytes]:
-    """Return the encoded facts of an encoded claimed row, and all that is before its numbers. Raise as above."""
+def facts_and_front(row: bytes) -> tuple[bytes, bytes]:
+    """Return the encoded facts of an encoded claimed row, and all that is before its numbers.
+
+    Raises:
+        DecodeError: the bytes are not a claimed row.
+    """
     head = _CLAIMED_HEAD.decode_head(row)
     unpacked_numbers(head.numbers)
     return head.facts, row[: len(_CLAIMED_HEAD.encode(head)) - _NUMBERS.size]

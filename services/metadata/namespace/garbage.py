@@ -79,8 +79,8 @@ def move_key_to_garbage(
 ) -> KeyStart:
     """Move an encoded version to deletedTable, unless it has no blocks. Return its first fields.
 
-    The key's access list goes, and all noncurrent versions die with it, unless a rollback ends the version, which
-    handles noncurrent versions by themselves (``is_alone``). It may keep the access list (``keeps_object``).
+    The key's access list is removed, and its noncurrent versions die, too. A rollback handles noncurrent versions by
+    itself (``is_alone``), and may keep the access list (``keeps_object``).
     """
     key = _KEY_START.decode_head(row)
     if transaction.acls.is_used and not keeps_object:
@@ -93,7 +93,7 @@ def move_key_to_garbage(
 
 
 def _is_large(row: bytes) -> bool:
-    """Return whether an encoded version has noncurrent versions or several runs of blocks, by its last two fields."""
+    """Return whether an encoded version has noncurrent versions or is composed: its last two fields."""
     return row[-2:] != b"\0\0"
 
 
@@ -107,7 +107,7 @@ def _move_small(
     *,
     is_overwritten: bool = False,
 ) -> None:
-    """Move a version with at most one run of blocks, given encoded and with its first fields."""
+    """Move a version that is not ``_is_large``, given encoded; ``key`` has at least its first fields."""
     has_blocks = key.size_bytes > 0
     transaction.figures.move_to_garbage(bucket_id, key.size_bytes, names=1, rows=int(has_blocks))
     if has_blocks:

@@ -76,23 +76,24 @@ class FreedVersions:
         rows: Sequence[bytes],
     ) -> None:
         """Add finished versions of one bucket, at least one: birth, death and encoded claimed row of each."""
-
-        def deletion_ms(death: int) -> int:
-            row: ClaimedRow = _CLAIMED_ROW.decode_head(rows[deaths.index(death)])
-            return row.version.deletion_time_ms
-
         clock = _row(work, bucket_id)
         running_ms = max(clock.running_since_ms, _row(work, WHOLE_SHARD).running_since_ms)
         held = Held(clock)
         # In most commands all rows died within a moment, after every dropped snapshot: then none has to be looked at.
-        oldest_ms, newest_ms = deletion_ms(min(deaths)), deletion_ms(max(deaths))
+        oldest_ms, newest_ms = (_deletion_time_ms(rows[deaths.index(most(deaths))]) for most in (min, max))
         if newest_ms - oldest_ms < DEATHS_APART_MS and not held.has_held(min(births)):
             self._freed[Freed(work.shard, oldest_ms, running_ms, finished_ms)] += len(rows)
             return
-        times = death_times(deaths, deletion_ms)
+        row_of = dict(zip(deaths, rows, strict=True))
+        times = death_times(row_of, lambda death: _deletion_time_ms(row_of[death]))
         moments = Counter(
             (times[death], max(running_ms, held.until_ms(birth, death)))
             for birth, death in zip(births, deaths, strict=True)
         )
-        for (died_ms, since_ms), versions in moments.items():
-            self._freed[Freed(work.shard, died_ms, since_ms, finished_ms)] += versions
+        for (deletion_ms, since_ms), versions in moments.items():
+            self._freed[Freed(work.shard, deletion_ms, since_ms, finished_ms)] += versions
+
+
+def _deletion_time_ms(claimed_row: bytes) -> int:
+    row: ClaimedRow = _CLAIMED_ROW.decode_head(claimed_row)
+    return row.version.deletion_time_ms

@@ -79,8 +79,8 @@ class Transaction:
     def __init__(self) -> None:
         self._present = PresentTxn()
         self.work: Work
-        self.shard = 0
-        """The shard that the command is applied to."""
+        self.shard: int
+        """The shard that the command is applied to: that of ``work``."""
         self.counters = ShardCounters()
         self._saved_counters = self.counters.state()
         self._reported_before = 0

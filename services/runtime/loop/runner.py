@@ -289,7 +289,8 @@ class Runner:
         The record before a position is read to check it; a trim up to the position may have removed it in between.
 
         Raises:
-            PositionError: as ``_checked_positions``, which says what to do.
+            OutdatedError: as ``_checked_positions``.
+            PositionError: as there, or the checked record is another one.
         """
         try:
             return self._source.poll(max_records, timeout_seconds)
@@ -299,8 +300,9 @@ class Runner:
             self._polled.clear()  # they are read again
             self._ahead.clear()
             self._source = self._open_source()
-            self._is_source_stale = False
-            return self._source.poll(max_records, timeout_seconds)
+            records = self._source.poll(max_records, timeout_seconds)
+            self._is_source_stale = False  # after the check, which a source makes once
+            return records
 
     def _add(self, records: Sequence[LogRecord]) -> None:
         self._polled.extend(records)
