@@ -1,4 +1,4 @@
-"""Starts the command. Python's search for cyclic garbage among the imported modules took a tenth of a short command."""
+"""Starts the command, without Python's searches for cyclic garbage during its imports: 4 % of ``deepclean --help``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MAX_NEW_OBJECTS = 50_000
 def run() -> None:
     """Run the command line."""
     gc.set_threshold(MAX_NEW_OBJECTS)
-    from services.cli import main  # noqa: PLC0415  after that
+    from services.cli import main  # noqa: PLC0415  imports are what must not be searched
 
     main.run()
 

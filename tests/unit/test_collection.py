@@ -414,14 +414,19 @@ class TestFollower:
         assert returned.collection_txn == 5
 
 
+def removing_a_directory() -> Harness:
+    """directory_deletion, which has asked for the removal of a row."""
+    harness = Harness(DirectoryDeletionService)
+    judged = JudgedDirectory(BUCKET, 1 << 8, 1, 4, 0, is_reclaimable=True)
+    harness.give((PURGE_DIRECTORIES, DirectoryVerdict(0, (judged,))))
+    expanded = DirectoryExpanded(BUCKET, 1 << 8, 4, ExpansionOutcome.EXPANDED, 0, 0)
+    assert bodies(harness.give((METADATA_PROGRESS, MetadataProgress(6, expanded))), RemoveDirectories)
+    return harness
+
+
 class TestDirectoryDeletion:
     def test_asks_less_and_less_often_when_it_is_suspended_for_no_reason_known_here(self) -> None:
-        harness = Harness(DirectoryDeletionService)
-        settings = DirectoryDeletionSettings()
-        judged = JudgedDirectory(BUCKET, 1 << 8, 1, 4, 0, is_reclaimable=True)
-        harness.give((PURGE_DIRECTORIES, DirectoryVerdict(0, (judged,))))
-        expanded = DirectoryExpanded(BUCKET, 1 << 8, 4, ExpansionOutcome.EXPANDED, 0, 0)
-        assert bodies(harness.give((METADATA_PROGRESS, MetadataProgress(6, expanded))), RemoveDirectories)
+        harness, settings = removing_a_directory(), DirectoryDeletionSettings()
         suspended = DirectoryRemoval(BUCKET, 1 << 8, 4, 0, RemovalOutcome.SUSPENDED)
         for pause_ms in (settings.first_blocked_ms, 2 * settings.first_blocked_ms, 4 * settings.first_blocked_ms):
             assert not harness.give((METADATA_PROGRESS, MetadataProgress(7, DirectoriesRemoved((suspended,)))))
@@ -449,11 +454,7 @@ class TestDirectoryDeletion:
 
     def test_a_suspension_that_is_told_twice_is_no_answer_to_the_next_request(self) -> None:
         """A settle does not wait for what is suspended, so it ended before the row was removed."""
-        harness = Harness(DirectoryDeletionService)
-        judged = JudgedDirectory(BUCKET, 1 << 8, 1, 4, 0, is_reclaimable=True)
-        harness.give((PURGE_DIRECTORIES, DirectoryVerdict(0, (judged,))))
-        expanded = DirectoryExpanded(BUCKET, 1 << 8, 4, ExpansionOutcome.EXPANDED, 0, 0)
-        assert bodies(harness.give((METADATA_PROGRESS, MetadataProgress(6, expanded))), RemoveDirectories)
+        harness = removing_a_directory()
         harness.give(changed(PAUSED, 5))
         removal = DirectoryRemoval(BUCKET, 1 << 8, 4, 0, RemovalOutcome.SUSPENDED)
         suspended = (METADATA_PROGRESS, MetadataProgress(7, DirectoriesRemoved((removal,))))
@@ -465,11 +466,7 @@ class TestDirectoryDeletion:
         assert [body.work for body in bodies(passed, Barrier)] == [1], "the row is on its way"
 
     def test_asks_at_once_when_more_is_known(self) -> None:
-        harness = Harness(DirectoryDeletionService)
-        judged = JudgedDirectory(BUCKET, 1 << 8, 1, 4, 0, is_reclaimable=True)
-        harness.give((PURGE_DIRECTORIES, DirectoryVerdict(0, (judged,))))
-        expanded = DirectoryExpanded(BUCKET, 1 << 8, 4, ExpansionOutcome.EXPANDED, 0, 0)
-        assert bodies(harness.give((METADATA_PROGRESS, MetadataProgress(6, expanded))), RemoveDirectories)
+        harness = removing_a_directory()
         suspended = DirectoryRemoval(BUCKET, 1 << 8, 4, 0, RemovalOutcome.SUSPENDED)
         assert not harness.give((METADATA_PROGRESS, MetadataProgress(7, DirectoriesRemoved((suspended,)))))
         assert bodies(harness.give(whole(12, 9)), RemoveDirectories), "a pause and its end went by unheard"

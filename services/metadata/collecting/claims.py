@@ -367,7 +367,7 @@ def facts_and_front(row: bytes) -> tuple[bytes, bytes]:
     """
     head = _CLAIMED_HEAD.decode_head(row)
     unpacked_numbers(head.numbers)
-    return head.facts, row[: len(_CLAIMED_HEAD.encode(head)) - _NUMBERS.size]
+    return head.facts, _CLAIMED_HEAD.encode(head)[: -_NUMBERS.size]
 
 
 def unpacked_numbers(numbers: bytes) -> tuple[int, ...]:

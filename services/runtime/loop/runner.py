@@ -261,10 +261,7 @@ class Runner:
             applied = self._run_unit(self._next_inputs())
         except BaseException:
             # Polled messages may not be applied, and the service's memory may be ahead of its tables.
-            self._source.close()
-            self._is_source_stale = True
-            self._polled.clear()
-            self._ahead.clear()
+            self._drop_source()
             self.service.restore(TablesReader(self.store))
             raise
         del self._ahead[:applied]
@@ -295,14 +292,18 @@ class Runner:
         try:
             return self._source.poll(max_records, timeout_seconds)
         except PositionError:
-            self._source.close()
-            self._is_source_stale = True
-            self._polled.clear()  # they are read again
-            self._ahead.clear()
+            self._drop_source()
             self._source = self._open_source()
             records = self._source.poll(max_records, timeout_seconds)
             self._is_source_stale = False  # after the check, which a source makes once
             return records
+
+    def _drop_source(self) -> None:
+        """Close the source, and drop what it has returned and no unit has written: the next source returns it again."""
+        self._source.close()
+        self._is_source_stale = True
+        self._polled.clear()
+        self._ahead.clear()
 
     def _add(self, records: Sequence[LogRecord]) -> None:
         self._polled.extend(records)
