@@ -86,11 +86,11 @@ class Trees:
         self._states: Counter[str] = Counter()
         self.work = 0
         """Directories for which a settle waits."""
-        self._to_expand: DueQueue[bytes] = DueQueue()
+        self._to_expand: DueQueue[bytes] = DueQueue(settings.undo_window_ms)
         self._to_remove: DueQueue[bytes] = DueQueue()
-        self._blocked: DueQueue[bytes] = DueQueue()
-        self._suspended: DueQueue[bytes] = DueQueue()
-        self._timeouts: DueQueue[bytes] = DueQueue()
+        self._blocked: DueQueue[bytes] = DueQueue(settings.longest_blocked_ms)
+        self._suspended: DueQueue[bytes] = DueQueue(settings.longest_blocked_ms)
+        self._timeouts: DueQueue[bytes] = DueQueue(settings.answer_timeout_ms)
         self._unheard_deaths: set[bytes] = set()
         self._window = UndoWindow(settings.undo_window_ms)
         self._must_end_windows = False
@@ -232,7 +232,7 @@ class Trees:
         if self._must_end_windows:
             self._end_windows(now_ms, work)
         for queue in self._queues.values():
-            for key in queue.untimed():
+            for key in queue.to_be_timed(now_ms):
                 self._schedule(key, now_ms, work)
         while (late := self._timeouts.pop_due(now_ms)) is not None:
             self._ask_again(late, now_ms, work)

@@ -156,12 +156,18 @@ class GarbageRanges:
 
         It recovers rows that a dead letter or a lost database has left behind. While one is running, no other starts.
         """
+        next_ms = now_ms + self._settings.safety_sweep_interval_ms
+        if self._safety_sweep_ms > next_ms:  # by a clock that was set back since
+            self._plan_safety_sweep(next_ms, work)
         if now_ms < self._safety_sweep_ms:
             return
         if self._safety_sweep_ms and self._sweeps.is_clean(EVERY_BUCKET, ACTIVE):
             self._sweeps.queue(EVERY_BUCKET, ACTIVE, EVERY_ROW, work)
-        self._safety_sweep_ms = now_ms + self._settings.safety_sweep_interval_ms
-        set_count(SAFETY_SWEEP_MS, self._safety_sweep_ms, work)
+        self._plan_safety_sweep(next_ms, work)
+
+    def _plan_safety_sweep(self, due_ms: int, work: Work) -> None:
+        self._safety_sweep_ms = due_ms
+        set_count(SAFETY_SWEEP_MS, due_ms, work)
 
     def _flag_if_clean(self, garbage_range: GarbageRangeRow, work: Work) -> None:
         """Report a range as clean, at the chain version of its last reset, unless it has a sweep."""

@@ -49,9 +49,13 @@ class Pace:
         self._hours = purge_hours(settings.purge_hours)
         self._rows, self._bytes = _Rate(settings.max_rows_per_second), _Rate(settings.max_bytes_per_second)
         self._claimed_bytes = 0
+        self._seen_ms = 0
 
     def throttled_by(self, now_ms: int, claims_in_progress: int = 0) -> ThrottledBy | None:
         """Return what forbids to start a task now; None when nothing does."""
+        for rate in (self._rows, self._bytes):
+            rate.next_ms -= max(0, self._seen_ms - now_ms)  # a clock that is set back lengthens no pause
+        self._seen_ms = now_ms
         self._bytes.take(self._claimed_bytes, now_ms)
         self._claimed_bytes = 0
         if not self._hours.are_open(now_ms):

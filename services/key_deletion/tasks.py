@@ -70,8 +70,8 @@ class Tasks:
         self._steps: Counter[TaskState] = Counter()
         self._retries_in_flight = 0
         self._unconfirmed_bytes = 0
-        self._timeouts: DueQueue[int] = DueQueue()
-        self._retries: DueQueue[int] = DueQueue()
+        self._timeouts: DueQueue[int] = DueQueue(settings.answer_timeout_ms)
+        self._retries: DueQueue[int] = DueQueue(settings.longest_retry_ms)
 
     def __len__(self) -> int:
         return len(self._open)
@@ -174,7 +174,7 @@ class Tasks:
 
     def tick(self, now_ms: int, work: Work) -> None:
         """Set the due times of changed tasks, send late requests again, and retry due failures while there is room."""
-        for task in (*self._timeouts.untimed(), *self._retries.untimed()):
+        for task in (*self._timeouts.to_be_timed(now_ms), *self._retries.to_be_timed(now_ms)):
             self._schedule(task, now_ms, work)
         while (late := self._timeouts.pop_due(now_ms)) is not None:
             self._ask_again(late, now_ms, work)

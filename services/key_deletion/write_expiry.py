@@ -49,11 +49,12 @@ class WriteExpiry:
 
     def tick(self, now_ms: int, work: Work) -> None:
         """Begin a pass that is due, or ask again for a page without an answer."""
+        next_ms = now_ms + self._settings.write_expiry_interval_ms
+        if self._row.due_ms > next_ms:  # by a clock that was set back since
+            self._put(replace(self._row, due_ms=next_ms), work)
         row = self._row
         if self._level >= level_of(ExpireWrites) and now_ms >= row.due_ms:
-            self._ask(
-                WriteExpiryRow(now_ms + self._settings.write_expiry_interval_ms, max(row.table, 0), row.start_key), work
-            )
+            self._ask(WriteExpiryRow(next_ms, max(row.table, 0), row.start_key), work)
 
     def page_done(self, answer: WritesExpired, work: Work) -> None:
         """Ask for the next page, of the same table or the next one, unless the answer is that of an earlier page.

@@ -76,6 +76,8 @@ class NodeRegistry:
         """Return the heartbeats since the last call, without those that an earlier one has overtaken."""
         with self._lock:
             received, self._received = self._received, []
+            for node in self._nodes.values():
+                node.seen_ms = min(node.seen_ms, now_ms)  # it is later only by a clock that was set back
             newer = [one for one in received if self._is_newer(one)]
             for one in newer:
                 replicas = {replica.container_id: replica for replica in one.replicas}

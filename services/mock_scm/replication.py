@@ -75,8 +75,10 @@ class Replication:
 
         Return the id of the container that metadata is to use from now on, if that has changed.
         """
-        if self._since_ms is None:
-            self._since_ms = now_ms
+        interval_ms = self._settings.deletion_interval_ms
+        # A clock that is set back lengthens no wait: neither this process' first one nor an interval.
+        self._since_ms = now_ms if self._since_ms is None else min(self._since_ms, now_ms)
+        self._interval_ends_ms = min(self._interval_ends_ms, now_ms + interval_ms)
         for asked in self._registry.requests():
             asked.result = asked.do(work)
             asked.is_done.set()
@@ -90,7 +92,7 @@ class Replication:
         nodes = self._registry.nodes()
         seen = _Seen(nodes, now_ms, self._settings.dead_after_ms, is_sure=self._is_sure(now_ms, work))
         if is_over:
-            self._interval_ends_ms = now_ms + self._settings.deletion_interval_ms
+            self._interval_ends_ms = now_ms + interval_ms
             limit, most = self._settings.max_deletion_rows_per_tick, self._settings.max_deletion_retries
             log.count_tries(limit, most, work)
         self._give_orders(seen, log, TablesReader(work.store))

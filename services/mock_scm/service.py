@@ -194,7 +194,9 @@ class MockScmService(RememberingService):
     def do_due(self, now_ms: int, work: Work) -> None:
         """Carry out deletions whose delay is over, and go on with the transactions of the log."""
         due = bisect_right(self._delayed, now_ms, key=order_of_key)
-        for key in self._delayed[: min(due, self._settings.max_deletions_per_tick)]:
+        # What waits longer than the delay was stored before the clock was set back.
+        late = bisect_right(self._delayed, now_ms + self.switches.delay_ms, key=order_of_key)
+        for key in (self._delayed[:due] + self._delayed[late:])[: self._settings.max_deletions_per_tick]:
             row = work.table(DELAYED_DELETION_TABLE).get(key)
             work.table(DELAYED_DELETION_TABLE).delete(key)
             self._delayed.remove(key)

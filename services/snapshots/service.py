@@ -282,7 +282,7 @@ class SnapshotsService(RememberingService):
         """
         if not self._is_started:
             self._start(work)
-        if now_ms >= self._report_at_ms:
+        if not self._report_at_ms - REPORTED_MS <= now_ms < self._report_at_ms:  # earlier: the clock was set back
             self._report_counts(work)
             self._report_differences(work)
             self._report_at_ms = now_ms + REPORTED_MS

@@ -35,6 +35,7 @@ from tests.simulation.writes import Writes, check_place
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
+MONTH_MS = 30 * DAY_MS
 LAST_WRITE_TABLE = 2
 EVERYTHING = -1
 """In place of a bucket: all of the shard is paused."""

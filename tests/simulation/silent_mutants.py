@@ -26,6 +26,7 @@ from services.plane.upkeep import trimming
 from services.runtime.loop.outbox import Outbox
 from services.runtime.loop.probe import Point
 from services.runtime.loop.runner import Runner
+from services.runtime.parts.due import DueQueue
 from services.runtime.parts.undo_window import UndoWindow
 from tests.simulation import silent_scripts as scripts
 from tests.simulation.faults import FaultMix
@@ -68,6 +69,16 @@ def failures_are_not_tried_again(patch: Patch) -> None:
         original(self, task, _NEVER_MS if self._open[task].state is TaskState.FAILED else now_ms, work)
 
     patch.setattr(Tasks, "_schedule", schedule)
+
+
+def waits_do_not_begin_again(patch: Patch) -> None:
+    """What waits when the clock is set back waits until it shows the same time again."""
+
+    def to_be_timed(self: DueQueue[Any], now_ms: int) -> list[Any]:
+        del now_ms
+        return self.untimed()
+
+    patch.setattr(DueQueue, "to_be_timed", to_be_timed)
 
 
 def ranges_are_not_swept_again(patch: Patch) -> None:
@@ -267,6 +278,9 @@ SILENT = {
     ),
     "a failed deletion that is never tried again": scripted(
         failures_are_not_tried_again, scripts.a_block_store_that_fails_once, "liveness", "without a settle"
+    ),
+    "a clock that is set back and lengthens waits": scripted(
+        waits_do_not_begin_again, scripts.a_clock_that_is_set_back, "liveness", "without a settle"
     ),
     "a store that is not swept again": scripted(
         ranges_are_not_swept_again, scripts.a_range_that_is_found_unclean, "liveness", "without a settle"

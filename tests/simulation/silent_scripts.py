@@ -13,7 +13,7 @@ from services.metadata.state.tables import DELETED_TABLE
 from services.storage.memory import MemoryStore
 from tests.simulation.breaker_watch import LIMITS
 from tests.simulation.checks import rows
-from tests.simulation.model import HOUR_MS
+from tests.simulation.model import HOUR_MS, MONTH_MS
 from tests.simulation.scripts import BUCKET, MOST_ROUNDS, Stage
 from tests.simulation.simulator import Simulation
 
@@ -63,6 +63,12 @@ def a_block_store_that_fails_once(simulation: Simulation) -> None:
     stage.delete("k")
     stage.run()
     simulation.state.waits = True
+
+
+def a_clock_that_is_set_back(simulation: Simulation) -> None:
+    """The block store fails once, and the clock, which was a month ahead, is corrected; nobody settles."""
+    a_block_store_that_fails_once(simulation)
+    simulation.plane.clock.advance(-MONTH_MS)
 
 
 def a_range_that_is_found_unclean(simulation: Simulation) -> None:

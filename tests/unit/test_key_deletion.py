@@ -260,6 +260,25 @@ class TestLimits:
         claim = only(harness.give(purge(row(1)), purge(row(2), row(1)), purge(row(3))), ClaimRows)
         assert named(claim) == rows(1, 2, 3)
 
+    @pytest.mark.parametrize("is_claimed", [False, True])
+    def test_a_purge_that_comes_again_ends_at_metadata(self, harness: Harness, *, is_claimed: bool) -> None:
+        """The row is claimed twice; metadata answers the second claim with what is left of the row."""
+        first = only(harness.give(purge(row(1))), ClaimRows)
+        command = only(harness.give(claimed(first)), DeleteBlocks)
+        second = only(harness.give(purge(row(1))), ClaimRows)
+        assert (named(second), second.task != first.task) == (rows(1), True)
+        if is_claimed:  # the row is in reclaimTable still: its blocks are deleted again, which frees nothing
+            again = only(harness.give(claimed(second)), DeleteBlocks)
+            assert groups_in(again) == groups_in(command)
+            sent = harness.give(deleted(command), deleted(again))
+            for finish in bodies(sent, FinishRows):
+                harness.give(finished(finish))
+        else:
+            harness.give(finished(only(harness.give(deleted(command)), FinishRows)))
+            assert not harness.give(claimed(second, missing=rows(1)))
+        assert not harness.rows(TASK_TABLE)
+        assert not harness.rows(WAITING_TABLE)
+
     def test_what_has_no_room_waits_over_a_restart(self, harness: Harness) -> None:
         claims = bodies(harness.give(purge(*rows(*range(45)))), ClaimRows)
         assert len(claims) == 4

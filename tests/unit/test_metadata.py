@@ -594,6 +594,18 @@ class TestDirectories:
         assert shard.internal(RemoveDirectories(0, (row,))).rows[0].outcome is RemovalOutcome.REMOVED
         assert shard.internal(RemoveDirectories(0, (row,))).rows[0].outcome is RemovalOutcome.MISSING
 
+    def test_a_row_stays_as_long_as_a_snapshot_holds_it(self, shard: Shard) -> None:
+        for name in ("d", "d/e"):
+            shard.do(MakeDirectory("vol", "tree", name))
+        shard.internal(CaptureSnapshot("vol", "tree", "s1"))
+        shard.do(DeleteDirectory("vol", "tree", "d/e"))
+        row = shard.row()
+        self._expand(shard, row)
+        assert shard.internal(RemoveDirectories(1, (row,))).rows[0].outcome is RemovalOutcome.HELD
+        assert shard.internal(RemoveDirectories(1, (row,))).rows[0].outcome is RemovalOutcome.HELD
+        shard.internal(DropSnapshot("s1"))
+        assert shard.internal(RemoveDirectories(2, (row,))).rows[0].outcome is RemovalOutcome.REMOVED
+
     def test_a_late_expansion_gives_the_death_of_the_directory(self, shard: Shard) -> None:
         row = self._deleted_tree(shard)
         captured = shard.internal(CaptureSnapshot("vol", "tree", "s1"))

@@ -348,6 +348,13 @@ class TestUploads:
         shard.part(bucket, "k", upload, 1, 250)
         captured = shard.capture(bucket, "s1")
         assert (captured.referenced_bytes, shard.bucket(bucket).used_bytes, shard.names(bucket)) == (0, 250, {})
+        shard.complete(bucket, "k", upload, 1)
+        assert shard.capture(bucket, "s2").referenced_bytes == 250
+
+    def test_a_part_that_is_written_again_frees_the_one_before(self, shard: WritingShard, bucket: str) -> None:
+        upload = shard.initiate(bucket, "k")
+        shard.part(bucket, "k", upload, 1, 250)
+        shard.capture(bucket, "s1")
         shard.part(bucket, "k", upload, 1, 120)
         assert shard.bucket(bucket).used_bytes == 120
         (replaced,) = shard.rows()

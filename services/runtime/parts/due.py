@@ -2,6 +2,10 @@
 
 A row is written with its step as a message is applied, where there is no clock; its time follows with the ``tick`` at
 the end of the same unit of work.
+
+Due times are stored, and a clock can be corrected: one that was a day ahead leaves due times a day ahead. No wait takes
+longer than its setting allows, so a later due time was set by a clock that has been set back since. Its key is to be
+timed again.
 """
 
 from __future__ import annotations
@@ -17,9 +21,16 @@ AT_ONCE = 1
 
 
 class DueQueue(Generic[K]):
-    """A queue in which each key has at most one due time; keys of equal due time are sorted by key."""
+    """A queue in which each key has at most one due time; keys of equal due time are sorted by key.
 
-    def __init__(self) -> None:
+    ``longest_ms`` is the longest wait of a key; None for due times that are moments and no waits: they are kept
+    whatever the clock shows.
+    """
+
+    def __init__(self, longest_ms: int | None = None) -> None:
+        self._longest_ms = longest_ms
+        self._seen_ms: int | None = None
+        """What the clock showed last; None at first, since stored due times may be those of another clock."""
         self._due_ms: dict[K, int] = {}
         self._heap: list[tuple[int, K]] = []
         self._untimed: dict[K, None] = {}
@@ -32,6 +43,15 @@ class DueQueue(Generic[K]):
         """Return every key whose due time the next tick sets, in the order of ``add``."""
         return list(self._untimed)
 
+    def to_be_timed(self, now_ms: int) -> list[K]:
+        """Return every key whose due time is to be set now. Those of a clock that was set back since are the last."""
+        if self._longest_ms is not None and (self._seen_ms is None or now_ms < self._seen_ms):
+            latest_ms = now_ms + self._longest_ms
+            for key in [key for key, due_ms in self._due_ms.items() if due_ms > latest_ms]:
+                self.add(key)
+        self._seen_ms = now_ms
+        return self.untimed()
+
     def __contains__(self, key: K) -> bool:
         return key in self._due_ms or key in self._untimed
 
@@ -40,6 +60,7 @@ class DueQueue(Generic[K]):
 
     def clear(self) -> None:
         """Remove all keys."""
+        self._seen_ms = None
         self._due_ms.clear()
         self._heap.clear()
         self._untimed.clear()

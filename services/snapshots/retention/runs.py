@@ -78,7 +78,10 @@ class Retention:
     _settings: SnapshotsSettings
     _metrics: SnapshotsMetrics
     _policies: dict[bytes, RetentionRow] = field(default_factory=dict)
-    _due: DueQueue[bytes] = field(default_factory=DueQueue)
+    _due: DueQueue[bytes] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._due = DueQueue(self._settings.retention_run_ms)
 
     def restore(self, tables: Tables) -> None:
         """Read the policies from the table."""
@@ -223,11 +226,15 @@ class Retention:
         """Remove the tags that are over, and run the due policies. Return whether a create or a delete has begun."""
         self._protections.remove_tags_that_are_over(now_ms, work)
         pending_before = len(self._lifecycle.pending)
+        for late in self._due.to_be_timed(now_ms):
+            self._put(replace(self._policies[late], next_run_ms=now_ms + self._settings.retention_run_ms), work)
         while (key := self._due.pop_due(now_ms)) is not None:
             row = self._policies[key]
             period = _period(row.policy.snapshot_every_ms, now_ms)
             if period > row.last_snapshot_period:
                 row = self._create_automatic(row, period, now_ms, work)
+            elif period < row.last_snapshot_period - 1:  # not by clocks that differ a little: one was set back
+                row = replace(row, last_snapshot_period=period)
             self._run(row, Trigger.CLOCK, now_ms, work)
         return len(self._lifecycle.pending) > pending_before
 
