@@ -86,7 +86,8 @@ class Trees:
         self._states: Counter[str] = Counter()
         self.work = 0
         """Directories for which a settle waits."""
-        self._to_expand: DueQueue[bytes] = DueQueue(settings.undo_window_ms)
+        self._to_expand: DueQueue[bytes] = DueQueue()
+        """By the ends of undo windows, which are moments: none may end early, whatever clock looks at it later."""
         self._to_remove: DueQueue[bytes] = DueQueue()
         self._blocked: DueQueue[bytes] = DueQueue(settings.longest_blocked_ms)
         self._suspended: DueQueue[bytes] = DueQueue(settings.longest_blocked_ms)

@@ -139,12 +139,10 @@ class WaitingPurges:
     def tick(self, now_ms: int, work: Work) -> None:
         """Set the ends of the windows of new purge requests, and queue the requests whose windows have ended."""
         table = work.table(WAITING_TABLE)
-        latest_ms = now_ms + self._window.window_ms
-        is_set_back = bool(self._in_window) and self._in_window[0].due_ms > latest_ms
         for waiting in reversed(self._in_window):
-            if waiting.due_ms != UNSET and not is_set_back:
+            if waiting.due_ms != UNSET:
                 break  # this one and all before it have a time already
-            waiting.due_ms = latest_ms
+            waiting.due_ms = now_ms + self._window.window_ms
             purge = table.get(number_key(waiting.number))
             if purge is not None:
                 table.put(number_key(waiting.number), replace(purge, due_ms=waiting.due_ms))

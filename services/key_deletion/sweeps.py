@@ -82,11 +82,12 @@ class Sweeps:
         self._queued: dict[bytes, SweepRow] = {}
         """By the key of their range."""
         self._running: dict[int, SweepRow] = {}
-        self._queue: DueQueue[bytes] = DueQueue(
-            max(settings.first_sweep_again_ms, settings.longest_sweep_again_ms, settings.undo_window_ms)
+        self._longest_pause_ms = max(
+            settings.first_sweep_again_ms, settings.longest_sweep_again_ms, settings.undo_window_ms
         )
+        self._queue: DueQueue[bytes] = DueQueue(self._longest_pause_ms)
         """Queued sweeps, without those that are suspended. Those without a due time have a pause."""
-        self._timeouts: DueQueue[int] = DueQueue(settings.answer_timeout_ms << MOST_DOUBLINGS)
+        self._timeouts: DueQueue[int] = DueQueue()
         """Running sweeps; without a due time those that have received or requested something in this unit of work."""
         self._ends_pauses = False
 
@@ -187,16 +188,22 @@ class Sweeps:
     def tick(self, now_ms: int, max_pages: int, work: Work) -> None:
         """Set due times, restart late pages, start due sweeps, and request pages: at most ``max_pages`` in progress."""
         for key in self._queue.to_be_timed(now_ms):
-            self._set_due(self._queued[key], now_ms, work)
+            row = self._queued[key]
+            if row.pause_ms == _NO_PAUSE:  # its due time is that of a clock that was set back
+                row = replace(row, due_ms=UNSET, pause_ms=self._longest_pause_ms)
+            self._set_due(row, now_ms, work)
         if self._ends_pauses:
             self._ends_pauses = False
             for key in self._queue.members():
                 self._set_due(replace(self._queued[key], pause_ms=0), now_ms, work)
+        for sweep_id, row in self._running.items():
+            if row.due_ms > now_ms + self._patience_ms(row):  # by a clock that was set back since
+                self._timeouts.add(sweep_id)
         while (late := self._timeouts.pop_due(now_ms)) is not None:
             self._go_back(self._running[late], work)
         self._start_due(now_ms, work)
         self._ask_in_turn(max_pages, work)
-        for sweep_id in self._timeouts.to_be_timed(now_ms):
+        for sweep_id in self._timeouts.untimed():
             row = self._running[sweep_id]
             due_ms = now_ms + self._patience_ms(row) if row.open_pages else UNSET
             self._put(replace(row, due_ms=due_ms), work)

@@ -74,6 +74,8 @@ class MockScmService(RememberingService):
         self._delayed: list[bytes] = []
         self._log = DeletionLog()
         self._written_log_rows = 0
+        self._seen_ms = 0
+        """What the clock showed last."""
 
     @property
     def replication(self) -> int:
@@ -194,9 +196,10 @@ class MockScmService(RememberingService):
     def do_due(self, now_ms: int, work: Work) -> None:
         """Carry out deletions whose delay is over, and go on with the transactions of the log."""
         due = bisect_right(self._delayed, now_ms, key=order_of_key)
-        # What waits longer than the delay was stored before the clock was set back.
-        late = bisect_right(self._delayed, now_ms + self.switches.delay_ms, key=order_of_key)
-        for key in (self._delayed[:due] + self._delayed[late:])[: self._settings.max_deletions_per_tick]:
+        if now_ms < self._seen_ms:  # a clock that is set back ends all delays, and lengthens none
+            due = len(self._delayed)
+        self._seen_ms = now_ms
+        for key in self._delayed[: min(due, self._settings.max_deletions_per_tick)]:
             row = work.table(DELAYED_DELETION_TABLE).get(key)
             work.table(DELAYED_DELETION_TABLE).delete(key)
             self._delayed.remove(key)

@@ -52,7 +52,7 @@ class Liveness:
         pieces = [one for shard in state.shards for one in shard.model.pieces.by_number.values()]
         rows = len(pieces) + sum(len(shard.model.objects) for shard in state.shards)
         waits_ms = bound_ms(state.limits, rows, sum(piece.size_bytes for piece in pieces))
-        waits_ms += state.set_back_ms  # the log's time does not go back: until then it stands still
+        waits_ms += state.set_back_ms  # undo windows end no earlier, and the log's time stands still
         end_ms = state.plane.clock.now_ms() + waits_ms
         for _ in range(MOST_ROUNDS):
             state.steps += 1

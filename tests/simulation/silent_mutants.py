@@ -72,7 +72,7 @@ def failures_are_not_tried_again(patch: Patch) -> None:
 
 
 def waits_do_not_begin_again(patch: Patch) -> None:
-    """What waits when the clock is set back waits until it shows the same time again."""
+    """When the clock is set back, each wait keeps its stored due time, however far away this is now."""
 
     def to_be_timed(self: DueQueue[Any], now_ms: int) -> list[Any]:
         del now_ms

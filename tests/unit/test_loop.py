@@ -306,6 +306,47 @@ def test_a_unit_of_work_ends_when_its_time_is_over(log: FailingLog) -> None:
     assert metrics.messages == [1] * 10
 
 
+class ReadingAhead(Recorder):
+    """Counts what its units are offered: the service reads ahead for that."""
+
+    def __init__(self) -> None:
+        super().__init__(every_so_many_alone=10_000)
+        self.offered: list[int] = []
+        self._work: Work | None = None
+
+    def apply(self, message: Message, work: Work) -> None:
+        if work is not self._work:
+            self._work = work
+            self.offered.append(len(work.inputs))
+        super().apply(message, work)
+
+
+def test_a_unit_of_work_is_offered_little_more_than_it_has_room_for(log: FailingLog) -> None:
+    """Else each unit would read ahead for all that waits, and the more there is, the longer it would take."""
+    encoder = codec(MetadataProgress)
+    for number in range(11, 2_001):
+        record = MetadataProgress(number, Barrier("", number, 0, ""))
+        log.memory.append(METADATA_PROGRESS.name, 0, encoder.encode_message(record))
+    service, metrics = ReadingAhead(), Written()
+    run_to_the_end(Runner(service, 0, MemoryStore(), log, VirtualClock(), unit_rows=100, metrics=metrics))
+    assert metrics.messages == [100] * 20
+    assert (service.offered[0], max(service.offered[1:])) == (2_000, 125)
+
+
+def test_a_unit_of_work_is_offered_more_again_when_it_has_room(log: FailingLog) -> None:
+    encoder = codec(MetadataProgress)
+    for number in range(11, 2_001):
+        record = MetadataProgress(number, Barrier("", number, 0, ""))
+        log.memory.append(METADATA_PROGRESS.name, 0, encoder.encode_message(record))
+    service, metrics = ReadingAhead(), Written()
+    runner = Runner(service, 0, MemoryStore(), log, VirtualClock(), unit_rows=1, metrics=metrics)
+    runner.step()
+    runner._unit_rows = 10_000
+    run_to_the_end(runner)
+    assert metrics.messages[:4] == [1, 64, 80, 100]
+    assert sum(metrics.messages) == 2_000
+
+
 def test_a_step_applies_one_unit_and_looks_into_the_log_before_the_next(log: FailingLog) -> None:
     """However much was read at once: nobody waits for all of it, and what comes meanwhile is taken with the rest."""
     service, metrics = Recorder(every_so_many_alone=7), Written()

@@ -18,7 +18,6 @@ changelog changelog       the position in the changelog, if the service keeps on
 
 from __future__ import annotations
 
-import itertools
 import math
 import time
 from collections import Counter, deque
@@ -66,6 +65,8 @@ poll its log until the unit is written. The work of a single message is bounded 
 UNIT_SECONDS = 0.05
 """Time after which a unit of work accepts no more messages. Limits in rows and bytes are not enough: the time that they
 take depends on the machine and its load, and latency is what the waiting services see."""
+LEAST_OFFERED = 64
+"""Fewest messages that a unit of work is offered, whatever the unit before had time for."""
 
 logger = structlog.get_logger(__name__)
 
@@ -164,6 +165,9 @@ class Runner:
         self._log = log
         self._clock = clock
         self._max_batch_messages = max_batch_messages
+        self._most_offered = max_batch_messages
+        """A service reads ahead for all messages that a unit is offered. What a unit has no time or room for is offered
+        again, and read ahead again: under load most of the work would be for later units."""
         self._unit_bytes = unit_bytes
         self._unit_rows = unit_rows
         self._unit_seconds = unit_seconds
@@ -258,13 +262,15 @@ class Runner:
             if self._outbox.is_deferring and not self._must_defer():
                 self.send_deferred()
                 self._outbox.is_deferring = False
-            applied = self._run_unit(self._next_inputs())
+            inputs = self._next_inputs()
+            applied = self._run_unit(inputs)
         except BaseException:
             # Polled messages may not be applied, and the service's memory may be ahead of its tables.
             self._drop_source()
             self.service.restore(TablesReader(self.store))
             raise
         del self._ahead[:applied]
+        self._offer_as_many_as_fit(len(inputs), applied)
         if not is_full and not self._ahead and not self._polled:
             self._settle()
         self._metrics.returned(applied)
@@ -322,7 +328,7 @@ class Runner:
     def _next_inputs(self) -> Sequence[_Input]:
         """Return the next messages for one unit of work. They stay in ``_ahead`` until the unit is written."""
         size_bytes = 0
-        for count in itertools.count():
+        for count in range(self._most_offered):
             if count == len(self._ahead):
                 if not self._polled:
                     break
@@ -334,7 +340,14 @@ class Runner:
             size_bytes += len(record.value)
             if size_bytes > self._unit_bytes and count:
                 return self._ahead[:count]
-        return self._ahead[:]
+        return self._ahead[: self._most_offered]
+
+    def _offer_as_many_as_fit(self, offered: int, applied: int) -> None:
+        """Offer the next unit as many messages as this one has applied; some more if it has applied all."""
+        if applied < offered:
+            self._most_offered = max(LEAST_OFFERED, applied)
+        elif offered >= self._most_offered:
+            self._most_offered = min(self._max_batch_messages, self._most_offered * 5 // 4)
 
     def _decode(self, record: LogRecord) -> Message | DecodeError:
         topic, decoder = self._inputs[record.topic]

@@ -45,12 +45,14 @@ class DueQueue(Generic[K]):
 
     def to_be_timed(self, now_ms: int) -> list[K]:
         """Return every key whose due time is to be set now. Those of a clock that was set back since are the last."""
-        if self._longest_ms is not None and (self._seen_ms is None or now_ms < self._seen_ms):
-            latest_ms = now_ms + self._longest_ms
-            for key in [key for key, due_ms in self._due_ms.items() if due_ms > latest_ms]:
+        if self._seen_ms is None or now_ms < self._seen_ms:
+            for key in [key for key, due_ms in self._due_ms.items() if self._is_too_late(due_ms, now_ms)]:
                 self.add(key)
         self._seen_ms = now_ms
         return self.untimed()
+
+    def _is_too_late(self, due_ms: int, now_ms: int) -> bool:
+        return self._longest_ms is not None and due_ms > now_ms + self._longest_ms
 
     def __contains__(self, key: K) -> bool:
         return key in self._due_ms or key in self._untimed
@@ -71,7 +73,10 @@ class DueQueue(Generic[K]):
         self._untimed[key] = None
 
     def set(self, key: K, due_ms: int) -> None:
-        """Set the due time of a key; it replaces an earlier one."""
+        """Set the due time of a key; it replaces an earlier one. One that is too far away is set anew by the tick."""
+        if self._seen_ms is not None and self._is_too_late(due_ms, self._seen_ms):
+            self.add(key)
+            return
         self._untimed.pop(key, None)
         self._due_ms[key] = due_ms
         heappush(self._heap, (due_ms, key))

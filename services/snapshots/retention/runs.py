@@ -233,8 +233,6 @@ class Retention:
             period = _period(row.policy.snapshot_every_ms, now_ms)
             if period > row.last_snapshot_period:
                 row = self._create_automatic(row, period, now_ms, work)
-            elif period < row.last_snapshot_period - 1:  # not by clocks that differ a little: one was set back
-                row = replace(row, last_snapshot_period=period)
             self._run(row, Trigger.CLOCK, now_ms, work)
         return len(self._lifecycle.pending) > pending_before
 
