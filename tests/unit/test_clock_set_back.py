@@ -7,13 +7,18 @@ from prometheus_client import CollectorRegistry
 
 from schemas.block_store import Heartbeat
 from schemas.records import (
+    BucketCollection,
     ClaimRows,
+    CollectionChanged,
+    CollectionState,
     DeleteBlocks,
     ExpandDirectory,
+    MetadataProgress,
     RemovalOutcome,
     RetentionPolicy,
     RowsFinished,
 )
+from schemas.topics import METADATA_PROGRESS
 from services.directory_deletion.service import DirectoryDeletionService
 from services.key_deletion.metrics import KeyDeletionMetrics
 from services.key_deletion.pace import Pace, ThrottledBy
@@ -44,6 +49,12 @@ def set_back(harness: Harness, *, is_restarted: bool) -> list[Sent]:
     if is_restarted:
         harness.restart()
     return harness.wait(-DAY_MS)
+
+
+def told(state: CollectionState, txn: int, before_txn: int) -> Sent:
+    """metadata tells the collection state of the bucket."""
+    change = CollectionChanged((BucketCollection(trees.BUCKET, state),), txn, before_txn)
+    return METADATA_PROGRESS, MetadataProgress(txn, change)
 
 
 class TestQueues:
@@ -150,9 +161,9 @@ class TestDirectoryDeletion:
     def test_one_that_was_suspended_meanwhile_is_tried_again(self, harness: Harness) -> None:
         trees.empty(harness, trees.ROOT)
         harness.give(trees.removed((trees.ROOT, 1, RemovalOutcome.HAS_CHILDREN)))
-        harness.give(trees.told(trees.PAUSED))
+        harness.give(told(trees.PAUSED, 50, 0))
         harness.wait(-DAY_MS)
-        harness.give(trees.told(trees.RUNNING))
+        harness.give(told(trees.RUNNING, 60, 50))
         assert trees.removing(harness.wait(trees.SETTINGS.longest_blocked_ms)) == [trees.ROOT]
 
     def test_an_undo_window_ends_when_it_was_to(self, *, is_restarted: bool) -> None:

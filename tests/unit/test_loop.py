@@ -330,7 +330,7 @@ def test_a_unit_of_work_is_offered_little_more_than_it_has_room_for(log: Failing
     service, metrics = ReadingAhead(), Written()
     run_to_the_end(Runner(service, 0, MemoryStore(), log, VirtualClock(), unit_rows=100, metrics=metrics))
     assert metrics.messages == [100] * 20
-    assert (service.offered[0], max(service.offered[1:])) == (2_000, 125)
+    assert (service.offered[0], max(service.offered[1:])) == (2_000, 129)
 
 
 def test_a_unit_of_work_is_offered_more_again_when_it_has_room(log: FailingLog) -> None:
@@ -343,7 +343,7 @@ def test_a_unit_of_work_is_offered_more_again_when_it_has_room(log: FailingLog) 
     runner.step()
     runner._unit_rows = 10_000
     run_to_the_end(runner)
-    assert metrics.messages[:4] == [1, 64, 80, 100]
+    assert metrics.messages[:4] == [1, 4, 9, 15]
     assert sum(metrics.messages) == 2_000
 
 

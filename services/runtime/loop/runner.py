@@ -65,7 +65,7 @@ poll its log until the unit is written. The work of a single message is bounded 
 UNIT_SECONDS = 0.05
 """Time after which a unit of work accepts no more messages. Limits in rows and bytes are not enough: the time that they
 take depends on the machine and its load, and latency is what the waiting services see."""
-LEAST_OFFERED = 64
+LEAST_OFFERED = 4
 """Fewest messages that a unit of work is offered, whatever the unit before had time for."""
 
 logger = structlog.get_logger(__name__)
@@ -347,7 +347,7 @@ class Runner:
         if applied < offered:
             self._most_offered = max(LEAST_OFFERED, applied)
         elif offered >= self._most_offered:
-            self._most_offered = min(self._max_batch_messages, self._most_offered * 5 // 4)
+            self._most_offered = min(self._max_batch_messages, self._most_offered * 5 // 4 + LEAST_OFFERED)
 
     def _decode(self, record: LogRecord) -> Message | DecodeError:
         topic, decoder = self._inputs[record.topic]
