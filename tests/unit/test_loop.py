@@ -321,12 +321,17 @@ class ReadingAhead(Recorder):
         super().apply(message, work)
 
 
-def test_a_unit_of_work_is_offered_little_more_than_it_has_room_for(log: FailingLog) -> None:
-    """Else each unit would read ahead for all that waits, and the more there is, the longer it would take."""
+def append_up_to(last: int, log: FailingLog) -> None:
+    """Append messages behind the ten that the log has."""
     encoder = codec(MetadataProgress)
-    for number in range(11, 2_001):
+    for number in range(11, last + 1):
         record = MetadataProgress(number, Barrier("", number, 0, ""))
         log.memory.append(METADATA_PROGRESS.name, 0, encoder.encode_message(record))
+
+
+def test_a_unit_of_work_is_offered_little_more_than_it_has_room_for(log: FailingLog) -> None:
+    """Else each unit would read ahead for all that waits, and the more there is, the longer it would take."""
+    append_up_to(2_000, log)
     service, metrics = ReadingAhead(), Written()
     run_to_the_end(Runner(service, 0, MemoryStore(), log, VirtualClock(), unit_rows=100, metrics=metrics))
     assert metrics.messages == [100] * 20
@@ -334,10 +339,7 @@ def test_a_unit_of_work_is_offered_little_more_than_it_has_room_for(log: Failing
 
 
 def test_a_unit_of_work_is_offered_more_again_when_it_has_room(log: FailingLog) -> None:
-    encoder = codec(MetadataProgress)
-    for number in range(11, 2_001):
-        record = MetadataProgress(number, Barrier("", number, 0, ""))
-        log.memory.append(METADATA_PROGRESS.name, 0, encoder.encode_message(record))
+    append_up_to(2_000, log)
     service, metrics = ReadingAhead(), Written()
     runner = Runner(service, 0, MemoryStore(), log, VirtualClock(), unit_rows=1, metrics=metrics)
     runner.step()
@@ -352,8 +354,7 @@ def test_a_step_applies_one_unit_and_looks_into_the_log_before_the_next(log: Fai
     service, metrics = Recorder(every_so_many_alone=7), Written()
     runner = Runner(service, 0, MemoryStore(), log, VirtualClock(), unit_rows=4, metrics=metrics)
     assert (runner.step(), runner.lag()) == (4, {METADATA_PROGRESS.name: 6})
-    encoder = codec(MetadataProgress)
-    log.memory.append(METADATA_PROGRESS.name, 0, encoder.encode_message(MetadataProgress(11, Barrier("", 11, 0, ""))))
+    append_up_to(11, log)
     assert [runner.step() for _ in range(4)] == [2, 1, 4, 0]
     assert runner.lag() == {METADATA_PROGRESS.name: 0}
     assert service.noted == list(range(1, 12))
