@@ -240,6 +240,8 @@ def a_capture_forgets_earlier_ones(patch: Patch) -> None:
 def trims_forget_what_was_read_last(patch: Patch) -> None:
     """What a start looks for to know the log again is trimmed under it."""
     patch.setattr(trimming, "_needed_from", lambda _, next_offset: next_offset)
+    # The product's own net: a source that begins before the log is opened again.
+    patch.setattr(Runner, "_read", lambda self, *limits: self._source.poll(*limits))
 
 
 def trims_forget_backups(patch: Patch) -> None:
