@@ -24,7 +24,7 @@ class OneLineErrors(TyperGroup):
         except (typer.Exit, typer.Abort):
             raise
         except Exception as error:
-            from services.cli.errors import said  # noqa: PLC0415  it is 5 % of --help
+            from services.cli.errors import said  # noqa: PLC0415  only an error needs it, and it is 5 % of --help
 
             status = said(error, is_json=self._is_json)
             if status is None:

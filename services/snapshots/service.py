@@ -124,7 +124,7 @@ class SnapshotsService(RememberingService):
         self._chain_check = ChainCheck(self._rows)
         self._dead_letters = DeadLetters(metrics)
         self._is_started = False
-        self._report_at_ms = 0
+        self._reported_ms = -REPORTED_MS
         self._reported_differences: dict[str, list[str]] = {}
 
     @property
@@ -282,10 +282,10 @@ class SnapshotsService(RememberingService):
         """
         if not self._is_started:
             self._start(work)
-        if not self._report_at_ms - REPORTED_MS <= now_ms < self._report_at_ms:  # earlier: the clock was set back
+        if not 0 <= now_ms - self._reported_ms < REPORTED_MS:  # below 0 the clock was set back
             self._report_counts(work)
             self._report_differences(work)
-            self._report_at_ms = now_ms + REPORTED_MS
+            self._reported_ms = now_ms
         if work.is_caught_up and self._retention.tick(now_ms, work):
             self._settling.work_was_done(work)
 

@@ -226,10 +226,11 @@ class Retention:
         """Remove the tags that are over, and run the due policies. Return whether a create or a delete has begun."""
         self._protections.remove_tags_that_are_over(now_ms, work)
         pending_before = len(self._lifecycle.pending)
-        for late in self._due.to_be_timed(now_ms):
-            self._put(replace(self._policies[late], next_run_ms=now_ms + self._settings.retention_run_ms), work)
-        while (key := self._due.pop_due(now_ms)) is not None:
+        for key in self._due.to_be_timed(now_ms):
             row = self._policies[key]
+            self._put(replace(row, next_run_ms=self._next_run_ms(row.policy, now_ms)), work)
+        while (due := self._due.pop_due(now_ms)) is not None:
+            row = self._policies[due]
             period = _period(row.policy.snapshot_every_ms, now_ms)
             if period > row.last_snapshot_period:
                 row = self._create_automatic(row, period, now_ms, work)
