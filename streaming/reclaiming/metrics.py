@@ -17,6 +17,7 @@ from schemas.histograms import observe_many
 from schemas.http_token import OPEN_PATHS, UNAUTHORIZED, is_authorized
 from streaming.reclaiming.outcome import BatchOutcome
 from streaming.reclaiming.position import first_needed
+from streaming.reclaiming.query_progress import BatchProgress
 from streaming.reclaiming.rule import HELD, RECLAIMABLE
 from streaming.reclaiming.waiting import Waiting
 
@@ -109,12 +110,14 @@ class ReclaimMetrics:
         for some in outcome.published:  # the broker's clock may be ahead of this one
             observe_many(self._verdict_seconds, max(0.0, now_ms - some.oldest_ms) / 1_000, some.count)
 
-    def query_progressed(self, durations_ms: Mapping[str, int], messages: int) -> None:
-        """Add what Spark has reported of a batch: the duration of each step, and the messages that it read."""
+    def query_progressed(self, progress: BatchProgress) -> None:
+        """Add what Spark has reported of a finished batch."""
         for step in QUERY_STEPS:
-            self._query_seconds.labels(step).inc(durations_ms.get(step, 0) / 1_000)
-        self._query_messages.inc(messages)
+            self._query_seconds.labels(step).inc(progress.durations_ms.get(step, 0) / 1_000)
+        self._query_messages.inc(progress.messages)
         self._query_batches.inc()
+        self._behind.set(progress.messages_behind)
+        self.finished_until(progress.ends)
 
     def chain_followed(self, versions: Sequence[int], broken: Collection[int]) -> None:
         """Report the versions of the views, in the order of the shards, and the shards whose chain is broken."""
@@ -142,10 +145,6 @@ class ReclaimMetrics:
     def _report_needed(self) -> None:
         for shard, offset in first_needed(self._ends, self._first_waiting).items():
             self._needed.labels(str(shard)).set(offset)
-
-    def behind_by(self, count: Callable[[], int]) -> None:
-        """Call ``count`` at every scrape for the number of messages that the job is behind."""
-        self._behind.set_function(count)
 
 
 class _SilentHandler(WSGIRequestHandler):

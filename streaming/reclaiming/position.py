@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from typing import Any
 
 from schemas.topics import DELETED_ENTRIES
 from services.domain.errors import InvariantError
@@ -24,16 +25,16 @@ def finished_ends(checkpoint: Checkpoint) -> dict[int, int]:
         text = checkpoint.read(f"offsets/{max(batches)}")
         if text is None:
             raise ValueError(f"offsets/{max(batches)} is missing")
-        return ends_in(text.splitlines()[-1])
+        return ends_of(json.loads(text.splitlines()[-1]))
     except (OSError, ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
         raise InvariantError(
             f"Spark's checkpoint {checkpoint} cannot be read ({error}): remove it, and every entry is judged again."
         ) from error
 
 
-def ends_in(offsets: str) -> dict[int, int]:
-    """Return the offsets by shard, of Spark's own notation."""
-    return {int(shard): offset for shard, offset in json.loads(offsets)[DELETED_ENTRIES.name].items()}
+def ends_of(offsets: Mapping[str, Any]) -> dict[int, int]:
+    """Return the offsets by shard, of Spark's own notation, parsed."""
+    return {int(shard): offset for shard, offset in offsets[DELETED_ENTRIES.name].items()}
 
 
 def first_needed(ends: Mapping[int, int], first_waiting: Mapping[int, int]) -> dict[int, int]:

@@ -27,7 +27,6 @@ import structlog
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.functions import col
-from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
 from schemas.access import STREAMING, group_prefix
@@ -45,7 +44,7 @@ from streaming.reclaiming.checkpoint import Checkpoint
 from streaming.reclaiming.inputs import recreated
 from streaming.reclaiming.metrics import ReclaimMetrics
 from streaming.reclaiming.outcome import BatchOutcome, PrematureMessage, Stretch
-from streaming.reclaiming.position import ends_in, finished_ends
+from streaming.reclaiming.position import finished_ends
 from streaming.reclaiming.prepared_plan import handed_in, use_here
 from streaming.reclaiming.query_progress import ProgressListener
 from streaming.reclaiming.view_table import VersionTable, ViewTable
@@ -113,7 +112,7 @@ class ReclaimJob:
         self._schemas = follow_schemas(log)
         self._plane_shards = options.shards
         self._added_shards = AddedShards(log, self._shards_are_added)
-        self._listener = ProgressListener(QUERY_NAME, self._progressed)
+        self._listener = ProgressListener(QUERY_NAME, metrics.query_progressed)
         self._query: StreamingQuery | None = None
         self._new_partitions: set[str] = set()
         self._failure: DeepcleanError | None = None
@@ -140,7 +139,6 @@ class ReclaimJob:
         self._query = self._new_query()
         self._retries.start()
         self._added_shards.start()
-        self._metrics.behind_by(self._messages_behind)
 
     def _shards_are_added(self, shards: int) -> None:
         """Note the number of shards of the plane: before the next batch the chains of all of them are followed."""
@@ -382,17 +380,6 @@ class ReclaimJob:
         if outcome.dead_letters:
             logger.warning("entries dead-lettered", batch=batch_id, count=outcome.dead_letters)
         logger.debug("batch judged", batch=batch_id, entries=outcome.entries, seconds=round(seconds, 3))
-
-    def _progressed(self, progress: StreamingQueryProgress) -> None:
-        self._metrics.query_progressed(progress.durationMs, progress.numInputRows)
-        self._metrics.finished_until(ends_in(progress.sources[0].endOffset))
-
-    def _messages_behind(self) -> int:
-        progress = self._query.lastProgress if self._query is not None else None
-        if progress is None:
-            return 0
-        behind = progress.sources[0].metrics.get("maxOffsetsBehindLatest", "0")
-        return int(behind)
 
     def _translated(self, text: str) -> DeepcleanError:
         """Return the error for Spark's error text, in one sentence."""
