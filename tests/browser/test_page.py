@@ -104,8 +104,13 @@ def test_buckets_that_take_long_hide_nothing_else(eventful: PagedPlane, open_pag
     expect(page.get_by_role("link", name="sales/reports")).to_be_visible()
 
 
-@pytest.mark.parametrize("is_dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("width", [360, 1000])
+@pytest.mark.parametrize(
+    ("width", "is_dark"),
+    [
+        (360, True),
+        *(pytest.param(*one, marks=pytest.mark.long) for one in ((360, False), (1000, False), (1000, True))),
+    ],
+)
 def test_a_bucket_is_accessible_with_all_its_parts_open(
     eventful: PagedPlane, open_page: OpenPage, width: int, is_dark: bool
 ) -> None:
