@@ -949,6 +949,9 @@ class ShardModel:
         if made is not None:
             if any(self.holders(incarnation, piece) for piece in self.contents[found]):
                 raise AnswerError(f"shard {self.shard}: {body} shares blocks with a snapshot's version")
+            noncurrent = incarnation.noncurrent.get(("file", self._objects[found]), [])
+            if found in noncurrent:  # of a key that died with its directory
+                noncurrent.remove(found)
             self._objects[found] = number
             self.objects[self.txn, made + 1] = ("file", number)
             self.version_births[found] = self.txn

@@ -7,19 +7,20 @@ The seeds follow from the session's, which is new each time; a failure names its
 from __future__ import annotations
 
 import os
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 
 from schemas import records
-from schemas.records import BucketLayout, DeletedKind
+from schemas.records import BucketLayout, BucketVersioning, DeletedKind
 from schemas.topics import METADATA_COMMANDS, SNAPSHOT_CHAIN
 from services.domain.durations import HOUR_MS
-from services.metadata.state.tables import DELETED_DIRECTORY_TABLE, DELETED_TABLE
+from services.metadata.state.tables import DELETED_DIRECTORY_TABLE, DELETED_TABLE, FILE_TABLE
 from services.storage.tables import TablesReader
 from tests.simulation.checks import rows
 from tests.simulation.faults import CHAIN_READERS, FaultMix
-from tests.simulation.scripts import BUCKET, PLAIN, Stage
+from tests.simulation.quota_checks import check_what_quotas_count
+from tests.simulation.scripts import BUCKET, PLAIN, WITH_WINDOW, Stage
 from tests.simulation.simulator import Simulation, simulate
 from tests.simulation.undeletes import metadata_replies
 
@@ -116,6 +117,28 @@ def test_a_directory_waits_for_a_held_one_below_it_that_died_in_the_same_command
         simulation.state.waits = True
 
     Simulation(seed, mix=FaultMix()).run(script)
+
+
+def test_a_noncurrent_version_that_died_with_its_directory_comes_back_as_a_key(seed: int) -> None:
+    """It has a name from then on, also after its next death: the model counted none."""
+
+    def script(simulation: Simulation) -> None:
+        stage = Stage(simulation, BucketLayout.FILE_SYSTEM_OPTIMIZED)
+        stage.submit(records.SetBucketVersioning(stage.volume, BUCKET, BucketVersioning.ENABLED))
+        stage.put("old/key", "old/key")
+        stage.submit(records.DeleteDirectory(stage.volume, BUCKET, "old", is_recursive=True))
+        stage.run()
+        deleted = [one for one in stage.shard.actor.list_deleted() if one.kind is DeletedKind.KEY]
+        noncurrent = min(deleted, key=lambda one: one.birth)
+        stage.submit(noncurrent)
+        stage.run()
+        (row,) = rows(simulation.plane.tables("metadata", 0), FILE_TABLE)
+        assert (row.name, row.birth) == ("key", stage.shard.model.txn)
+        stage.submit(records.DeleteKeyVersion(stage.volume, BUCKET, "key", row.birth))
+        stage.run()
+        check_what_quotas_count(simulation.plane.tables("metadata", 0), stage.shard.model)
+
+    Simulation(seed, mix=FaultMix(), limits=replace(PLAIN, key_deletion=WITH_WINDOW.key_deletion)).run(script)
 
 
 def test_an_undelete_that_comes_again_an_hour_later_may_be_refused_for_another_reason(seed: int) -> None:
