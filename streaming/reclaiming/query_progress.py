@@ -8,13 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyspark import SparkContext
-from pyspark.sql.streaming.listener import (
-    QueryIdleEvent,
-    QueryProgressEvent,
-    QueryStartedEvent,
-    QueryTerminatedEvent,
-    StreamingQueryListener,
-)
+from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from streaming.reclaiming.position import ends_of
 
@@ -30,43 +24,17 @@ class BatchProgress:
     ends: Mapping[int, int]
     """Offset behind the batch, by shard."""
     messages_behind: int
-    """Messages behind the batch in the shard that is most behind, as of the end of the batch."""
+    """Messages behind the batch in the shard that has most, as of when Spark last asked before the batch; 0 for a
+    batch of an earlier run that is repeated: then Spark has not asked."""
 
 
 class ProgressListener(StreamingQueryListener):
     """Calls a function with the progress of one query, named by ``query_name``.
 
-    PySpark's own listener fetches each field of a report by calls to the JVM. Each of its Java collections ends with an
-    exception, and to translate it, PySpark has the JVM look for classes in all jars. Together that took a third of the
-    job's processor time. Therefore this listener gives the JVM an object that fetches the whole report as text.
+    PySpark's own listener fetches a report field by field. Each Java collection ends with an exception, for which
+    PySpark has the JVM look for classes in all jars: together a third of the job's processor time. Therefore the JVM
+    calls this object itself, whose methods get Java's events.
     """
-
-    def __init__(self, query_name: str, on_progress: Callable[[BatchProgress], None]) -> None:
-        self._in_jvm: Any = None
-        self._for_jvm = _ListenerForJvm(query_name, on_progress)
-
-    @property
-    def _jlistener(self) -> Any:
-        if self._in_jvm is None:
-            jvm: Any = SparkContext._jvm
-            self._in_jvm = jvm.PythonStreamingQueryListenerWrapper(self._for_jvm)
-        return self._in_jvm
-
-    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802  Spark's name
-        """Do nothing: never called."""
-
-    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
-        """Do nothing: never called."""
-
-    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
-        """Do nothing: never called."""
-
-    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
-        """Do nothing: never called."""
-
-
-class _ListenerForJvm:
-    """The object whose methods the JVM calls, with references to its own objects."""
 
     class Java:
         """Names the Java interface."""
@@ -76,6 +44,14 @@ class _ListenerForJvm:
     def __init__(self, query_name: str, on_progress: Callable[[BatchProgress], None]) -> None:
         self._query_name = query_name
         self._on_progress = on_progress
+        self._in_jvm: Any = None
+
+    @property
+    def _jlistener(self) -> Any:
+        if self._in_jvm is None:
+            jvm: Any = SparkContext._jvm
+            self._in_jvm = jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper(self)
+        return self._in_jvm
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802  Spark's name
         """Do nothing."""
@@ -94,11 +70,14 @@ class _ListenerForJvm:
 
 
 def progress_of(report: Mapping[str, Any]) -> BatchProgress:
-    """Return the progress in Spark's report of a batch of the query, which reads one topic."""
+    """Return the progress in Spark's report of a batch of the query, which reads one topic.
+
+    Spark leaves out what is empty: the metrics of a source, for example.
+    """
     source = report["sources"][0]
     return BatchProgress(
-        durations_ms=report["durationMs"],
+        durations_ms=report.get("durationMs", {}),
         messages=report["numInputRows"],
         ends=ends_of(source["endOffset"]),
-        messages_behind=int(source["metrics"].get("maxOffsetsBehindLatest", "0")),
+        messages_behind=int(source.get("metrics", {}).get("maxOffsetsBehindLatest", "0")),
     )

@@ -107,8 +107,10 @@ def test_buckets_that_take_long_hide_nothing_else(eventful: PagedPlane, open_pag
 @pytest.mark.parametrize(
     ("width", "is_dark"),
     [
-        (360, True),
-        *(pytest.param(*one, marks=pytest.mark.long) for one in ((360, False), (1000, False), (1000, True))),
+        pytest.param(360, True, id="narrow-dark"),
+        pytest.param(360, False, id="narrow-light", marks=pytest.mark.long),
+        pytest.param(1000, True, id="wide-dark", marks=pytest.mark.long),
+        pytest.param(1000, False, id="wide-light", marks=pytest.mark.long),
     ],
 )
 def test_a_bucket_is_accessible_with_all_its_parts_open(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
-import pytest
+from prometheus_client import CollectorRegistry
 
-from streaming.reclaiming.query_progress import BatchProgress, progress_of
+from streaming.reclaiming.metrics import ReclaimMetrics
+from streaming.reclaiming.query_progress import BatchProgress, ProgressListener, progress_of
 
 REPORT: dict[str, Any] = json.loads(
     """{
@@ -42,7 +44,50 @@ def test_a_report_says_how_far_the_job_is() -> None:
     )
 
 
-@pytest.mark.parametrize("metrics", [{}, {"maxOffsetsBehindLatest": "0"}])
-def test_a_report_without_a_backlog_says_none(metrics: dict[str, str]) -> None:
-    source = {**REPORT["sources"][0], "metrics": metrics}
-    assert progress_of({**REPORT, "sources": [source]}).messages_behind == 0
+def test_a_repeated_batch_has_no_metrics_of_its_source() -> None:
+    """Spark asks for the latest offsets before a new batch only, and leaves out what is empty."""
+    source = {name: value for name, value in REPORT["sources"][0].items() if name != "metrics"}
+    repeated = {**REPORT, "sources": [{**source, "latestOffset": None}]}
+    assert progress_of(repeated) == replace(progress_of(REPORT), messages_behind=0)
+
+
+class _Event:
+    """An event of Java, as far as the listener asks it."""
+
+    def __init__(self, report: dict[str, Any]) -> None:
+        self._report = report
+
+    def progress(self) -> _Event:
+        return self
+
+    def json(self) -> str:
+        return json.dumps(self._report)
+
+
+def test_only_reports_of_its_own_query_are_passed_on() -> None:
+    found = list[BatchProgress]()
+    listener = ProgressListener("reclaim", found.append)
+    nameless = {name: value for name, value in REPORT.items() if name != "name"}
+    for report in (REPORT, {**REPORT, "name": "another"}, {**REPORT, "name": None}, nameless):
+        listener.onQueryProgress(_Event(report))
+    assert found == [progress_of(REPORT)]
+
+
+def test_a_report_is_in_the_metrics() -> None:
+    registry = CollectorRegistry()
+    metrics = ReclaimMetrics(registry)
+
+    def values() -> list[float | None]:
+        return [
+            registry.get_sample_value("deepclean_streaming_messages_behind"),
+            registry.get_sample_value("deepclean_streaming_needed_offset", {"shard": "0"}),
+            registry.get_sample_value("deepclean_streaming_needed_offset", {"shard": "1"}),
+            registry.get_sample_value("deepclean_streaming_query_seconds_total", {"step": "addBatch"}),
+            registry.get_sample_value("deepclean_streaming_query_messages_total"),
+            registry.get_sample_value("deepclean_streaming_query_batches_total"),
+        ]
+
+    metrics.query_progressed(progress_of(REPORT))
+    assert values() == [7, 43, 2, 0.171, 5, 1]
+    metrics.query_progressed(BatchProgress({}, messages=2, ends={0: 45, 1: 2}, messages_behind=0))
+    assert values() == [0, 45, 2, 0.171, 7, 2]
