@@ -53,19 +53,16 @@ class ProgressListener(StreamingQueryListener):
             self._in_jvm = jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper(self)
         return self._in_jvm
 
-    def onQueryStarted(self, event: Any) -> None:  # noqa: N802  Spark's name
+    def onQueryStarted(self, event: Any) -> None:  # noqa: N802  the JVM calls it by this name
         """Do nothing."""
 
-    def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+    def onQueryProgress(self, event: Any) -> None:  # noqa: N802  as above
         """Report a finished batch."""
         report = json.loads(event.progress().json())
         if report.get("name") == self._query_name:
             self._on_progress(progress_of(report))
 
-    def onQueryIdle(self, event: Any) -> None:  # noqa: N802
-        """Do nothing."""
-
-    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802  as above
         """Do nothing: the job waits for the query itself."""
 
 
