@@ -1,7 +1,7 @@
 """Runs every benchmark with very small sizes: it must return figures and stop all processes. Values are not checked.
 
 ``make figures`` runs these tests first: they test the bench, and start as many processes as it does. A run draws one in
-five of them, since all take eight minutes.
+``SHARE`` of them (``tests/drawn.py``), since all take eight minutes.
 """
 
 from __future__ import annotations
