@@ -24,8 +24,13 @@ class FindingKind(StrEnum):
     BYTES = "BYTES"
 
 
-LOSSES = (FindingKind.FREED_WHILE_LIVE, FindingKind.FREED_WHILE_HELD, FindingKind.UNKNOWN_VERSION)
-"""Kinds where live or held blocks were freed, or blocks of a version that is not in the log."""
+LOSSES = (
+    FindingKind.FREED_WHILE_LIVE,
+    FindingKind.FREED_WHILE_HELD,
+    FindingKind.UNKNOWN_VERSION,
+    FindingKind.NOT_CLAIMED,
+)
+"""Kinds where live or held blocks were freed, or blocks of which the log does not show that nobody held them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,7 +97,11 @@ BUCKETS = TableColumns(
         *_BUCKET,
         ("layout", "string", "FILE_SYSTEM_OPTIMIZED or OBJECT_STORE."),
         ("is_deleted", "boolean", "Whether the bucket was deleted; its row stays, so that its id has a name."),
-        *_sizes("live", "Bytes of the active namespace, and of parts of uploads."),
+        *_sizes(
+            "live",
+            "Bytes of the active namespace, of files below deleted directories that are not expanded yet, and of parts "
+            "of uploads.",
+        ),
         *_sizes("held", "Deleted bytes that snapshots hold."),
         *_sizes("pending", "Deleted bytes that no snapshot holds and that are not claimed yet."),
         *_sizes("claimed", "Claimed bytes, whose blocks the block store has not confirmed yet."),
@@ -140,14 +144,28 @@ INVENTORY = TableColumns(
     "inventory",
     (
         *_BUCKET,
-        ("stage", "string", "LIVE, UPLOAD (a part of an upload), HELD by snapshots, PENDING or CLAIMED."),
+        (
+            "stage",
+            "string",
+            (
+                "LIVE (also below a deleted directory that is not expanded yet), UPLOAD (a part of an upload), HELD by "
+                "snapshots, PENDING or CLAIMED."
+            ),
+        ),
         ("object_id", "bigint", "objectID of the version; for a further run of its blocks, of the run's own row."),
         ("parent_id", "bigint", "objectID of the directory; 0 in a flat bucket; null for a further run."),
         ("name", "string", "Name in the directory; the whole path in a flat bucket; null for a further run."),
         ("birth", "bigint", "txn that committed the version; 0 for a part of an upload."),
-        ("death", "bigint", "txn that took it out of the active namespace; null while it is there."),
+        ("death", "bigint", "txn that took it out of the active namespace; null while it is LIVE or UPLOAD."),
         ("first_holder", "bigint", "create_txn of the oldest live snapshot that holds it; null: none does."),
-        ("last_holder", "bigint", "create_txn of the newest live snapshot that holds it; null: none does."),
+        (
+            "last_holder",
+            "bigint",
+            (
+                "create_txn of the newest live snapshot that holds it; null: none does. Below a deleted directory that "
+                "is not expanded yet: the newest live snapshot, even if it does not show the file."
+            ),
+        ),
         ("modification_time", "timestamp", "Log time of the commit; null for a further run."),
         ("deletion_time", "timestamp", "Log time of the move to deletedTable; null before."),
         *_RUN,

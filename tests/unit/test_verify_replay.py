@@ -285,6 +285,21 @@ def test_a_record_whose_claim_is_older_than_an_undelete_is_of_a_live_version() -
     assert report.has_losses
 
 
+def test_what_no_claim_of_the_log_named_is_not_shown_to_have_been_free() -> None:
+    shard = Shard()
+    shard.do(PutKey("vol", "flat", "k", 10))
+    shard.do(DeleteKey("vol", "flat", "k"))
+    free(shard, shard.row())
+    assert verified(shard).is_clean
+    commands = shard.log.partitions[METADATA_COMMANDS.name, 0]
+    claim = codec(MetadataCommand).decode_message(commands[-2].value)
+    forged = codec(MetadataCommand).encode_message(replace(claim, body=ClaimRows(1, 0, by_columns([]))))
+    commands[-2] = commands[-2]._replace(value=forged)
+    report = verified(shard)
+    assert FindingKind.NOT_CLAIMED in report.findings
+    assert report.has_losses
+
+
 def test_a_claim_that_metadata_did_not_grant_is_nobodys_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     """Claims may be held back for reasons that the replay knows nothing of: the record names the one that counts."""
     shard = Shard()

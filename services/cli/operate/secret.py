@@ -24,7 +24,9 @@ NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="A user or a s
 def set_secret(
     context: typer.Context,
     name: NameArgument,
-    is_administrator: Annotated[bool, typer.Option("--administrator", help="Make the user an administrator.")] = False,
+    is_administrator: Annotated[
+        bool, typer.Option("--administrator", help="The user is an administrator; without it a plain user.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Register a user or a service, or change its secret. The previous secret stays valid until the next change."""

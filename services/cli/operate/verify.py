@@ -175,5 +175,8 @@ def verdict_text(report: VerifyReport) -> str:
     if report.is_clean:
         return "No freed version was live or held, and the ledger agrees with the log."
     if report.has_losses:
-        return "A version was freed that should not have been: stop claims, audit (deepclean audit) and find out why."
+        return (
+            "A version was freed that was needed, or of which the log does not show that it was free: stop claims, "
+            "audit (deepclean audit) and find out why."
+        )
     return "No needed version was freed, but the ledger disagrees with the log: keep both, and find out why."
