@@ -264,6 +264,8 @@ class AsyncBucket(AsyncNamespace):
         Raises:
             NotFoundError: there is no such volume.
             AlreadyExistsError: the bucket exists.
+            QuotaError: the volume has a quota of bytes, which a new bucket has none of; or it has as many buckets and
+                links as it may.
         """
         return AsyncBucket(
             self._threads,
@@ -308,7 +310,8 @@ class AsyncBucket(AsyncNamespace):
 
         Give ``size_bytes`` or ``data``. With ``size_bytes``, blocks are allocated and counted, and no bytes are stored.
         ``data`` is a bytes object or an open file, and needs a plane with datanodes: the key is committed when all
-        datanodes have confirmed all bytes. ``tag`` is your label of the version, shown in listings.
+        datanodes have confirmed all bytes. If a datanode refuses or does not answer before the commit, the write begins
+        again, for up to 90 seconds. ``tag`` is your label of the version, shown in listings.
 
         Raises:
             NotFoundError: there is no such bucket.
@@ -324,6 +327,7 @@ class AsyncBucket(AsyncNamespace):
         there must be no such key.
 
         Raises:
+            ValueError: the generation is 0, which no row has.
             NotFoundError: the key does not exist, or has another generation.
             AlreadyExistsError: the key exists, and -1 was given.
         """
@@ -334,16 +338,22 @@ class AsyncBucket(AsyncNamespace):
     async def delete_key(self, key: str, *, version: int = 0) -> int:
         """Delete a key with all of its versions, or one version by its id. Use ``writer`` to delete many keys.
 
+        In a tree, an empty directory at the path is deleted, too.
+
         Raises:
             NotFoundError: there is no such key or version.
+            NotEmptyError: a directory that is not empty is at the path.
         """
         return await self._threads.run(self._sync.delete_key, key, version=version)
 
     async def rename_key(self, source: str, target: str) -> int:
         """Rename a key, in a tree also into another directory.
 
+        In a tree, if the target is a directory, the key moves into it under its own name.
+
         Raises:
-            AlreadyExistsError: something is at the target.
+            AlreadyExistsError: something is at that path.
+            InvalidRequestError: the parent directory of the target does not exist; it is not created.
         """
         return await self._threads.run(self._sync.rename_key, source, target)
 
@@ -354,19 +364,29 @@ class AsyncBucket(AsyncNamespace):
     async def delete_directory(self, path: str, *, recursive: bool = True) -> int:
         """Delete a directory with all that is below it, at one txn; without ``recursive`` only an empty one.
 
+        A key at the path is deleted, too.
+
         Raises:
             NotEmptyError: the directory is not empty, and ``recursive`` is false.
         """
         return await self._threads.run(self._sync.delete_directory, path, recursive=recursive)
 
     async def rename_directory(self, source: str, target: str) -> int:
-        """Move a directory with all that is below it, at one txn."""
+        """Move a directory with all that is below it, at one txn.
+
+        If the target is a directory, the source moves into it under its own name.
+
+        Raises:
+            AlreadyExistsError: something is at that path.
+            InvalidRequestError: the parent directory of the target does not exist, or the directory would move below
+                itself.
+        """
         return await self._threads.run(self._sync.rename_directory, source, target)
 
     def writer(
         self, *, max_in_flight: int = MAX_IN_FLIGHT, on_failure: Callable[[KeyFailure], None] | None = None
     ) -> AsyncBulkWriter:
-        """Return a writer for many puts and deletes, which keeps ``max_in_flight`` keys unanswered, at most."""
+        """Return a writer for many puts and deletes; at most ``max_in_flight`` keys (1 to 20,000) are unanswered."""
         return AsyncBulkWriter(self._threads, self._sync.writer(max_in_flight=max_in_flight, on_failure=on_failure))
 
     def snapshot(self, name: str) -> AsyncSnapshot:
@@ -411,6 +431,8 @@ class AsyncBucket(AsyncNamespace):
             ProtectedError: a tag protects a newer snapshot.
             BusyError: another operation is under way. The rollback is not repeated; some newer snapshots may be deleted
                 already.
+            PlaneTimeoutError: it was not done within 60 seconds. It goes on: until it has ended, changes of the bucket
+                are refused as busy.
         """
         await self._threads.run(self._sync.roll_back, snapshot, tag=tag)
 
@@ -443,7 +465,11 @@ class AsyncBucket(AsyncNamespace):
         return await self._threads.run(self._sync.explain, path)
 
     def deleted(self) -> AsyncIterator[ListedDeletion]:
-        """Yield the deletions that can still be undone, oldest first; pages are fetched while the caller iterates."""
+        """Yield the deleted keys, versions and directories that are not claimed, oldest first, in pages.
+
+        ``returning`` says what an undelete would restore now; ``ONLY_A_COPY``: nothing. Versions of zero bytes are not
+        listed, and cannot be undeleted except with their directory.
+        """
         return self._threads.iterate(self._sync.deleted)
 
     async def undelete(self, path: str, *, to: str = "", death: int = 0, by_file: bool = False) -> Undeleted:
@@ -455,6 +481,7 @@ class AsyncBucket(AsyncNamespace):
         Raises:
             CannotUndeleteError: what was deleted is claimed, or cannot return, for example because a snapshot holds it
                 and another snapshot was created since; the message says what can be done.
+            AlreadyExistsError: something is at the path.
         """
         return await self._threads.run(self._sync.undelete, path, to=to, death=death, by_file=by_file)
 
@@ -479,7 +506,11 @@ class AsyncBucket(AsyncNamespace):
         return await self._threads.run(self._sync.preview_retention, policy)
 
     async def expire(self) -> tuple[str, ...]:
-        """Apply the retention policy now; return the names of the snapshots that it has deleted, oldest first."""
+        """Apply the retention policy now; return the names of the snapshots that it has deleted, oldest first.
+
+        Raises:
+            PlaneTimeoutError: it was not done within 60 seconds; it goes on.
+        """
         return await self._threads.run(self._sync.expire)
 
     async def tags(self) -> list[SnapshotTag]:
@@ -523,7 +554,8 @@ class AsyncBucket(AsyncNamespace):
         -1 means no quota. A quota that you do not give is set to -1, too.
 
         Raises:
-            QuotaError: more is used already.
+            QuotaError: more is used already; or it is more than the volume's quota of bytes leaves, or none although
+                the volume has one.
         """
         return await self._threads.run(self._sync.set_quota, quota_bytes=quota_bytes, quota_names=quota_names)
 
@@ -601,7 +633,7 @@ class AsyncVolume:
         -1 means no limit. A limit that you do not give is set to -1, too.
 
         Raises:
-            QuotaError: more is used already.
+            QuotaError: more is used already, or a bucket has no quota of bytes.
         """
         await self._threads.run(self._sync.set_quota, quota_bytes=quota_bytes, quota_buckets=quota_buckets)
 

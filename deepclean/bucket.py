@@ -99,6 +99,8 @@ class Bucket(Namespace):
         Raises:
             NotFoundError: there is no such volume.
             AlreadyExistsError: the bucket exists.
+            QuotaError: the volume has a quota of bytes, which a new bucket has none of; or it has as many buckets and
+                links as it may.
         """
         try:
             self._calls.execute(self.volume, CreateBucket(self.volume, self.bucket, layout))
@@ -153,7 +155,8 @@ class Bucket(Namespace):
 
         Give ``size_bytes`` or ``data``. With ``size_bytes``, blocks are allocated and counted, and no bytes are stored.
         ``data`` is a bytes object or an open file, and needs a plane with datanodes: the key is committed when all
-        datanodes have confirmed all bytes. ``tag`` is your label of the version, shown in listings.
+        datanodes have confirmed all bytes. If a datanode refuses or does not answer before the commit, the write begins
+        again, for up to 90 seconds. ``tag`` is your label of the version, shown in listings.
 
         Raises:
             NotFoundError: there is no such bucket.
@@ -175,17 +178,23 @@ class Bucket(Namespace):
         there must be no such key.
 
         Raises:
+            ValueError: the generation is 0, which no row has.
             NotFoundError: the key does not exist, or has another generation.
             AlreadyExistsError: the key exists, and -1 was given.
         """
+        if not expected_generation:  # to the plane it means: without a condition
+            raise ValueError("the generation is that of a row, or -1 for a key that must not exist")
         command = PutKeyIf(self.volume, self.bucket, key, size_bytes, expected_generation, tag)
         return self._calls.execute(self.volume, command).txn
 
     def delete_key(self, key: str, *, version: int = 0) -> int:
         """Delete a key with all of its versions, or one version by its id. Use ``writer`` to delete many keys.
 
+        In a tree, an empty directory at the path is deleted, too.
+
         Raises:
             NotFoundError: there is no such key or version.
+            NotEmptyError: a directory that is not empty is at the path.
         """
         if version:
             return self._calls.execute(self.volume, DeleteKeyVersion(self.volume, self.bucket, key, version)).txn
@@ -194,8 +203,11 @@ class Bucket(Namespace):
     def rename_key(self, source: str, target: str) -> int:
         """Rename a key, in a tree also into another directory.
 
+        In a tree, if the target is a directory, the key moves into it under its own name.
+
         Raises:
-            AlreadyExistsError: something is at the target.
+            AlreadyExistsError: something is at that path.
+            InvalidRequestError: the parent directory of the target does not exist; it is not created.
         """
         return self._calls.execute(self.volume, RenameKey(self.volume, self.bucket, source, target)).txn
 
@@ -206,19 +218,29 @@ class Bucket(Namespace):
     def delete_directory(self, path: str, *, recursive: bool = True) -> int:
         """Delete a directory with all that is below it, at one txn; without ``recursive`` only an empty one.
 
+        A key at the path is deleted, too.
+
         Raises:
             NotEmptyError: the directory is not empty, and ``recursive`` is false.
         """
         return self._calls.execute(self.volume, DeleteDirectory(self.volume, self.bucket, path, recursive)).txn
 
     def rename_directory(self, source: str, target: str) -> int:
-        """Move a directory with all that is below it, at one txn."""
+        """Move a directory with all that is below it, at one txn.
+
+        If the target is a directory, the source moves into it under its own name.
+
+        Raises:
+            AlreadyExistsError: something is at that path.
+            InvalidRequestError: the parent directory of the target does not exist, or the directory would move below
+                itself.
+        """
         return self._calls.execute(self.volume, RenameDirectory(self.volume, self.bucket, source, target)).txn
 
     def writer(
         self, *, max_in_flight: int = MAX_IN_FLIGHT, on_failure: Callable[[KeyFailure], None] | None = None
     ) -> BulkWriter:
-        """Return a writer for many puts and deletes, which keeps ``max_in_flight`` keys unanswered, at most."""
+        """Return a writer for many puts and deletes; at most ``max_in_flight`` keys (1 to 20,000) are unanswered."""
         return BulkWriter(self._calls, self.volume, self.bucket, max_in_flight=max_in_flight, on_failure=on_failure)
 
     def snapshot(self, name: str) -> Snapshot:
@@ -271,6 +293,8 @@ class Bucket(Namespace):
             ProtectedError: a tag protects a newer snapshot.
             BusyError: another operation is under way. The rollback is not repeated; some newer snapshots may be deleted
                 already.
+            PlaneTimeoutError: it was not done within 60 seconds. It goes on: until it has ended, changes of the bucket
+                are refused as busy.
         """
         self._calls.request(self.volume, RollBackBucket(self.volume, self.bucket, snapshot, tag))
 
@@ -307,7 +331,11 @@ class Bucket(Namespace):
         return self._calls.space(self.volume).explain_path(self.volume, self.bucket, path)
 
     def deleted(self) -> Iterator[ListedDeletion]:
-        """Yield the deletions that can still be undone, oldest first; pages are fetched while the caller iterates."""
+        """Yield the deleted keys, versions and directories that are not claimed, oldest first, in pages.
+
+        ``returning`` says what an undelete would restore now; ``ONLY_A_COPY``: nothing. Versions of zero bytes are not
+        listed, and cannot be undeleted except with their directory.
+        """
         reads = self._calls.metadata(self.volume)
         yield from all_rows(
             lambda after, limit: reads.deleted(self.volume, self.bucket, start_after=after, limit=limit),
@@ -323,6 +351,7 @@ class Bucket(Namespace):
         Raises:
             CannotUndeleteError: what was deleted is claimed, or cannot return, for example because a snapshot holds it
                 and another snapshot was created since; the message says what can be done.
+            AlreadyExistsError: something is at the path.
         """
         shard = self._calls.volumes.shard_of(self.volume)
         bring_back = undelete_files if by_file else undelete_path
@@ -355,7 +384,11 @@ class Bucket(Namespace):
         return self._calls.snapshots(self.volume).retention_preview(*self._real(), policy=policy)
 
     def expire(self) -> tuple[str, ...]:
-        """Apply the retention policy now; return the names of the snapshots that it has deleted, oldest first."""
+        """Apply the retention policy now; return the names of the snapshots that it has deleted, oldest first.
+
+        Raises:
+            PlaneTimeoutError: it was not done within 60 seconds; it goes on.
+        """
         expired = self._calls.request(self.volume, ExpireSnapshots(self.volume, self.bucket)).expired
         return expired.snapshots if expired else ()
 
@@ -400,7 +433,8 @@ class Bucket(Namespace):
         -1 means no quota. A quota that you do not give is set to -1, too.
 
         Raises:
-            QuotaError: more is used already.
+            QuotaError: more is used already; or it is more than the volume's quota of bytes leaves, or none although
+                the volume has one.
         """
         command = SetQuota(self.volume, self.bucket, quota_bytes, quota_names)
         return self._calls.execute(self.volume, command).txn

@@ -141,7 +141,8 @@ class Namespace(ABC):
 
         Raises:
             NotFoundError: there is no such key.
-            NotSupportedError: the plane keeps no bytes.
+            NotSupportedError: the plane is in memory. On any other plane without datanodes, reading raises
+                ``MissingBytesError``.
         """
         return io.BufferedReader(self.open_raw(key), READ_AHEAD_BYTES)
 

@@ -93,7 +93,7 @@ class Volume:
         -1 means no limit. A limit that you do not give is set to -1, too.
 
         Raises:
-            QuotaError: more is used already.
+            QuotaError: more is used already, or a bucket has no quota of bytes.
         """
         self._calls.execute(self.name, SetQuota(self.name, "", quota_bytes, quota_buckets))
 

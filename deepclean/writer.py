@@ -69,7 +69,8 @@ class BulkWriter:
     """Writes keys of one bucket. Use it in a ``with`` block, whose end waits for all answers.
 
     Commands are applied in the order of the calls. A key that is refused does not stop the others: the end of the block
-    raises ``BulkWriteError`` with all failures, or each is passed to ``on_failure``, and nothing is raised.
+    raises ``BulkWriteError`` with all failures, or each is passed to ``on_failure``. Refused keys then raise nothing.
+    If the plane does not answer, or there is no such volume, that error itself is raised after all keys were passed on.
 
     A writer ends early at 1,000 failures without ``on_failure``, or when the plane does not answer. Each key that was
     passed to it is then written, or reported as a failure, also if it was not sent. An error of the block itself is

@@ -164,7 +164,7 @@ _BY_CLASS: Mapping[type[PlaneError], tuple[str, ...]] = {
     NotSupportedError: ("NOT_SUPPORTED_OPERATION", "FEATURE_NOT_ENABLED"),
     MissingBytesError: (
         *("NO_SUCH_BLOCK", "NO_REPLICA_FOUND", "CHECKSUM_MISMATCH", "BLOCK_DELETED", "CLOSED_CONTAINER_IO"),
-        "CONTAINER_NOT_FOUND",
+        *("CONTAINER_NOT_FOUND", "DISK_OUT_OF_SPACE", "UNAVAILABLE"),
     ),
     PlaneFailureError: ("INTERNAL_ERROR", "SNAPSHOT_DIFF_FAILED"),
 }

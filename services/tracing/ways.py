@@ -18,7 +18,7 @@ _WAITS_FOR = {
     Station.REQUESTED: "metadata to apply it",
     Station.DELETED: "the first judge, or for a drop of the snapshots that hold it",
     Station.SWEPT: "the first judge, or for a drop of the snapshots that hold it",
-    Station.JUDGED: "key_deletion: the undo window, purge hours and rates",
+    Station.JUDGED: "key_deletion: the undo window, purge hours and rates, or suspended collection",
     Station.EXPANDED: "directory_deletion: removal of the rows below the directory, and the drop of the snapshots that "
     "hold the directory",
     Station.CLAIM_SENT: "metadata to apply the claim",

@@ -59,6 +59,8 @@ class Replay:
     """Whether observations also show what is being written, and the used figures of buckets."""
     first_shard: int = 0
     """Shard of the first volume. The following volumes take the following shards, round robin."""
+    is_placing: bool = False
+    """Whether the name of a new volume belongs to its shard from now on, as on a plane that other clients use, too."""
     versions: list[PutVersion] = field(default_factory=list)
     refusals: int = 0
     shards: dict[str, int] = field(default_factory=dict)
@@ -227,7 +229,8 @@ class Replay:
         if volume not in self.shards:
             of_groups = {self._beside.get(one, one): shard for one, shard in self.shards.items()}
             following = (self.first_shard + len(of_groups)) % self.plane.shards
-            self.shards[volume] = of_groups.get(self._beside.get(volume, volume), following)
+            chosen = of_groups.get(self._beside.get(volume, volume), following)
+            self.shards[volume] = self.plane.place_volume(volume, chosen) if self.is_placing else chosen
         return self.shards[volume]
 
     def collect(self) -> Iterator[Line]:

@@ -13,7 +13,7 @@ from rocksdict import ReadOptions
 from schemas.records import SnapshotInfo
 from services.domain import reclaimability
 from services.runtime.loop.service import Work
-from services.snapshots.lifecycle import snapshots
+from services.snapshots.lifecycle import requests, snapshots
 from services.snapshots.state.tables import DEEP_CLEAN_TABLE
 from services.storage import rocks_options
 from tests.faults.fault import Fault
@@ -39,7 +39,17 @@ def flags_outlive_a_reset(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(snapshots, "_with_flags", with_flags)
 
 
+def a_dropped_automatic_snapshot_is_requested_again(patch: pytest.MonkeyPatch) -> None:
+    """metadata answered with the dropped one, which was then listed, held nothing, and let no settle end."""
+    patch.setattr(requests, "name_key", lambda *_: b"")
+
+
 FAULTS = (
+    Fault(
+        a_dropped_automatic_snapshot_is_requested_again,
+        caught_by="tests/unit/test_snapshots_retention.py::test_an_automatic_snapshot_that_was_dropped_is_not_requested_again",
+        message=r"assert not \['auto-",
+    ),
     Fault(
         a_birth_at_the_snapshot_counts_as_later,
         caught_by="tests/unit/test_reclaimability.py::test_the_rule_at_its_edges",

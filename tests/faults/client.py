@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
+from schemas.records import MetadataReply
 from services.cli.session import Session
 from services.cli.store import entries
 from services.cli.workloads import git, planes
 from services.client.errors import AnswerExpiredError, NotDeliveredError, PlaneError
 from services.client.tasks import diffs
+from services.client.tasks.key_bytes import _Writer
 from services.client.wire import paging
 from services.client.wire.answers import Answers
 from services.client.wire.kafka_commands import KafkaCommands
@@ -26,6 +28,20 @@ from tests.faults.fault import Fault
 def the_running_plane_is_always_the_default_one(patch: pytest.MonkeyPatch) -> None:
     """``git --plane`` and ``replay --plane`` ignored ``--home``."""
     patch.setattr(Session, "connected", lambda _session: running_client())
+
+
+def a_key_whose_commit_is_not_answered_is_written_again(patch: pytest.MonkeyPatch) -> None:
+    """A put of bytes began again after a commit that had been applied: two versions, the second over anybody's."""
+    commit = _Writer.commit
+
+    def twice(self: _Writer, size_bytes: int) -> MetadataReply:
+        try:
+            return commit(self, size_bytes)
+        except NotDeliveredError:
+            self._source.seek(0)
+            return commit(self, self.write())
+
+    patch.setattr(_Writer, "commit", twice)
 
 
 def answers_pile_up(patch: pytest.MonkeyPatch) -> None:
@@ -194,6 +210,11 @@ def starting_shards_are_wrong_ones(patch: pytest.MonkeyPatch) -> None:
 
 
 FAULTS = (
+    Fault(
+        a_key_whose_commit_is_not_answered_is_written_again,
+        caught_by="tests/unit/test_written_bytes.py::test_a_commit_whose_outcome_is_unknown_is_not_sent_again",
+        message="assert 2 == 1",
+    ),
     Fault(
         the_running_plane_is_always_the_default_one,
         caught_by=f"{HISTORY}test_the_running_plane_is_that_of_the_home",

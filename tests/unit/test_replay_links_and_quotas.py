@@ -152,6 +152,14 @@ class TestLinks:
         assert not list(replay.run(enumerate(operations)))
         assert replay.shards == {"v": 0, "w": 1, "x": 1, "y": 1, "z": 1}
 
+    def test_a_new_volume_is_where_its_name_belongs_and_stays_there(self) -> None:
+        client = InMemoryClient(InMemoryPlane(shards=3))
+        assert client.place_volume("v", 2) == 2
+        replay = Replay(client, is_placing=True)
+        assert not list(replay.run(enumerate([CreateVolume("v"), CreateVolume("w")])))
+        assert replay.shards == {"v": 2, "w": 1}
+        assert client.place_volume("w", 0) == 1
+
 
 class TestQuotas:
     def test_what_is_deleted_counts_until_the_next_settle(self) -> None:

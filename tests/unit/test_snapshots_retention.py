@@ -582,6 +582,23 @@ def test_a_snapshot_is_created_once_in_each_period() -> None:
     assert harness.names() == ["auto-20231114t230000z", "auto-20231115t020000z"]
 
 
+def test_an_automatic_snapshot_that_was_dropped_is_not_requested_again() -> None:
+    """Its id is that of its period: metadata would answer with the dropped one, and nothing would ever clean it."""
+    harness = Harness()
+    hourly, hour_ms = RetentionPolicy(snapshot_every_ms=60 * MINUTE_MS), 60 * MINUTE_MS
+    set_policy(harness, hourly)
+    wait(harness, hour_ms)
+    (name,) = harness.names()
+    assert not harness.delete(name).error
+    assert not harness.names()
+    harness.now_ms -= hour_ms  # the clock was ahead
+    set_policy(harness, hourly)
+    wait(harness, hour_ms)
+    assert not harness.names()
+    wait(harness, hour_ms)
+    assert len(harness.names()) == 1
+
+
 def test_a_refused_automatic_snapshot_is_kept_reported_once_and_breaks_nothing() -> None:
     harness = Harness()
     set_policy(harness, RetentionPolicy(snapshot_every_ms=60 * MINUTE_MS))

@@ -39,7 +39,7 @@ def replay(
         Progress(*bar_columns("replaying"), console=console) as progress,
     ):
         task = progress.add_task("", total=len(operations))
-        run = Replay(opened, on_progress=lambda count: progress.advance(task, count))
+        run = Replay(opened, on_progress=lambda count: progress.advance(task, count), is_placing=True)
         lines = [json.dumps(line) for line in run.run(operations)]
     text = "".join(f"{line}\n" for line in lines)
     if observations:

@@ -37,9 +37,9 @@ AGAIN_SECONDS = 90.0
 """Time in which a write is begun again: longer than mock_scm takes to close the containers of a dead datanode."""
 BLOCKS_PER_ALLOCATION = 16
 BEGIN_AGAIN = frozenset(
-    {"CLOSED_CONTAINER_IO", "CONTAINER_NOT_FOUND", "BLOCK_DELETED", "CHECKSUM_MISMATCH", "UNAVAILABLE"}
+    {"CLOSED_CONTAINER_IO", "CONTAINER_NOT_FOUND", "BLOCK_DELETED", "CHECKSUM_MISMATCH", "UNAVAILABLE", "BUCKET_BUSY"}
 )
-"""Refusals after which other blocks may be accepted."""
+"""Refusals after which a new attempt may be accepted: with other blocks, or when a rollback of the bucket is over."""
 
 
 class Source(Protocol):
@@ -53,6 +53,9 @@ class Source(Protocol):
 
     def seek(self, offset: int, /) -> int:
         """Go to an offset."""
+
+    def tell(self) -> int:
+        """Return the offset of the next byte that ``read`` returns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +92,15 @@ def keeps_bytes(plane: Plane, shard: int) -> bool:
 def put_bytes(
     plane: Plane, place: KeyPlace, source: Source, *, block_size_bytes: int, tag: str = ""
 ) -> tuple[int, MetadataReply]:
-    """Write all that a file has as a new version of a key. Return its size and the answer to the commit.
+    """Write all that a file has, from its position on, as a new version of a key. Return its size and the answer to
+    the commit.
+
+    The commit is sent once: if its outcome is unknown, a second version could overwrite what somebody put meanwhile.
 
     Raises:
         PlaneError: the plane or a datanode refused. The key is as it was before.
+        UnreachableError: the plane or the datanodes did not answer in time; the key is as it was before, unless it is a
+            ``NotDeliveredError`` that may be applied, or a ``PlaneTimeoutError``.
     """
     store = plane.block_store(place.shard)
     if not store.status().replication:
@@ -100,15 +108,19 @@ def put_bytes(
             "NOT_SUPPORTED_OPERATION", "this plane keeps no bytes: start it with datanodes (deepclean up --datanodes 3)"
         )
     deadline, pause = time.monotonic() + AGAIN_SECONDS, threading.Event()
+    beginning = source.tell() if source.seekable() else None
     while True:
+        writer = _Writer(plane, store, place, source, block_size_bytes, tag)
         try:
-            return _Writer(plane, store, place, source, block_size_bytes, tag).write()
+            size_bytes = writer.write()
         except (PlaneError, UnreachableError) as error:
             may_repeat = isinstance(error, UnreachableError) or error.code in BEGIN_AGAIN
-            if not may_repeat or time.monotonic() > deadline or not source.seekable():
+            if not may_repeat or time.monotonic() > deadline or beginning is None:
                 raise
-            source.seek(0)
+            source.seek(beginning)
             pause.wait(PLACE_POLL_SECONDS)
+        else:
+            return size_bytes, writer.commit(size_bytes)
 
 
 class _Writer:
@@ -128,8 +140,8 @@ class _Writer:
         self._free: list[_Block] = []
         """Blocks that are allocated and not written, in their order."""
 
-    def write(self) -> tuple[int, MetadataReply]:
-        """Write the key and commit it; abandon it if that fails."""
+    def write(self) -> int:
+        """Open the key and write its blocks; return its size. If that fails, abandon the open key."""
         first = self._read(self._block_size_bytes)
         size_bytes = self._block_size_bytes if first else 0
         opened = self._ask(OpenKey(*self._place.names, size_bytes, self._tag, self._block_size_bytes))
@@ -138,10 +150,21 @@ class _Writer:
             self._allocated(opened)
             size_bytes = self._write_blocks(first)
         except BaseException:
-            _answer(self._plane, self._place.shard, AbandonKey(*self._place.names, self._session))
+            self._abandon()
             raise
+        return size_bytes
+
+    def commit(self, size_bytes: int) -> MetadataReply:
+        """Commit what was written. If that is refused, abandon the open key."""
         reply = _answer(self._plane, self._place.shard, CommitKey(*self._place.names, self._session, size_bytes))
-        return size_bytes, accepted(reply)
+        try:
+            return accepted(reply)
+        except PlaneError:
+            self._abandon()
+            raise
+
+    def _abandon(self) -> None:
+        _answer(self._plane, self._place.shard, AbandonKey(*self._place.names, self._session))
 
     def _ask(self, command: NamespaceCommand) -> Committed:
         committed = accepted(_answer(self._plane, self._place.shard, command)).committed

@@ -28,6 +28,7 @@ from services.snapshots.state.answers import Answers
 from services.snapshots.state.commands import send_to_metadata
 from services.snapshots.state.refusals import TaggedSnapshotError
 from services.snapshots.state.rows import SnapshotRows, is_active
+from services.snapshots.state.tables import DROPPED_SNAPSHOT_TABLE, name_key
 
 _NAMESPACE = UUID("67ee73f1-4be3-5a97-8cf9-467f142b7896")
 
@@ -69,10 +70,16 @@ class Requests:
     def create_on_schedule(self, volume: str, bucket: str, name: str, now_ms: int, work: Work) -> None:
         """Reserve the name of an automatic snapshot and send the capture to metadata; no client is answered.
 
+        Nothing is sent if the snapshot of the period was created and dropped before: metadata would answer with that
+        one. This happens if the clock was ahead then, and the policy was set again since.
+
         Raises:
             CommandError: as for a client's create, before any change.
         """
         snapshot_id = scheduled_snapshot_id(volume, bucket, name, work.shard)
+        dropped = work.table(DROPPED_SNAPSHOT_TABLE).get(name_key(volume, bucket, name))
+        if dropped is not None and dropped.snapshot_id == snapshot_id:
+            return
         pending = PendingSnapshot(snapshot_id, PendingAction.CREATE.value, "", 0, now_ms, is_automatic=True)
         self._begin_create(CreateSnapshot(volume, bucket, name), pending, work)
 
