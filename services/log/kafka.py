@@ -307,7 +307,8 @@ class KafkaSource:
         while True:
             messages = self._consumed(1, max(0.0, until - time.monotonic()))
             is_further = any(end > self._next_offsets[topic] for topic, end in self._ends.items())
-            if messages or is_further or time.monotonic() >= until:
+            # After a lull the time is over, but for a part of a millisecond: librdkafka would not wait for that.
+            if messages or is_further or self._is_lull or time.monotonic() >= until:
                 return messages
 
     def _gather(self, messages: list[Message], max_records: int) -> None:
