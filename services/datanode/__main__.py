@@ -18,6 +18,7 @@ from prometheus_client import CollectorRegistry
 
 from schemas.credentials import CredentialsError
 from schemas.private_files import keep_files_private
+from services.datanode.block_files import remove_begun
 from services.datanode.http_api import routes
 from services.datanode.metrics import DatanodeMetrics
 from services.datanode.node import DataNode
@@ -44,6 +45,7 @@ def open_node(settings: ServiceSettings, limits: DatanodeSettings) -> DataNode:
         directory = settings.directory / limits.name / f"disk-{number}"
         try:
             directory.mkdir(parents=True, exist_ok=True)
+            remove_begun(directory)
             volumes.append(Volume(directory, RocksStore(directory / "db", TABLES)))
         except (DeepcleanError, OSError) as error:
             logger.error("a disk cannot be used", disk=str(directory), reason=str(error))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from schemas.block_checksums import checksums_of_parts
@@ -16,6 +16,15 @@ from schemas.block_store import MAX_CHUNK_BYTES
 
 BLOCK = ".block"
 UNFINISHED = ".tmp"
+COPYING, HEALING = "copy", "heal"
+OWN_WRITERS = (COPYING, HEALING)
+"""The datanode's own writers. Those of clients have hexadecimal digits for names."""
+
+
+def remove_begun(directory: Path) -> None:
+    """Remove what was being written when the datanode ended. Call it before the database is opened: that needs room."""
+    for path in directory.glob(f"chunks/*/*{UNFINISHED}"):
+        path.unlink(missing_ok=True)
 
 
 class BlockFiles:
@@ -75,6 +84,13 @@ class BlockFiles:
     def discard(self, storage: int, local_id: int, writer: str) -> None:
         """Remove an unfinished block."""
         self._unfinished(storage, local_id, writer).unlink(missing_ok=True)
+
+    def discard_begun(self, storage: int, local_ids: Collection[int] | None = None) -> None:
+        """Remove the blocks that clients have begun to write: all, or those with some ids. Copies in progress stay."""
+        for path in self._folder(storage).glob(f"*{UNFINISHED}"):
+            local_id, writer, _ = path.name.split(".")
+            if writer not in OWN_WRITERS and (local_ids is None or int(local_id) in local_ids):
+                path.unlink(missing_ok=True)
 
     def read(self, storage: int, local_id: int, offset_bytes: int, length_bytes: int) -> bytes:
         """Return bytes of a block. Raise FileNotFoundError if it is missing."""

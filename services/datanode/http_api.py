@@ -29,6 +29,9 @@ from services.runtime.http.reads import MAX_LIMIT, body_of, refusal
 
 _CONTAINER = "/v1/shards/{shard:int}/containers/{container:int}"
 _BLOCK = _CONTAINER + "/blocks/{block:int}"
+MAX_ID = (1 << 63) - 1
+MAX_BLOCK_BYTES = 1 << 40
+"""Offsets in a block end here, so that no file system refuses one: that would count as a failure of the disk."""
 _WRITER = re.compile(r"[0-9a-f]{1,32}")
 _CONTENTS = TypeAdapter(BlockContents)
 _IDS = TypeAdapter(list[int])
@@ -45,7 +48,7 @@ def routes(node: DataNode, metrics: DatanodeMetrics) -> list[Route]:
     def write_chunk(request: Request, place: tuple[int, int], body: bytes) -> Response:
         if len(body) > MAX_CHUNK_BYTES:
             raise BlockError("INVALID_REQUEST", f"a chunk has at most {MAX_CHUNK_BYTES} bytes")
-        writer, offset = _writer(request), _number(request, "offset")
+        writer, offset = _writer(request), _number(request, "offset", most=MAX_BLOCK_BYTES)
         node.write_chunk(*place, request.path_params["block"], writer, offset, body)
         metrics.written_bytes.inc(len(body))
         return Response(status_code=204)
@@ -56,13 +59,13 @@ def routes(node: DataNode, metrics: DatanodeMetrics) -> list[Route]:
 
     def read(request: Request, place: tuple[int, int], _: bytes) -> Response:
         length = min(_number(request, "length"), MAX_CHUNK_BYTES)
-        data = node.read(*place, request.path_params["block"], _number(request, "offset"), length)
+        data = node.read(*place, request.path_params["block"], _number(request, "offset", most=MAX_BLOCK_BYTES), length)
         metrics.read_bytes.inc(len(data))
         return Response(data, media_type="application/octet-stream")
 
     def blocks(request: Request, place: tuple[int, int], _: bytes) -> Response:
         limit = min(_number(request, "limit"), MAX_LIMIT)
-        return Response(_BLOCKS.dump_json(node.blocks(*place, _number(request, "after"), limit)), media_type=JSON)
+        return Response(_BLOCKS.dump_json(node.blocks(*place, _number(request, "after", -1), limit)), media_type=JSON)
 
     def are_whole(_: Request, place: tuple[int, int], body: bytes) -> Response:
         return Response(_FLAGS.dump_json(node.are_whole(*place, _IDS.validate_json(body))), media_type=JSON)
@@ -81,6 +84,8 @@ def _route(path: str, method: str, answer: Answer) -> Route:
 
     def ask(request: Request, body: bytes) -> Response:
         try:
+            if request.path_params.get("block", 0) > MAX_ID:
+                raise BlockError("INVALID_REQUEST", f"a local id is at most {MAX_ID}")
             return answer(request, (request.path_params["shard"], request.path_params["container"]), body)
         except BlockError as error:
             return refusal(error.code, str(error))
@@ -105,8 +110,8 @@ def _writer(request: Request) -> str:
     return str(writer)
 
 
-def _number(request: Request, name: str) -> int:
+def _number(request: Request, name: str, least: int = 0, most: int = MAX_ID) -> int:
     number = int(request.query_params.get(name, ""))
-    if not -1 <= number < 1 << 63:
-        raise BlockError("INVALID_REQUEST", f"{name} is {number}: it is from 0 to 2^63-1")
+    if not least <= number <= most:
+        raise BlockError("INVALID_REQUEST", f"{name} is {number}: it is from {least} to {most}")
     return number

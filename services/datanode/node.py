@@ -22,7 +22,7 @@ from schemas.block_store import (
     ReplicaReport,
     ReplicaState,
 )
-from services.datanode.errors import DiskError, no_container
+from services.datanode.errors import BlockError, DiskError, no_container
 from services.datanode.tables import Counter, shard_and_container, storage_id
 from services.datanode.volume import Volume
 
@@ -86,19 +86,22 @@ class DataNode:
         for storage, volume in self.containers():
             of_shard, container_id = shard_and_container(storage)
             if of_shard == shard:
-                found.append(_unless_failed(_report, storage, container_id, volume))
+                found.append(_unless_failed(volume.report, storage, container_id))
         return tuple([one for one in found if one is not None])
 
     # Orders
 
     def obey(self, shard: int, orders: NodeOrders) -> list[Acknowledgement]:
-        """Carry out orders, repairs later. Return what was done with transactions."""
+        """Carry out orders, repairs later. Return what was done with transactions.
+
+        An order that fails keeps none of the others from being carried out; the next heartbeat brings it again.
+        """
         for container_id in orders.create:
-            self._create(storage_id(shard, container_id), ReplicaState.OPEN)
+            _unless_failed(self._create, storage_id(shard, container_id), ReplicaState.OPEN)
         for container_id in orders.close:
-            self._close(storage_id(shard, container_id))
+            _unless_failed(self._close, storage_id(shard, container_id))
         for remove in orders.remove:
-            self._remove(storage_id(shard, remove.container_id), remove)
+            _unless_failed(self._remove, storage_id(shard, remove.container_id), remove)
         with self._lock:
             self._repairs = {key: one for key, one in self._repairs.items() if one[0] != shard} | {
                 storage_id(shard, repair.container_id): (shard, repair) for repair in orders.repair
@@ -116,7 +119,7 @@ class DataNode:
 
     def _close(self, storage: int) -> None:
         volume = self._places.get(storage)
-        if volume is not None and not volume.failure and volume.containers().get(storage) is ReplicaState.OPEN:
+        if volume is not None and not volume.failure and volume.state(storage) is ReplicaState.OPEN:
             volume.close_container(storage)
 
     def _remove(self, storage: int, order: RemoveOrder) -> None:
@@ -135,7 +138,11 @@ class DataNode:
             if volume is not None:
                 if volume.failure:
                     continue  # the disk may be back at the next start
-                volume.take_deletion(storage, order)
+                try:
+                    volume.take_deletion(storage, order)
+                except (BlockError, DiskError) as error:
+                    logger.error("a deletion was not taken yet", container=order.container_id, reason=str(error))
+                    continue
             taken.append(order.acknowledgement(is_stored=volume is not None))
         return taken
 
@@ -207,21 +214,12 @@ def _is_sound(volume: Volume, storage: int, local_id: int) -> bool:
     return bool(found) and found[0].local_id == local_id and not found[0].is_damaged
 
 
-def _report(storage: int, container_id: int, volume: Volume) -> ReplicaReport:
-    return ReplicaReport(
-        container_id,
-        volume.containers()[storage],
-        volume.counter(storage, Counter.BLOCK_COUNT),
-        volume.counter(storage, Counter.BYTES_USED),
-        volume.counter(storage, Counter.DAMAGED),
-        volume.counter(storage, Counter.DELETION_TXN),
-    )
-
-
 def _unless_failed(do: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T | None:
-    """Do something with a disk; return None if the disk fails at it."""
+    """Do something with a disk; return None if the disk fails at it, or is full."""
     try:
         return do(*arguments, **named)
     except DiskError as error:
         logger.error("a disk failed", reason=str(error))
-        return None
+    except BlockError as error:
+        logger.error("a disk refuses", reason=str(error))
+    return None

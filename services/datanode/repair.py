@@ -29,7 +29,7 @@ def repair(node: DataNode, shard: int, order: RepairOrder, peers: Peers) -> int:
         DiskError: the own disk failed.
     """
     storage, volume = node.begin_copy(shard, order.container_id)
-    if volume.containers()[storage] is not ReplicaState.RECOVERING:
+    if volume.state(storage) is not ReplicaState.RECOVERING:
         return _heal(volume, storage, shard, order, peers)
     copied = _copy(volume, storage, shard, order, peers)
     volume.close_container(storage)
@@ -79,12 +79,13 @@ def _copy(volume: Volume, storage: int, shard: int, order: RepairOrder, peers: P
 def _copy_block(
     volume: Volume, storage: int, shard: int, container_id: int, found: list[tuple[str, BlockEntry]], peers: Peers
 ) -> bool:
-    """Copy one block from the first source that has it whole. Return False if it was deleted, or no source can have it.
+    """Copy one block from the first source that has it whole. Return False if it was deleted, or no source can have it:
+    then the copy says so, and is healed if a whole one is found.
 
     Raises:
         UnreachableError: it was not copied this time; the copy of the container is not whole without it.
     """
-    may_come = False
+    may_come = is_deleted = False
     for url, entry in sorted(found, key=lambda one: one[1].is_damaged):
         contents = BlockContents(entry.size_bytes, entry.checksums)
         try:
@@ -92,8 +93,12 @@ def _copy_block(
         except BlockError as error:
             logger.warning("a block was not copied", url=url, block=entry.local_id, reason=error.code)
             may_come = may_come or not (entry.is_damaged or error.code in DELETED)
+            is_deleted = is_deleted or error.code in DELETED
         else:
             return True
     if may_come:  # a source that finds its own block damaged lists it as such the next time
         raise UnreachableError(f"block {found[0][1].local_id} was not copied yet")
+    if not is_deleted:
+        entry = found[0][1]
+        volume.note_lost(storage, entry.local_id, BlockContents(entry.size_bytes, entry.checksums))
     return False

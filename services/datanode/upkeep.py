@@ -81,12 +81,9 @@ class Heartbeats:
         self.silent.pop(shard, None)
         if self._has_added_shards:
             self._report_to_all(orders.shards)
-        self._acknowledged[shard] = []
-        try:
-            self._acknowledged[shard] = self._node.obey(shard, orders)
-        except DiskError as error:  # the next report is without the disk
-            logger.error("a disk failed", reason=str(error))
-        return bool(self._acknowledged[shard])
+        before, self._acknowledged[shard] = self._acknowledged[shard], self._node.obey(shard, orders)
+        # Those without a copy here, and those that were acknowledged before, come again whatever this datanode does.
+        return any(one.is_stored and one not in before for one in self._acknowledged[shard])
 
 
 class Chores:

@@ -16,9 +16,9 @@ from itertools import islice
 from pathlib import Path
 
 from schemas.block_checksums import PIECE_BYTES, checksums_of
-from schemas.block_store import BlockContents, BlockEntry, DeletionOrder, ReplicaState
+from schemas.block_store import BlockContents, BlockEntry, DeletionOrder, ReplicaReport, ReplicaState
 from schemas.records import BlockDataRow, DeleteTransactionRow
-from services.datanode.block_files import BLOCK, BlockFiles
+from services.datanode.block_files import BLOCK, COPYING, HEALING, BlockFiles
 from services.datanode.block_rows import (
     STATES,
     add_to_figure,
@@ -134,6 +134,20 @@ class Volume:
         with self.changing() as work:
             return figure(work, storage, counter)
 
+    def state(self, storage: int) -> ReplicaState | None:
+        """Return the state of a container; None if the disk does not have it."""
+        with self.changing() as work:
+            return state_of(work, storage)
+
+    def report(self, storage: int, container_id: int) -> ReplicaReport:
+        """Return what a heartbeat says of a container that the disk has."""
+        counters = (Counter.BLOCK_COUNT, Counter.BYTES_USED, Counter.DAMAGED, Counter.DELETION_TXN)
+        with self.changing() as work:
+            state = state_of(work, storage)
+            if state is None:
+                raise no_container(container_id)
+            return ReplicaReport(container_id, state, *[figure(work, storage, counter) for counter in counters])
+
     def create(self, storage: int, state: ReplicaState) -> None:
         """Create an empty copy of a container."""
         with self.changing() as work:
@@ -142,10 +156,11 @@ class Volume:
             put_figure(work, storage, Counter.CREATED, time.time_ns() // 1_000_000)
 
     def close_container(self, storage: int) -> None:
-        """Accept no further blocks: the rows of deleted blocks have served then."""
+        """Accept no further blocks: rows of deleted blocks, and what clients have begun to write, serve no more."""
         with self.changing() as work:
             if state_of(work, storage) is None:
                 return
+            self._files.discard_begun(storage)
             put_figure(work, storage, Counter.STATE, STATES.index(ReplicaState.CLOSED))
             for key, row in list(work.table(BLOCK_DATA).scan(prefix(storage), prefix_end(storage))):
                 if row.is_deleted:
@@ -179,7 +194,7 @@ class Volume:
 
     def copy_block(self, storage: int, local_id: int, parts: Iterator[bytes], contents: BlockContents) -> None:
         """Put a block that another datanode has, into a copy that is recovering."""
-        writer = "copy"
+        writer = COPYING
         with self.changing() as work:
             require_writable(work, storage, local_id, is_copy=True)
         self._write_parts(storage, local_id, writer, parts)
@@ -193,7 +208,7 @@ class Volume:
 
     def heal_block(self, storage: int, local_id: int, parts: Iterator[bytes]) -> None:
         """Replace the bytes of a damaged block by those of another datanode, which must be as they were written."""
-        writer = "heal"
+        writer = HEALING
         self._write_parts(storage, local_id, writer, parts)
         with self.changing() as work:
             row = work.table(BLOCK_DATA).get(number_key(storage, local_id))
@@ -201,6 +216,20 @@ class Volume:
                 self._files.discard(storage, local_id, writer)
                 return
             self._put_block(work, storage, local_id, writer, contents_of(row))
+
+    def note_lost(self, storage: int, local_id: int, contents: BlockContents) -> None:
+        """Record, in a copy that is recovering, a block that no source has whole: it may be healed later."""
+        with self.changing() as work:
+            require_writable(work, storage, local_id, is_copy=True)
+            key = number_key(storage, local_id)
+            if work.table(BLOCK_DATA).get(key) is None:
+                row = BlockDataRow(
+                    local_id, contents.size_bytes, chunks_of(contents), is_damaged=True, is_deleted=False
+                )
+                work.table(BLOCK_DATA).put(key, row)
+                add_to_figure(work, storage, Counter.BLOCK_COUNT, 1)
+                add_to_figure(work, storage, Counter.BYTES_USED, row.size_bytes)
+                add_to_figure(work, storage, Counter.DAMAGED, 1)
 
     def _write_parts(self, storage: int, local_id: int, writer: str, parts: Iterator[bytes]) -> None:
         offset_bytes = 0
@@ -340,6 +369,7 @@ class Volume:
             return 0, 0
         is_closed = state_of(work, storage) is ReplicaState.CLOSED
         blocks = size_bytes = 0
+        missing = set[int]()
         for first, count in zip(transaction.first_local_ids, transaction.block_counts, strict=True):
             for local_id in range(first, first + count):
                 row = work.table(BLOCK_DATA).get(number_key(storage, local_id))
@@ -347,7 +377,11 @@ class Volume:
                     self._files.delete(storage, local_id)
                     blocks, size_bytes = blocks + 1, size_bytes + row.size_bytes
                     add_to_figure(work, storage, Counter.DAMAGED, -int(row.is_damaged))
+                elif row is None:
+                    missing.add(local_id)
                 forget_block(work, storage, local_id, is_closed=is_closed)
+        if missing:  # clients may have begun to write them
+            self._files.discard_begun(storage, missing)
         work.table(DELETE_TXNS).delete(key)
         add_to_figure(work, storage, Counter.BLOCK_COUNT, -blocks)
         add_to_figure(work, storage, Counter.BYTES_USED, -size_bytes)

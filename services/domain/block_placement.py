@@ -168,12 +168,17 @@ def may_be_copied_to(row: ContainerRow, node: str) -> bool:
 
 
 def is_surplus(row: ContainerRow, node: str, facts: Facts) -> bool:
-    """Return whether a datanode's copy of a container is not needed: it is to have none, and others have it whole.
+    """Return whether a datanode's copy of a container is not needed: it is to have none, and as many others have it
+    whole as may ever.
 
-    Such a copy is that of a datanode which was dead: it may have blocks that were deleted since. A mock_scm that was
-    made again from the log knows which containers there are only when all datanodes have reported.
+    Such a copy is that of a datanode which was dead: it may have blocks that were deleted since. But until the copies
+    in its place are made, it may be one of few, or have the only whole copy of a block that is damaged elsewhere. A
+    mock_scm that was made again from the log knows which containers there are only when all datanodes have reported.
     """
     if any(one.node == node for one in row.replicas):
         return False
-    is_leaving = row.state in (ContainerState.DELETING, ContainerState.DELETED)
-    return facts.is_sure and (is_leaving or bool(facts.sources(row)))
+    if row.state in (ContainerState.DELETING, ContainerState.DELETED):
+        return facts.is_sure
+    whole = [one for one in facts.sources(row) if not facts.copies[one].damaged_blocks]
+    awaited = [one for one in row.replicas if not facts.is_dead(one.node)]
+    return facts.is_sure and len(whole) >= max(1, len(awaited))

@@ -15,6 +15,9 @@ from services.domain.replication import sequence_of
 from services.runtime.loop.service import Work
 
 NO_ORDERS = NodeOrders()
+SILENT_MS = 10_000
+"""Time without a heartbeat after which a process of a datanode is taken to have ended if another one is heard.
+Heartbeats come every second, and none of an ended process is under way for so long."""
 APPLY_SECONDS = 10.0
 """Longest time that a request waits for the loop to carry out an operator's request."""
 
@@ -42,7 +45,9 @@ class NodeRegistry:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._received: list[Heartbeat] = []
+        self._received: dict[tuple[str, int], Heartbeat] = {}
+        """By datanode and the start of its process the last heartbeat that came. What earlier ones have acknowledged is
+        acknowledged again, until the loop has taken it and gives other orders."""
         self._orders: dict[str, tuple[int, NodeOrders]] = {}
         """By datanode the start of the process that they are for, and the orders."""
         self._requests: list[OperatorRequest] = []
@@ -59,7 +64,10 @@ class NodeRegistry:
         A process that was just started gets none: those of the process before it may be about a disk that is lost.
         """
         with self._lock:
-            self._received.append(heartbeat)
+            place = (heartbeat.node, heartbeat.started_ms)
+            before = self._received.get(place)
+            if before is None or before.number < heartbeat.number:
+                self._received[place] = heartbeat
             started_ms, orders = self._orders.get(heartbeat.node, (0, NO_ORDERS))
             return orders if started_ms == heartbeat.started_ms else NO_ORDERS
 
@@ -75,21 +83,27 @@ class NodeRegistry:
     def take(self, now_ms: int) -> list[Heartbeat]:
         """Return the heartbeats since the last call, without those that an earlier one has overtaken."""
         with self._lock:
-            received, self._received = self._received, []
+            received, self._received = self._received, {}
             for node in self._nodes.values():
                 node.seen_ms = min(node.seen_ms, now_ms)  # it is later only by a clock that was set back
-            newer = [one for one in received if self._is_newer(one)]
+            newer = [one for one in received.values() if self._is_newer(one, now_ms)]
             for one in newer:
                 replicas = {replica.container_id: replica for replica in one.replicas}
                 self._nodes[one.node] = Node(one, now_ms, replicas)
             return newer
 
-    def _is_newer(self, one: Heartbeat) -> bool:
+    def _is_newer(self, one: Heartbeat, now_ms: int) -> bool:
+        """Return whether a heartbeat is behind the known one of its datanode: of the same process, or of a later one.
+
+        A process that has started earlier by its clock is later if the known one has been silent: the clock was ahead.
+        """
         known = self._nodes.get(one.node)
         if known is None:
             return True
         before = known.heartbeat
-        return (one.started_ms, one.number) > (before.started_ms, before.number)
+        if one.started_ms == before.started_ms:
+            return one.number > before.number
+        return one.started_ms > before.started_ms or now_ms - known.seen_ms > SILENT_MS
 
     def nodes(self) -> dict[str, Node]:
         """Return all datanodes that were heard of since the start."""

@@ -239,10 +239,20 @@ def _order(row: ContainerRow, node: str, facts: Facts, seen: _Seen, orders: _Ord
     is_open = row.state is ContainerState.OPEN
     if copy is not None and copy.is_open and not is_open:
         orders.close.append(container_id)
-    others = tuple([seen.alive[other].heartbeat.url for other in facts.sources(row) if other != node])
-    is_whole = copy is not None and not copy.is_recovering and not copy.damaged_blocks
-    if (is_open or row.state is ContainerState.CLOSED) and others and not is_whole:
+    others = tuple([seen.alive[other].heartbeat.url for other in _sources(row, copy, facts) if other != node])
+    if (is_open or row.state is ContainerState.CLOSED) and others:
         orders.repair.append(RepairOrder(container_id, others))
+
+
+def _sources(row: ContainerRow, copy: LiveCopy | None, facts: Facts) -> list[str]:
+    """Return the datanodes from which a copy, or one that is missing, is to be made whole; none if it is whole."""
+    sources = facts.sources(row)
+    if copy is None or copy.is_recovering:
+        return sources
+    # A copy that is to be removed may have the only whole copy of a block. A new copy is not made from it: it may have
+    # blocks that were deleted since.
+    leaving = [one for one, found in facts.copies.items() if one not in sources and not found.is_recovering]
+    return [*sources, *leaving] if copy.damaged_blocks else []
 
 
 def _adopt_unknown(seen: _Seen, named_container: int, work: Work) -> None:

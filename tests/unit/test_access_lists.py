@@ -360,6 +360,9 @@ class TestChanges:
         assert refusal(AclObject.BUCKET, "none", "", entry(READ)) == "BUCKET_NOT_FOUND"
         assert refusal(AclObject.PREFIX, "flat", "a", entry(READ)) == "INVALID_PATH"
         assert refusal(AclObject.VOLUME, "", "", entry()) == "INVALID_REQUEST"
+        assert refusal(AclObject.VOLUME, "flat", "", entry(READ)) == "INVALID_REQUEST", "bob may own the bucket alone"
+        assert refusal(AclObject.VOLUME, "", "k", entry(READ)) == "INVALID_REQUEST"
+        assert refusal(AclObject.BUCKET, "flat", "k", entry(READ)) == "INVALID_REQUEST"
         assert refusal(AclObject.VOLUME, "", "", entry(READ, user="")) == "INVALID_REQUEST"
         nobody = RemoveAcl(AclObject.PREFIX, "vol", "flat", "a/", entry(READ))
         assert shard.refusal(nobody) == "PREFIX_NOT_FOUND"

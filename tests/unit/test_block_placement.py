@@ -31,6 +31,8 @@ from services.domain.row_columns import BlockGroup
 from services.domain.table_keys import local_id
 from services.mock_scm import queries
 from services.mock_scm.containers import container
+from services.mock_scm.node_registry import SILENT_MS
+from services.mock_scm.replication import _sources
 from services.mock_scm.sequences import CONTAINER_ID, DELETION_TXN, last_id
 from services.mock_scm.service import MockScmService
 from services.mock_scm.settings import MockScmSettings
@@ -42,7 +44,7 @@ from tests.unit.service_harness import SHARD, Harness, Sent, bodies
 
 OPEN, CLOSED, RECOVERING = ReplicaState.OPEN, ReplicaState.CLOSED, ReplicaState.RECOVERING
 FULL = LiveCopy(is_open=False, is_recovering=False, block_count=3, damaged_blocks=0)
-NODES = {"a": 1, "b": 2, "c": 3, "d": 4}
+NODES = {"a": 1, "b": 2, "c": 3, "d": 4, "e": 5}
 
 
 def row(state: ContainerState = ContainerState.CLOSED, nodes: str = "abc", block_count: int = 3) -> ContainerRow:
@@ -63,7 +65,7 @@ class TestRules:
     def test_the_datanodes_with_the_fewest_containers_are_chosen_or_none(self) -> None:
         assert choose_nodes(NODES, 3) == ("a", "b", "c")
         assert choose_nodes(NODES, 3, without="b") == ("a", "c", "d")
-        assert choose_nodes(NODES, 3, without="bc") == ()
+        assert choose_nodes(NODES, 3, without="bcd") == ()
 
     def test_what_is_short_of_copies_and_what_is_lost(self) -> None:
         assert is_under_replicated(row(), 2)
@@ -106,6 +108,15 @@ class TestRules:
         assert not is_surplus(row(), "d", facts("d"))
         assert not is_surplus(row(), "d", facts("abcd", is_sure=False)), "others may not be heard yet"
         assert nodes_of(reviewed(row(), facts("d", "d"), 3)) == "abcd"
+
+    def test_an_old_copy_stays_until_those_in_its_place_are_made(self) -> None:
+        copying = replace(FULL, is_recovering=True)
+        known = facts("abde", "abcde")
+        assert not is_surplus(row(nodes="ade"), "b", replace(known, copies=dict(known.copies) | {"d": copying}))
+        assert is_surplus(row(nodes="ade"), "b", known)
+        assert is_surplus(row(nodes="axy"), "b", facts("ab", "ab")), "else no datanode is free for a new copy"
+        spoilt = replace(FULL, damaged_blocks=1)
+        assert not is_surplus(row(nodes="ade"), "b", replace(known, copies=dict(known.copies) | {"a": spoilt}))
 
     def test_an_empty_container_is_removed_when_all_datanodes_have_said_that_it_is_empty(self) -> None:
         empty = replace(FULL, block_count=0)
@@ -266,6 +277,33 @@ class TestWithADatanode:
         scm.harness.wait(10)
         assert scm.service.registry.nodes()["a"].replicas[0].block_count == 5
         assert state_of(scm.harness, 0) is ContainerState.OPEN, "the container is not taken for lost"
+
+    def test_the_last_of_many_heartbeats_counts_and_no_other_is_kept(self) -> None:
+        scm = Scm()
+        scm.opened()
+        for number in range(1_000, 2_000):
+            scm.service.registry.receive(Heartbeat("a", "http://a", 1, number, 1, (ReplicaReport(0, OPEN, number, 0),)))
+        assert len(scm.service.registry._received) == 1
+        scm.harness.wait(10)
+        assert scm.service.registry.nodes()["a"].replicas[0].block_count == 1_999
+
+    def test_a_process_whose_predecessor_had_a_clock_that_was_ahead_is_heard(self) -> None:
+        scm = Scm()
+        copy = scm.opened()
+        scm.beat(copy, started_ms=3_600_000)
+        scm.beat(replace(copy, block_count=7), started_ms=2)
+        assert scm.service.registry.nodes()["a"].heartbeat.started_ms == 3_600_000, "it may be late"
+        scm.harness.wait(SILENT_MS + 1)
+        scm.beat(replace(copy, block_count=7), started_ms=2)
+        assert scm.service.registry.nodes()["a"].replicas[0].block_count == 7
+
+    def test_a_damaged_block_is_healed_from_a_copy_that_is_to_be_removed(self) -> None:
+        spoilt = replace(FULL, damaged_blocks=1)
+        known = facts("ab", "ab")
+        known = replace(known, copies={"a": spoilt, "b": FULL})
+        assert _sources(row(nodes="a"), spoilt, known) == ["a", "b"]
+        assert _sources(row(nodes="a"), None, known) == ["a"], "an old copy may have blocks that were deleted since"
+        assert _sources(row(nodes="a"), FULL, known) == []
 
     def test_a_process_that_was_started_again_gets_no_orders_of_the_one_before(self) -> None:
         scm = Scm()

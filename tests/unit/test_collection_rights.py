@@ -9,6 +9,12 @@ import pytest
 
 from schemas.answers import CollectionStatus
 from schemas.records import (
+    Acl,
+    AclIdentity,
+    AclObject,
+    AclRight,
+    AclScope,
+    AddAcl,
     BreakerLimits,
     BucketLayout,
     CollectionState,
@@ -136,6 +142,22 @@ def test_whoever_gets_the_name_of_a_volume_frees_nothing_of_the_one_before(offic
     office.root_says(said(RUNNING, deleted.bucket_id))
     office.settle()
     assert not any(line.pending_versions for line in office.lines())
+
+
+def test_the_owner_of_a_new_bucket_lets_none_of_that_name_go_which_was_deleted(office: Office) -> None:
+    assert not office.says("ann", said(PAUSED))
+    for body in (DeleteKey(VOLUME, BUCKET, "key"), DeleteBucket(VOLUME, BUCKET)):
+        assert not office.says("ann", body)
+    rights = Acl(AclIdentity.USER, "bob", (AclRight.ALL,), AclScope.ACCESS)
+    assert not office.says("ann", AddAcl(AclObject.VOLUME, VOLUME, "", "", rights))
+    assert not office.says("bob", CreateBucket(VOLUME, BUCKET, BucketLayout.OBJECT_STORE))
+    assert not office.says("bob", said(RUNNING)), "of his own bucket he may"
+    (deleted,) = [line for line in office.lines() if line.is_deleted]
+    assert office.says("bob", said(RUNNING, deleted.bucket_id)) == "PERMISSION_DENIED"
+    office.settle()
+    (deleted,) = [line for line in office.lines() if line.is_deleted]
+    assert (deleted.state, deleted.pending_versions) == (PAUSED, 1)
+    assert not office.says("ann", said(RUNNING, deleted.bucket_id)), "she owns the volume"
 
 
 def test_a_deleted_bucket_is_suspended_alone_by_its_id(office: Office) -> None:

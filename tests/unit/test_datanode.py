@@ -9,6 +9,7 @@ from zlib import crc32
 
 import pytest
 from prometheus_client import CollectorRegistry
+from starlette.testclient import TestClient
 
 from schemas.block_checksums import PIECE_BYTES, checksums_of, checksums_of_parts
 from schemas.block_store import (
@@ -22,11 +23,13 @@ from schemas.block_store import (
     ReplicaState,
 )
 from services.datanode.errors import BlockError, DiskError
+from services.datanode.http_api import routes
 from services.datanode.metrics import DatanodeMetrics
 from services.datanode.peers import UnreachableError
 from services.datanode.repair import repair
 from services.datanode.tables import Counter, shard_and_container, storage_id
 from services.datanode.upkeep import Heartbeats
+from services.runtime.http.server import http_app
 from services.storage.memory import MemoryStore
 from tests.datanodes import Machine, Network, flip_a_bit
 
@@ -286,8 +289,68 @@ def test_what_is_damaged_on_every_source_does_not_keep_a_copy_from_being_made(
     with pytest.raises(UnreachableError):
         repair(other.node, 0, RepairOrder(CONTAINER, ("one",)), network)
     repair(other.node, 0, RepairOrder(CONTAINER, ("one",)), network)
-    assert report(other).state is ReplicaState.CLOSED
+    assert report(other) == ReplicaReport(CONTAINER, ReplicaState.CLOSED, 2, 2 * len(DATA), 1, 0)
     assert set(other.files()) == {(CONTAINER, 1)}
+    third = added(network, "three", tmp_path)  # a datanode comes back, and has a whole one
+    network.write("three", CONTAINER, 2, DATA)
+    assert repair(other.node, 0, RepairOrder(CONTAINER, ("one", "three")), network) == 1
+    assert report(other).damaged_blocks == 0
+    assert other.files()[CONTAINER, 2] == third.files()[CONTAINER, 2] == DATA
+
+
+def begun(machine: Machine) -> list[str]:
+    """Names of the files that hold what is being written."""
+    return sorted(path.name for path in machine.directory.glob("one/disk-*/chunks/*/*.tmp"))
+
+
+def test_what_a_client_has_begun_goes_with_its_block_or_when_the_container_is_closed(machine: Machine) -> None:
+    for local_id in (1, 2, 3):
+        machine.node.write_chunk(0, CONTAINER, local_id, "abc", 0, DATA)
+    machine.network.write("one", CONTAINER, 1, DATA, writer="f")
+    delete(machine, 9, 1, 2)
+    machine.chores.go_on(0)
+    assert begun(machine) == ["1.abc.tmp", "3.abc.tmp"]
+    (storage, volume) = machine.node.place(0, CONTAINER)
+    volume._files.write(storage, 7, "heal", 0, DATA)
+    machine.node.obey(0, NodeOrders(close=(CONTAINER,)))
+    assert begun(machine) == ["7.heal.tmp"]
+
+
+def test_a_disk_without_room_for_a_container_takes_deletions_all_the_same(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.network.write("one", CONTAINER, 1, DATA)
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", lambda *_: _raise(OSError(ENOSPC, "No space left on device")))
+        order = DeletionOrder(9, CONTAINER, (1,), (1,))
+        taken = machine.node.obey(0, NodeOrders(create=(6,), delete=(order,)))
+    assert taken == [order.acknowledgement(is_stored=True)]
+    assert not machine.node.failures()
+    machine.chores.go_on(0)
+    assert machine.files() == {}
+
+
+@pytest.mark.parametrize("offset", [-1, 1 << 62])
+def test_a_wrong_offset_is_refused_and_no_failure_of_the_disk(machine: Machine, offset: int) -> None:
+    machine.network.write("one", CONTAINER, 1, DATA)
+    found = routes(machine.node, DatanodeMetrics(CollectorRegistry()))
+    app = http_app(CollectorRegistry(), list, list, found, token="")
+    with TestClient(app) as client:
+        base = f"/v1/shards/0/containers/{CONTAINER}/blocks"
+        answers = [
+            client.get(f"{base}/1", params={"offset": offset, "length": 100}),
+            client.put(f"{base}/1/chunks", params={"offset": offset, "writer": "a"}, content=DATA),
+            client.get(f"{base}/{'9' * 300}", params={"offset": 0, "length": 100}),
+        ]
+    assert [answer.json()["code"] for answer in answers] == ["INVALID_REQUEST"] * 3
+    assert not machine.node.failures()
+
+
+def test_orders_that_nothing_can_be_done_about_do_not_hurry_the_next_heartbeat(machine: Machine) -> None:
+    here, elsewhere = DeletionOrder(1, CONTAINER, (1,), (1,)), DeletionOrder(2, 99, (1,), (1,))
+    machine.network.receive = lambda _, __: NodeOrders(delete=(here, elsewhere))
+    assert machine.heartbeats.beat(), "there may be more deletions"
+    assert not machine.heartbeats.beat(), "the same ones again: mock_scm has not taken the last report yet"
 
 
 def test_a_datanode_goes_on_without_a_disk_that_is_gone(machine: Machine) -> None:

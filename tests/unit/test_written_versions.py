@@ -35,7 +35,7 @@ from schemas.records import (
 from schemas.topics import DEAD_LETTERS, METADATA_COMMANDS, METADATA_PROGRESS
 from services.domain.row_columns import by_columns
 from services.log.first_commands import first_commands
-from services.metadata.reads import space_queries
+from services.metadata.reads import queries, space_queries
 from services.metadata.state.tables import DELETED_TABLE, TRANSACTION_INFO_KEY, TRANSACTION_INFO_TABLE
 from services.storage.tables import TablesReader
 from tests.unit.test_metadata import Shard
@@ -53,6 +53,10 @@ class WrittenShard(Shard):
 
     def synced(self, bucket: str, key: str, session: int, size_bytes: int) -> str:
         return self.refusal(SyncKey("vol", bucket, key, session, size_bytes))
+
+    def blocks_of(self, bucket: str, key: str) -> list[BlockRun]:
+        """The runs of blocks that a reader of a key is given."""
+        return queries.key_blocks(TablesReader(self.store), self.bucket(bucket), key)
 
     def captured(self, bucket: str, snapshot: str) -> records.SnapshotCaptured:
         captured = self.internal(CaptureSnapshot("vol", bucket, snapshot))
@@ -198,6 +202,7 @@ class TestAVersionThatWasRolledBack:
         shard.captured("flat", "snap")
         assert shard.synced("flat", "k", first, 40) == ""
         shard.rolled_back("flat", "snap")
+        assert [run.size_bytes for run in shard.blocks_of("flat", "k")] == [10], "what was undone is not read"
         second = shard.opened("flat", "k", 30, is_append=True)
         assert shard.synced("flat", "k", second, 40) == ""
         assert shard.synced("flat", "k", first, 70) == "KEY_NOT_FOUND"

@@ -87,9 +87,12 @@ def named_buckets(
     bucket_ids = _meant_buckets(transaction, command)
     if access.is_administrator(transaction):
         return bucket_ids
+    may_change_deleted = access.manages_volume(transaction, command.volume)
     allowed = []
     for bucket_id in bucket_ids:
         why = why_not(transaction.collection_states.row(transaction.work, bucket_id))
+        if not may_change_deleted and bucket_id != _live_bucket(transaction, command):
+            why = "or the owner of its volume alone may change it, because it was deleted"
         if not _is_in_volume(transaction, bucket_id, command.volume):
             why = "alone may change it, because its volume was deleted and another one has that name"
         if not why:
@@ -130,13 +133,17 @@ def _meant_buckets(transaction: Transaction, command: SetCollection | SetBreaker
         for bucket_id, row in transaction.collection_states.rows(transaction.work).items()
         if not may_claim(own_state(row)) and has_name(bucket_id)
     )
-    try:
-        live = bucket_row(transaction.work, volume, bucket).object_id
-    except CommandError:
-        if not deleted:
-            raise
-        return deleted
+    live = _live_bucket(transaction, command)
+    if live is None:
+        return deleted or [bucket_row(transaction.work, volume, bucket).object_id]  # it raises
     return [live, *(bucket_id for bucket_id in deleted if bucket_id != live)]
+
+
+def _live_bucket(transaction: Transaction, command: SetCollection | SetBreaker | ResetBreaker) -> int | None:
+    try:
+        return bucket_row(transaction.work, command.volume, command.bucket).object_id
+    except CommandError:
+        return None
 
 
 def _is_in_volume(transaction: Transaction, bucket_id: int, volume: str) -> bool:

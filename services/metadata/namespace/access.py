@@ -141,6 +141,17 @@ def is_administrator(transaction: Transaction) -> bool:
     return not signers.is_on or signers.role_of(transaction.user) is SecretRole.ADMINISTRATOR
 
 
+def manages_volume(transaction: Transaction, volume: str) -> bool:
+    """Return whether the sender of the present command may do everything with a volume; true without signatures."""
+    signers = transaction.signers
+    if not signers.is_on:
+        return True
+    token = signer_by_token(transaction.work, signers, transaction.user, transaction.log_time_ms)
+    user = token.principal if token else signers.principal_of(transaction.user)
+    role = signers.role_of(user)
+    return role is not None and manages(transaction, role, user, volume, "")
+
+
 def check_internal(transaction: Transaction, message: Message, command: MetadataCommand) -> None:
     """Refuse an internal command that neither its service nor an administrator has signed.
 

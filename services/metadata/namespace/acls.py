@@ -56,7 +56,15 @@ def _change(transaction: Transaction, command: AddAcl | RemoveAcl | SetAcl, chan
 
 
 def object_of(transaction: Transaction, command: AddAcl | RemoveAcl | SetAcl) -> tuple[int, int]:
-    """Return the ids by which a volume, bucket, key or directory has its list. Raise CommandError if it is missing."""
+    """Return the ids by which a volume, bucket, key or directory has its list. Raise CommandError if it is missing.
+
+    A command names nothing below its object: its sender may have rights to that, and none to the object.
+    """
+    has_more = command.path or (command.object is AclObject.VOLUME and command.bucket)
+    if command.object in (AclObject.VOLUME, AclObject.BUCKET) and has_more:
+        raise CommandError(
+            ErrorCode.INVALID_REQUEST, f"the list is that of a {command.object.value}: name nothing in it"
+        )
     if command.object is AclObject.VOLUME:
         volume_id = volume_row(transaction.work, command.volume).object_id
         return volume_id, volume_id

@@ -259,7 +259,7 @@ def sync_key(transaction: Transaction, command: SyncKey) -> Committed:
             "a part of an upload becomes visible when the upload is completed: commit it",
         )
     _require_lease(opened.row, is_recovery=False)
-    synced, rest = _make_visible(transaction, opened, command.size_bytes)
+    synced, rest = _make_visible(transaction, opened, command.key, command.size_bytes)
     opened.save(transaction.work, replace(opened.row, runs=rest, synced=synced, update_time_ms=transaction.log_time_ms))
     return Committed(synced.object_id)
 
@@ -271,7 +271,7 @@ def commit_key(transaction: Transaction, command: CommitKey) -> Committed:
     if opened.row.upload_id:
         object_id, rest = uploads.commit_part(transaction, opened.bucket, opened.row, command.size_bytes)
     else:
-        synced, rest = _make_visible(transaction, opened, command.size_bytes)
+        synced, rest = _make_visible(transaction, opened, command.key, command.size_bytes)
         object_id = synced.object_id
     opened.close(transaction.work)
     report_and_free(transaction, opened.ids, rest, opened.owner)
@@ -289,9 +289,12 @@ def _require_lease(row: OpenKeyRow, *, is_recovery: bool) -> None:
 
 
 def _make_visible(
-    transaction: Transaction, opened: OpenedKey, size_bytes: int
+    transaction: Transaction, opened: OpenedKey, path: str, size_bytes: int
 ) -> tuple[SyncedVersion, tuple[OpenRun, ...]]:
-    """Make what was written part of the live version. Return this version, and the blocks that have no bytes yet."""
+    """Make what was written part of the live version. Return this version, and the blocks that have no bytes yet.
+
+    ``path`` is the present one; a directory above the key may have been renamed since it was opened.
+    """
     row = opened.row
     live = transaction.work.table(opened.place.table).get(opened.place.db_key)
     if row.synced is None:
@@ -320,7 +323,7 @@ def _make_visible(
     transaction.figures.allocate(-room_bytes(run.blocks for run in found.runs))
     transaction.check_stored(grown_bytes)
     if growing is None:
-        key = _first_version(transaction, opened, found)
+        key = _first_version(transaction, opened, path, found)
     else:
         key = _grown_version(transaction, opened, growing, part_count, found, grown_bytes)
     last_local_id = found.runs[-1].blocks.first_local_id if found.runs else before.last_local_id
@@ -348,10 +351,10 @@ def is_version(tables: Tables, ids: Ids, live: KeyRow, synced: SyncedVersion) ->
     return not is_longer and (last_run.first_local_id if last_run else 0) == synced.last_local_id
 
 
-def _first_version(transaction: Transaction, opened: OpenedKey, found: Written) -> KeyRow:
+def _first_version(transaction: Transaction, opened: OpenedKey, path: str, found: Written) -> KeyRow:
     """Create the version of a key that was not synced before. It replaces the live one."""
     row, bucket_id = opened.row, opened.bucket.object_id
-    key = begin_version(transaction, opened.bucket, opened.place, row.key, found.runs, row.tag, row.creation_time_ms)
+    key = begin_version(transaction, opened.bucket, opened.place, path, found.runs, row.tag, row.creation_time_ms)
     transaction.figures.put(bucket_id, key.size_bytes, 1)
     for run in found.runs:
         transaction.report_late(bucket_id, run.blocks)

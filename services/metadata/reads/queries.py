@@ -302,11 +302,20 @@ def _versions(tables: TablesReader, bucket: BucketRow, path: str) -> list[KeyRow
 
 
 def key_blocks(tables: TablesReader, bucket: BucketRow, path: str) -> list[BlockRun]:
-    """Return all runs of blocks of a key. Raise CommandError (KEY_NOT_FOUND)."""
+    """Return all runs of blocks of a key, as far as it has bytes. Raise CommandError (KEY_NOT_FOUND).
+
+    After a rollback a block may have more bytes, behind the end of the version: those of a sync that was undone.
+    """
     found = stat(tables, bucket, path)
     if not isinstance(found, KeyRow):
         raise CommandError(ErrorCode.KEY_NOT_FOUND, f"{path} is a directory")
-    return list(runs_of(found, parts_of(tables, (bucket.volume_id, bucket.object_id), found)))
+    runs, left = list[BlockRun](), found.size_bytes
+    for run in runs_of(found, parts_of(tables, (bucket.volume_id, bucket.object_id), found)):
+        size_bytes = min(run.size_bytes, left)
+        left -= size_bytes
+        if size_bytes:
+            runs.append(replace(run, block_count=-(-size_bytes // run.block_size_bytes), size_bytes=size_bytes))
+    return runs
 
 
 def bucket_space(tables: TablesReader, bucket: BucketRow, start_after: str = "", limit: int = 1_000) -> BucketSpace:

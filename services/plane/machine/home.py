@@ -37,5 +37,6 @@ def kept_shards(home: Path) -> int:
 
 def kept_datanodes(home: Path) -> int:
     """Return the number of datanodes of which a home has data; 0 for a home without."""
-    found = (int(one.name.rpartition("-")[2]) for one in home.glob("data/datanode-*"))
+    numbers = (one.name.rpartition("-")[2] for one in home.glob("data/datanode-*"))
+    found = (int(number) for number in numbers if number.isdecimal())
     return 1 + max(found, default=-1)
