@@ -212,24 +212,28 @@ def _due_times_ms(policy: RetentionPolicy, snapshots: Sequence[SnapshotInfo]) ->
     return due_times_ms
 
 
-def due_tags(policy: RetentionPolicy, snapshots: Sequence[SnapshotInfo], last_period: int) -> list[tuple[int, str]]:
-    """Return each period after the last tagged one, and the id of the first snapshot created in it.
+def due_tags(
+    policy: RetentionPolicy, snapshots: Sequence[SnapshotInfo], last_period: int, now_ms: int
+) -> list[tuple[int, str]]:
+    """Return each period after the last tagged one that has begun, and the id of the first snapshot created in it.
 
-    Periods are numbered from the epoch.
+    Periods are numbered from the epoch. A snapshot may have been given a time to come.
     """
     if not policy.tag_every_ms:
         return []
     first: dict[int, str] = {}
     for snapshot in snapshots:
         period = snapshot.creation_time_ms // policy.tag_every_ms
-        if period > last_period:
+        if last_period < period <= now_ms // policy.tag_every_ms:
             first.setdefault(period, snapshot.snapshot_id)
     return sorted(first.items())
 
 
-def surplus_tags(policy: RetentionPolicy, tags: Iterable[TagRow]) -> list[str]:
-    """Return the automatic tags beyond the maximum, oldest first. Tags created by users are not counted."""
+def surplus_tags(policy: RetentionPolicy, tags: Iterable[TagRow], coming: int = 0) -> list[str]:
+    """Return the automatic tags beyond the maximum, oldest first, if ``coming`` others are created. Tags created by
+    users are not counted.
+    """
     if policy.tag_num_retained_max == UNLIMITED:
         return []
     automatic = sorted((tag.creation_time_ms, tag.tag) for tag in tags if tag.is_automatic)
-    return [name for _, name in automatic[: -policy.tag_num_retained_max]]
+    return [name for _, name in automatic[: max(0, len(automatic) + coming - policy.tag_num_retained_max)]]

@@ -32,6 +32,8 @@ class TableDefinition(Generic[V]):
     record: type[V]
     is_cached: bool = False
     """Whether decoded rows are kept in memory: for tables whose rows are read repeatedly."""
+    most_cached_rows: int = 50_000
+    """How many: fewer for tables of large rows."""
     is_absence_cached: bool = True
     """Whether the absence of a row is kept in memory, too: not for tables where most keys looked up are new."""
     remembers_empty_stretches: bool = False
@@ -160,15 +162,14 @@ class RowsRead:
 class RowCache:
     """Decoded rows of the cached tables, and empty stretches of others. It lives as long as the store is open."""
 
-    max_rows: int = 50_000
     _of_tables: dict[str, CachedRows] = field(default_factory=dict)
     _empty: dict[str, EmptyStretches] = field(default_factory=dict)
 
-    def of(self, table: str) -> CachedRows:
+    def of(self, table: TableDefinition[Any]) -> CachedRows:
         """Return the cached rows of one table."""
-        rows = self._of_tables.get(table)
+        rows = self._of_tables.get(table.name)
         if rows is None:
-            rows = self._of_tables[table] = CachedRows(self.max_rows)
+            rows = self._of_tables[table.name] = CachedRows(table.most_cached_rows)
         return rows
 
     def empty_stretches_of(self, table: str) -> EmptyStretches:
@@ -253,7 +254,7 @@ class Table(Generic[V]):
         self._pending: dict[bytes, Any] = {}
         """A changed row, encoded or not; None for a removed one."""
         self._journal = journal
-        self._cache = cache.of(name) if definition.is_cached else None
+        self._cache = cache.of(definition) if definition.is_cached else None
         self._empty = cache.empty_stretches_of(name) if definition.remembers_empty_stretches else None
         self._rows_read = rows_read
         self._keys = _KeysInOrder(self._pending)

@@ -47,6 +47,8 @@ class ChainReader:
         self._admin = AdminClient(self._settings)
         self._consumer = self._connected()
         self._assign()
+        self._changed: set[tuple[int, int]] = set()
+        """What has changed and was not returned yet: an ``advance`` that fails may have followed some markers."""
 
     @property
     def views(self) -> list[ChainView]:
@@ -99,18 +101,19 @@ class ChainReader:
             RetryableError: the broker did not answer.
         """
         ends = patiently(self._ends, RETURN_SECONDS)
-        changed = self._begin_what_was_cut(ends)
+        self._changed |= self._begin_what_was_cut(ends)
         deadline = time.monotonic() + ANSWER_SECONDS
         while any(chain.next_offset < end for chain, end in zip(self.chains, ends, strict=True)):
             messages = self._consumer.consume(MARKERS_PER_POLL, timeout=min(1.0, ANSWER_SECONDS))
             for message in messages:
-                changed |= self._follow(message)
+                self._changed |= self._follow(message)
             if messages:
                 deadline = time.monotonic() + ANSWER_SECONDS
             elif time.monotonic() > deadline:
                 raise RetryableError(
                     f"{SNAPSHOT_CHAIN.name} did not come within {ANSWER_SECONDS:g} seconds: see if the broker runs."
                 )
+        changed, self._changed = self._changed, set()
         return changed
 
     def _begin_what_was_cut(self, ends: list[int]) -> set[tuple[int, int]]:

@@ -258,7 +258,7 @@ class ReclaimJob:
         """
         with self._turn:
             self._turn.wait_for(lambda: not self._is_in_batch)
-            if self._is_stopping:
+            if self._is_stopping or self._failure is not None:
                 raise RetryableError("The job is being stopped; this batch comes first at its next start.")
             self._is_in_batch = True
         try:

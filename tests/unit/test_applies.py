@@ -224,8 +224,8 @@ def test_rows_that_are_cached_go_by_halves() -> None:
 
 
 def test_a_cached_row_is_never_older_than_the_written_one() -> None:
-    table = TableDefinition("rows", PositionRow, is_cached=True)
-    store, cache = MemoryStore(), RowCache(max_rows=12)
+    table = TableDefinition("rows", PositionRow, is_cached=True, most_cached_rows=12)
+    store, cache = MemoryStore(), RowCache()
     expected: dict[bytes, int] = {}
     for number in range(200):
         work = UnitOfWork(store, cache)

@@ -147,6 +147,17 @@ def compared(records: list[SnapshotChainRecord]) -> ChainView:
     return view
 
 
+def test_the_comparison_goes_on_from_a_full_chain_of_a_later_version() -> None:
+    """metadata writes one where an operator has accepted the loss of markers."""
+    work, check = Work(0, MemoryStore(), RowCache()), ChainCheck(SnapshotRows())
+    check.follow(SnapshotChainRecord(1, 0, ChainCapture(7, "s1", 1, 10)), work)
+    for version in (1, 1_000_001):  # the first one is that of a trim
+        check.follow(SnapshotChainRecord(version, version, FullChain((ChainedBucket(7, (), 1, 10),))), work)
+    check.follow(SnapshotChainRecord(1_000_002, 1_000_001, ChainCapture(7, "s2", 2, 20)), work)
+    assert check.is_known
+    assert check.different_snapshots()["unknown_here"] == ["s2"]
+
+
 def test_no_part_is_larger_than_a_message_may_be(published: list[SnapshotChainRecord]) -> None:
     sizes = [len(codec(SnapshotChainRecord).encode(record)) for record in published]
     assert len(sizes) > 1

@@ -13,6 +13,8 @@ import pytest
 from confluent_kafka import OFFSET_INVALID, TopicPartition
 from confluent_kafka.admin._listoffsets import ListOffsetsResultInfo
 
+from schemas.codec import codec
+from schemas.records import ChainCapture, SnapshotChainRecord
 from services.domain.errors import RetryableError
 from services.log.kafka import KafkaLog
 from services.log.patience import patiently
@@ -77,4 +79,50 @@ def test_spark_asks_again_for_ends_that_no_leader_said(monkeypatch: pytest.Monke
     admin.offsets.append(OFFSET_INVALID)
     with pytest.raises(RetryableError, match="a leader did not answer"):
         patiently(reader._ends, 0.0)
+    reader.close()
+
+
+class Marker:
+    """A message of the snapshot chain, as the broker's client returns it."""
+
+    def __init__(self, shard: int) -> None:
+        self._shard = shard
+
+    def partition(self) -> int:
+        return self._shard
+
+    def offset(self) -> int:
+        return 0
+
+    def error(self) -> None:
+        return None
+
+    def value(self) -> bytes:
+        return codec(SnapshotChainRecord).encode_message(SnapshotChainRecord(1, 0, ChainCapture(7, "s", 1, 10)))
+
+
+class Markers:
+    """A consumer that returns what it is given, in these portions."""
+
+    def __init__(self, *portions: list[Marker]) -> None:
+        self._portions = list(portions)
+
+    def consume(self, _count: int, timeout: float) -> list[Marker]:
+        del timeout
+        return self._portions.pop(0)
+
+    def close(self) -> None:
+        """Nothing."""
+
+
+def test_what_a_failed_look_at_the_chain_has_followed_is_told_by_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else buckets would be judged by their old rows, under the new chain version."""
+    monkeypatch.setattr(chain, "AdminClient", lambda _: Admin())
+    monkeypatch.setattr(chain, "ANSWER_SECONDS", -1.0)
+    reader = ChainReader(NOWHERE, 2)
+    monkeypatch.setattr(reader, "_ends", lambda: [1, 1])
+    monkeypatch.setattr(reader, "_consumer", Markers([Marker(0)], [], [Marker(1)]))
+    with pytest.raises(RetryableError, match="did not come"):
+        reader.advance()
+    assert reader.advance() == {(0, 7), (1, 7)}
     reader.close()

@@ -200,9 +200,11 @@ def test_policies_at_the_edge_are_accepted() -> None:
 def test_the_first_snapshot_of_each_period_is_tagged() -> None:
     policy = RetentionPolicy(tag_every_ms=60_000)
     made = snapshots_of([1, 5, 6, 7, 13])  # periods 0, 0, 1, 1, 2
-    assert due_tags(policy, made, -1) == [(0, "1"), (1, "6"), (2, "13")]
-    assert due_tags(policy, made, 1) == [(2, "13")]
-    assert due_tags(RetentionPolicy(), made, -1) == []
+    now_ms = made[-1].creation_time_ms
+    assert due_tags(policy, made, -1, now_ms) == [(0, "1"), (1, "6"), (2, "13")]
+    assert due_tags(policy, made, 1, now_ms) == [(2, "13")]
+    assert due_tags(policy, made, -1, now_ms - 60_000) == [(0, "1"), (1, "6")], "one may be dated in the future"
+    assert due_tags(RetentionPolicy(), made, -1, now_ms) == []
 
 
 def test_surplus_automatic_tags_go_oldest_first() -> None:
@@ -210,4 +212,5 @@ def test_surplus_automatic_tags_go_oldest_first() -> None:
     tags.append(tag_on(0, "of-a-person"))
     assert surplus_tags(RetentionPolicy(tag_num_retained_max=2), tags) == ["a"]
     assert surplus_tags(RetentionPolicy(tag_num_retained_max=3), tags) == []
+    assert surplus_tags(RetentionPolicy(tag_num_retained_max=3), tags, coming=1) == ["a"]
     assert surplus_tags(RetentionPolicy(), tags) == []

@@ -16,6 +16,7 @@ from schemas.records import (
     DropSnapshot,
     ExecutionMode,
     ExpireSnapshots,
+    RenameSnapshot,
     RetentionPolicy,
     SetConsumer,
     SetRetention,
@@ -215,6 +216,16 @@ def test_without_room_for_an_automatic_tag_the_run_fails_and_expires_all_the_sam
     assert [one.snapshot for one in retention_queries.list_tags(harness.tables, "vol", "bucket")] == ["snap-3"]
 
 
+def test_where_there_is_no_room_for_tags_those_of_a_policy_still_rotate() -> None:
+    harness = Harness(SnapshotsSettings(max_tags=1))
+    set_policy(harness, replace(KEEP_TWO, tag_every_ms=MINUTE_MS, tag_num_retained_max=1))
+    for number in range(3):
+        wait(harness, MINUTE_MS)
+        create(harness, f"snap-{number}", at_ms=harness.now_ms)
+        assert not state(harness).failure
+    assert [one.snapshot for one in retention_queries.list_tags(harness.tables, "vol", "bucket")] == ["snap-2"]
+
+
 def test_a_name_of_a_tag_is_free_again() -> None:
     harness = Harness()
     create(harness, "snap-1", "snap-2")
@@ -286,6 +297,16 @@ def test_two_requests_wait_each_for_its_own() -> None:
     harness.run()
     answers = {reply.number: expired(reply) for reply in harness.replies if reply.number in (first, second)}
     assert answers == {first: ("snap-1",), second: ("snap-2",)}
+
+
+def test_requests_without_a_number_take_each_other_nothing() -> None:
+    harness = Harness()
+    create(harness, "snap-1", "snap-2", "snap-3")
+    for policy in (KEEP_TWO, ALL_BUT_ONE):
+        harness.command(ExpireSnapshots("vol", "bucket", policy, START_MS), number=0)
+    harness.run()
+    assert harness.names() == ["snap-3"]
+    assert not harness.dead_lettered
 
 
 def test_a_repeat_waits_too_and_then_gets_the_first_answer() -> None:
@@ -582,21 +603,25 @@ def test_a_snapshot_is_created_once_in_each_period() -> None:
     assert harness.names() == ["auto-20231114t230000z", "auto-20231115t020000z"]
 
 
-def test_an_automatic_snapshot_that_was_dropped_is_not_requested_again() -> None:
-    """Its id is that of its period: metadata would answer with the dropped one, and nothing would ever clean it."""
-    harness = Harness()
+@pytest.mark.parametrize("is_renamed", [False, True])
+def test_a_period_that_begins_twice_has_two_snapshots(*, is_renamed: bool) -> None:
+    """With one id metadata would answer with the first one, which may be dropped, or be there under another name."""
+    harness = Harness(SnapshotsSettings(is_rename_allowed=True))
     hourly, hour_ms = RetentionPolicy(snapshot_every_ms=60 * MINUTE_MS), 60 * MINUTE_MS
     set_policy(harness, hourly)
     wait(harness, hour_ms)
     (name,) = harness.names()
-    assert not harness.delete(name).error
-    assert not harness.names()
-    harness.now_ms -= hour_ms  # the clock was ahead
+    if is_renamed:
+        assert not ask(harness, RenameSnapshot("vol", "bucket", name, "kept")).error
+    else:
+        assert not harness.delete(name).error
+    harness.now_ms -= hour_ms - 1  # the clock was ahead
     set_policy(harness, hourly)
-    wait(harness, hour_ms)
-    assert not harness.names()
-    wait(harness, hour_ms)
-    assert len(harness.names()) == 1
+    wait(harness, hour_ms - 1)
+    assert harness.names() == (["kept", name] if is_renamed else [name])
+    listed = {row.snapshot_id for row in harness.published if row.name == name}
+    assert len(listed) == 2
+    assert len(harness.metadata.captured) == 2
 
 
 def test_a_refused_automatic_snapshot_is_kept_reported_once_and_breaks_nothing() -> None:

@@ -47,10 +47,14 @@ class ChainCheck:
         self._dropped = {key[len(_DROPPED) :].decode() for key, _ in table.scan(_DROPPED, _BEYOND_DROPPED)}
 
     def follow(self, record: SnapshotChainRecord, work: Work) -> None:
-        """Apply one marker. A full chain is ignored while a chain is known; after a misfit every other marker is."""
+        """Apply one marker. A full chain of no later version is ignored while a chain is known; after a misfit every
+        other marker is. After an accepted loss the chain goes on from a full chain of a much later version.
+        """
         body = record.body
         has_chain = self.is_known and self.version > 0
-        if (has_chain and isinstance(body, FullChain)) or not (self.is_known or isinstance(body, FullChain)):
+        if has_chain and isinstance(body, FullChain) and record.version <= self.version:
+            return
+        if not (self.is_known or isinstance(body, FullChain)):
             return
         if isinstance(body, FullChain) and body.part == 1:
             self._chain.clear(work)

@@ -11,6 +11,7 @@ from schemas.records import (
     DeleteSnapshot,
     PendingSnapshot,
     RenameSnapshot,
+    RetentionRow,
     SnapshotCommand,
     SnapshotInfo,
     SnapshotReply,
@@ -28,7 +29,6 @@ from services.snapshots.state.answers import Answers
 from services.snapshots.state.commands import send_to_metadata
 from services.snapshots.state.refusals import TaggedSnapshotError
 from services.snapshots.state.rows import SnapshotRows, is_active
-from services.snapshots.state.tables import DROPPED_SNAPSHOT_TABLE, name_key
 
 _NAMESPACE = UUID("67ee73f1-4be3-5a97-8cf9-467f142b7896")
 
@@ -38,9 +38,14 @@ def new_snapshot_id(message: Message, shard: int) -> str:
     return str(uuid5(_NAMESPACE, f"{shard}/{message.topic.name}/{message.offset}/{message.timestamp_ms}"))
 
 
-def scheduled_snapshot_id(volume: str, bucket: str, name: str, shard: int) -> str:
-    """Return the id of an automatic snapshot. Its name contains its period, which has only one automatic snapshot."""
-    return str(uuid5(_NAMESPACE, f"{shard}/{volume}/{bucket}/{name}"))
+def scheduled_snapshot_id(policy: RetentionRow, name: str, shard: int, now_ms: int) -> str:
+    """Return the id of an automatic snapshot that a policy requests now.
+
+    Its name is that of its period, and may have been another snapshot's: if the clock was ahead, and the policy was set
+    again since, a period begins twice.
+    """
+    place = f"{shard}/{policy.volume}/{policy.bucket}/{name}"
+    return str(uuid5(_NAMESPACE, f"{place}/{policy.set_ms}/{now_ms}"))
 
 
 @dataclass(eq=False, repr=False)
@@ -67,21 +72,15 @@ class Requests:
         )
         self._begin_create(request, pending, work)
 
-    def create_on_schedule(self, volume: str, bucket: str, name: str, now_ms: int, work: Work) -> None:
+    def create_on_schedule(self, policy: RetentionRow, name: str, now_ms: int, work: Work) -> None:
         """Reserve the name of an automatic snapshot and send the capture to metadata; no client is answered.
-
-        Nothing is sent if the snapshot of the period was created and dropped before: metadata would answer with that
-        one. This happens if the clock was ahead then, and the policy was set again since.
 
         Raises:
             CommandError: as for a client's create, before any change.
         """
-        snapshot_id = scheduled_snapshot_id(volume, bucket, name, work.shard)
-        dropped = work.table(DROPPED_SNAPSHOT_TABLE).get(name_key(volume, bucket, name))
-        if dropped is not None and dropped.snapshot_id == snapshot_id:
-            return
+        snapshot_id = scheduled_snapshot_id(policy, name, work.shard, now_ms)
         pending = PendingSnapshot(snapshot_id, PendingAction.CREATE.value, "", 0, now_ms, is_automatic=True)
-        self._begin_create(CreateSnapshot(volume, bucket, name), pending, work)
+        self._begin_create(CreateSnapshot(policy.volume, policy.bucket, name), pending, work)
 
     def _begin_create(self, request: CreateSnapshot, pending: PendingSnapshot, work: Work) -> None:
         check_snapshot_name(request.snapshot)

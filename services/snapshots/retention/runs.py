@@ -193,7 +193,8 @@ class Retention:
                 row = replace(row, last_run_ms=log_time_ms, last_expired=len(expired))
             self._put(_without_failure(row), work)  # the answer reports the failure
         asked = ExpiryRow(command.client_id, command.number, outcome)
-        if expired and command.client_id and policy.execution_mode is ExecutionMode.SYNC:
+        is_named = command.client_id and command.number  # without a name one request would take another's place
+        if expired and is_named and policy.execution_mode is ExecutionMode.SYNC:
             self._waiting.add(asked, work)
         else:
             self._waiting.answer(asked, work)
@@ -242,7 +243,7 @@ class Retention:
         row = _without_failure(replace(row, last_snapshot_period=period))
         name = _name_of_period(period * row.policy.snapshot_every_ms)
         try:
-            self._requests.create_on_schedule(row.volume, row.bucket, name, now_ms, work)
+            self._requests.create_on_schedule(row, name, now_ms, work)
         except (CommandError, InvalidNameError) as error:
             return self._snapshot_failed(row, name, f"{error.code}: {error}", now_ms)
         return row
@@ -288,10 +289,11 @@ class Retention:
         """Create the automatic tags that are due, and remove the surplus ones. Return the policy's new row."""
         policy, chain = row.policy, self._rows.active_chain(row.volume, row.bucket)
         tagged = {tag.tag for tag in self._protections.tags_of(row.volume, row.bucket)}
-        for period, snapshot_id in due_tags(policy, chain, row.last_tag_period):
+        for period, snapshot_id in due_tags(policy, chain, row.last_tag_period, now_ms):
             end_ms = now_ms + policy.tag_time_retained_ms if policy.tag_time_retained_ms else NEVER_MS
             name = _name_of_period(period * policy.tag_every_ms)
             if name not in tagged:
+                self._remove_surplus_tags(row, work, coming=1)  # before: the shard may have no room for one more
                 self._protections.put_tag(
                     TagRow(
                         row.volume,
@@ -307,9 +309,12 @@ class Retention:
                     work,
                 )
             row = replace(row, last_tag_period=period)
-        for name in surplus_tags(policy, self._protections.tags_of(row.volume, row.bucket)):
-            self._protections.remove_tag(row.volume, row.bucket, name, work)
+        self._remove_surplus_tags(row, work)
         return row
+
+    def _remove_surplus_tags(self, row: RetentionRow, work: Work, coming: int = 0) -> None:
+        for name in surplus_tags(row.policy, self._protections.tags_of(row.volume, row.bucket), coming):
+            self._protections.remove_tag(row.volume, row.bucket, name, work)
 
     def _count(self, trigger: Trigger, expired: Sequence[SnapshotInfo], *, is_failed: bool = False) -> None:
         outcome = "failed" if is_failed else "expired" if expired else "nothing"
