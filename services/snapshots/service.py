@@ -299,7 +299,6 @@ class SnapshotsService(RememberingService):
         else:
             self._lifecycle.ask_again(work)
             self._rollbacks.ask_again(work)
-            self._settling.ask_again(work)
         self._is_started = True
 
     def end_batch(self, work: Work) -> None:

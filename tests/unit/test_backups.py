@@ -150,6 +150,17 @@ def test_the_homes_own_backups_pin_beside_those_that_are_named(tmp_path: Path) -
     assert backups.shared_backups(sharing) == [third]
 
 
+def test_a_copy_that_cannot_be_restored_is_no_backup_and_is_named(tmp_path: Path) -> None:
+    """Else the log would be trimmed up to it, and the shard could not be built again from anything."""
+    home, said = tmp_path / "home", list[str]()
+    plane = PlaneFile(PlaneState.RUNNING, str(home), 1, identify(os.getpid()))
+    own = made_backup(home, backups.backups_directory(home), "own", 7)
+    shutil.rmtree(backups.backups_directory(home) / "own" / "metadata" / "0")
+    (left,) = backups.known_backups(plane, tell=said.append)
+    assert left == replace(own, copies=())
+    assert said == ["Backup own does not count as one of metadata, shard 0: it has no database of metadata, shard 0."]
+
+
 def test_a_process_that_ends_while_it_copies_is_one_sentence(tmp_path: Path) -> None:
     """It answers 500, and its server has no reason to tell."""
     is_asked, may_end = threading.Event(), threading.Event()

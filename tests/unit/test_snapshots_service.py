@@ -789,18 +789,6 @@ def test_a_refused_command_is_no_work() -> None:
     assert harness.answered(number).rounds == 2
 
 
-def test_a_settle_whose_barrier_was_lost_begins_another_round_at_the_next_start() -> None:
-    """The barrier may be dead-lettered by a service whose secret was wrong; nobody else would send it again."""
-    harness = Harness()
-    number = harness.settle()
-    harness.metadata.barriers.clear()
-    harness.restart()
-    harness.feed()
-    bring_back(harness)
-    bring_back(harness)
-    assert harness.answered(number).rounds == 3
-
-
 def test_settled_only_when_the_figures_are_complete() -> None:
     harness = Harness()
     harness.metadata.txn = 50

@@ -11,7 +11,7 @@ from schemas.topics import DELETED_ENTRIES
 from services.cli.confirmation import DryRunOption, YesOption, confirm
 from services.cli.output import print_json, print_table
 from services.cli.session import JsonOption, made_session
-from services.cli.terminal import say
+from services.cli.terminal import say, say_aside
 from services.domain.words import counted
 from services.log.kafka import KafkaLog
 from services.log.schema_topic import follow_schemas
@@ -43,7 +43,7 @@ def trim_log(
     """Delete log records that no reader, backup or unfinished transaction needs."""
     session = made_session(context)
     plane = running_plane(session.home)
-    kept = known_backups(plane, *(backups or ()))
+    kept = known_backups(plane, *(backups or ()), tell=say_aside)
     log = KafkaLog(plane.bootstrap_servers, "deepclean.trim", credentials=administrator(session.home))
     follow_schemas(log)
     trims = planned_trims(plane, log, kept)

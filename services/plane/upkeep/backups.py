@@ -12,7 +12,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import blake2b
 from itertools import groupby
@@ -81,8 +81,10 @@ def listed_backups(directory: Path) -> list[PlacedBackup]:
         raise StackError(str(error)) from error
 
 
-def known_backups(plane: PlaneFile, *others: Path) -> list[Backup]:
+def known_backups(plane: PlaneFile, *others: Path, tell: Callable[[str], None] = lambda _: None) -> list[Backup]:
     """Return the backups of a plane, oldest first: in its directory, in the home and in other directories.
+
+    A copy that cannot be restored is left out; ``tell`` is for what it lacks.
 
     Raises:
         StackError: a directory or a manifest cannot be read.
@@ -91,7 +93,20 @@ def known_backups(plane: PlaneFile, *others: Path) -> list[Backup]:
     wanted = [*([Path(plane.backups)] if plane.backups else []), *([home] if home.exists() else []), *others]
     distinct = {directory.resolve(): directory for directory in wanted}.values()
     placed = sorted((found for directory in distinct for found in listed_backups(directory)), key=made_at)
-    return [found.backup for found in placed]
+    return [_with_whole_copies(found, tell) for found in placed]
+
+
+def _with_whole_copies(found: PlacedBackup, tell: Callable[[str], None] = lambda _: None) -> Backup:
+    whole = []
+    for copy in found.backup.copies:
+        try:
+            check_copy(found, copy)
+        except OSError as error:
+            what = f"{copy.service}, shard {copy.shard}: {error.strerror or error}"
+            tell(f"Backup {found.backup.name} does not count as one of {what}.")
+        else:
+            whole.append(copy)
+    return replace(found.backup, copies=tuple(whole))
 
 
 def shared_backups(plane: PlaneFile) -> list[Backup] | None:
@@ -100,7 +115,7 @@ def shared_backups(plane: PlaneFile) -> list[Backup] | None:
     Raises:
         StackError: the directory or a manifest cannot be read.
     """
-    return [found.backup for found in listed_backups(Path(plane.backups))] if plane.backups else None
+    return [_with_whole_copies(found) for found in listed_backups(Path(plane.backups))] if plane.backups else None
 
 
 def find_backup(directory: Path, name: str = "") -> PlacedBackup:

@@ -39,13 +39,10 @@ class Settling:
     _collection: CollectionFollower
     _requests: dict[str, SettleRow] = field(default_factory=dict)
     _returned_txns: dict[tuple[str, str], int] = field(default_factory=dict)
-    _left_open: frozenset[str] = frozenset()
-    """Requests that were open at the start."""
 
     def restore(self, tables: Tables) -> None:
         """Read the requests and the returned barriers from the tables."""
         self._requests = {row.barrier_id: row for _, row in tables.table(SETTLE_TABLE).scan()}
-        self._left_open = frozenset(self._requests)
         self._returned_txns.clear()
         for _, progress in tables.table(RETURNED_BARRIER_TABLE).scan():
             barrier = progress.body
@@ -70,13 +67,6 @@ class Settling:
             )
         row = SettleRow(request.barrier_id, command.client_id, command.number, 0, 0, 0, ())
         self._begin_round(row, work)
-
-    def ask_again(self, work: Work) -> None:
-        """Begin a new round of the requests whose barriers were on their way at the start: one may be dead-lettered."""
-        for barrier_id, row in sorted(self._requests.items()):
-            if barrier_id in self._left_open and len(row.returned) < len(BRANCHES):
-                self._begin_round(replace(row, quiet_rounds=0), work)
-        self._left_open = frozenset()
 
     def work_was_done(self, work: Work) -> None:
         """Count work of this service: no round in progress is quiet."""
