@@ -51,13 +51,17 @@ class Pace:
         self._claimed_bytes = 0
         self._seen_ms = 0
 
-    def throttled_by(self, now_ms: int, claims_in_progress: int = 0) -> ThrottledBy | None:
-        """Return what forbids to start a task now; None when nothing does."""
+    def tick(self, now_ms: int) -> None:
+        """Let the pause after claimed bytes begin, whether anything waits for its end or not."""
         for rate in (self._rows, self._bytes):
             rate.next_ms -= max(0, self._seen_ms - now_ms)  # a clock that is set back lengthens no pause
         self._seen_ms = now_ms
         self._bytes.take(self._claimed_bytes, now_ms)
         self._claimed_bytes = 0
+
+    def throttled_by(self, now_ms: int, claims_in_progress: int = 0) -> ThrottledBy | None:
+        """Return what forbids to start a task now; None when nothing does."""
+        self.tick(now_ms)
         if not self._hours.are_open(now_ms):
             return ThrottledBy.HOURS
         if now_ms < max(self._rows.next_ms, self._bytes.next_ms):

@@ -55,6 +55,10 @@ from services.runtime.parts.feature_level import require_known_level
 from services.runtime.parts.stored_chain import ChainFollower, stopping_at_misfit
 from services.storage.tables import Tables
 
+MOST_IN_VAIN = 20
+"""Judgements of queued purge requests, in one unit of work, that leave no row to claim: all are held, or suspended. The
+whole queue may be so after a pause, and other messages wait meanwhile."""
+
 
 class KeyDeletionService(RememberingService):
     """One shard of key_deletion."""
@@ -154,9 +158,11 @@ class KeyDeletionService(RememberingService):
         """Do the work that is due, and start tasks and sweeps as far as there is room."""
         self._tasks.tick(now_ms, work)
         self._purges.tick(now_ms, work)
+        self._pace.tick(now_ms)
         view = self._chain.view
         self._throttled_by = None
-        while self._tasks.has_room and len(self._purges):
+        in_vain = 0
+        while self._tasks.has_room and len(self._purges) and in_vain < MOST_IN_VAIN:
             throttled_by = self._pace.throttled_by(now_ms, self._tasks.claiming)
             if throttled_by is not None and not self._purges.are_pressing:
                 self._throttled_by = throttled_by
@@ -168,6 +174,8 @@ class KeyDeletionService(RememberingService):
             if row_count(rows):
                 self._tasks.start(rows, view.version, now_ms, work, first_judge_version)
                 self._pace.started(row_count(rows), now_ms)
+            else:
+                in_vain += 1
         self._garbage_ranges.tick(now_ms, work)
         self._write_expiry.tick(now_ms, work)
         self._sweeps.tick(now_ms, self._max_sweep_pages(), work)

@@ -97,7 +97,17 @@ def an_open_copy_without_blocks_counts_as_empty_whatever_others_have(patch: pyte
     patch.setattr(block_placement, "_seen", blind)
 
 
+def an_old_copy_goes_as_soon_as_another_one_is_there(patch: pytest.MonkeyPatch) -> None:
+    """Copies that were still being made were taken for made."""
+    patch.setattr(Facts, "is_dead", lambda *_: True)
+
+
 FAULTS = (
+    Fault(
+        an_old_copy_goes_as_soon_as_another_one_is_there,
+        caught_by=f"{_PLACEMENT}TestRules::test_an_old_copy_stays_until_those_in_its_place_are_made",
+        message="assert not True",
+    ),
     Fault(
         a_deleted_block_is_forgotten_at_once,
         caught_by=f"{_DATANODE}test_what_a_slow_client_writes_after_the_deletion_is_refused",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from prometheus_client import CollectorRegistry
 
-from schemas.records import ClaimRows, DeleteBlocks, SweepPage
+from schemas.records import ClaimRows, DeleteBlocks, FinishRows, SweepPage
 from services.domain.purge_hours import purge_hours
 from services.key_deletion.metrics import KeyDeletionMetrics
 from services.key_deletion.pace import Pace, ThrottledBy
@@ -18,6 +18,7 @@ from tests.unit.test_key_deletion import (
     capture,
     claimed,
     deleted,
+    finished,
     named,
     pass_barrier,
     purge,
@@ -96,6 +97,24 @@ class TestRate:
         assert pace.throttled_by(at(0)) is None
 
 
+def test_a_queue_of_which_nothing_is_left_to_claim_is_judged_a_part_at_a_time() -> None:
+    """Other messages wait meanwhile, and a pause may leave tens of millions of rows in it."""
+    counted = Counted(KeyDeletionSettings(max_task_rows=1, max_tasks_in_flight=1), at(0))
+    harness = counted.harness
+    harness.give(capture(1, 500, 1))
+    (first,) = bodies(harness.give(purge(row(1, birth=501, death=600), version=1, before=1)), ClaimRows)
+    held = [row(number, birth=500, death=600) for number in range(2, 52)]
+    harness.give(*[purge(one, version=1, before=1) for one in held])
+    assert counted("waiting_purges") == 50
+    (deletion,) = bodies(harness.give(claimed(first)), DeleteBlocks)
+    (finish,) = bodies(harness.give(deleted(deletion)), FinishRows)
+    harness.give(finished(finish))
+    assert counted("waiting_purges") == 30
+    harness.wait(1)
+    harness.wait(1)
+    assert counted("waiting_purges") == 0
+
+
 class TestRateInBytes:
     def test_what_was_claimed_takes_its_time(self) -> None:
         pace = Pace(KeyDeletionSettings(max_bytes_per_second=100))
@@ -125,6 +144,13 @@ class TestRateInBytes:
         assert not bodies(harness.wait(1_999), ClaimRows)
         (second,) = bodies(harness.wait(1), ClaimRows)
         assert named(second) == rows(2)
+
+    def test_the_pause_begins_with_the_claim_though_nothing_waits_for_its_end(self) -> None:
+        harness = Counted(KeyDeletionSettings(max_bytes_per_second=1), at(0)).harness
+        (first,) = bodies(harness.give(purge(row(1))), ClaimRows)
+        harness.give(claimed(first))
+        harness.wait(HOUR_MS)
+        assert bodies(harness.give(purge(row(2))), ClaimRows)
 
     def test_without_one_nothing_waits(self) -> None:
         pace = Pace(KeyDeletionSettings())
