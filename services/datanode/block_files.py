@@ -17,14 +17,8 @@ from schemas.block_store import MAX_CHUNK_BYTES
 BLOCK = ".block"
 UNFINISHED = ".tmp"
 COPYING, HEALING = "copy", "heal"
-OWN_WRITERS = (COPYING, HEALING)
+OWN_WRITERS = frozenset((COPYING, HEALING))
 """The datanode's own writers. Those of clients have hexadecimal digits for names."""
-
-
-def remove_begun(directory: Path) -> None:
-    """Remove what was being written when the datanode ended. Call it before the database is opened: that needs room."""
-    for path in directory.glob(f"chunks/*/*{UNFINISHED}"):
-        path.unlink(missing_ok=True)
 
 
 class BlockFiles:
@@ -32,6 +26,8 @@ class BlockFiles:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
+        self._begun: dict[int, dict[int, set[str]]] = {}
+        """By container and block who writes it at present. The start removes what is older."""
 
     def _folder(self, storage: int) -> Path:
         return self._directory / f"{storage:016x}"
@@ -51,9 +47,11 @@ class BlockFiles:
         """Remove all files of a container."""
         if self._folder(storage).exists():
             shutil.rmtree(self._folder(storage))
+        self._begun.pop(storage, None)
 
     def write(self, storage: int, local_id: int, writer: str, offset_bytes: int, data: bytes) -> None:
         """Write a chunk of an unfinished block."""
+        self._begun.setdefault(storage, {}).setdefault(local_id, set()).add(writer)
         flags = os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if not offset_bytes else 0)
         handle = os.open(self._unfinished(storage, local_id, writer), flags, 0o600)
         try:
@@ -79,18 +77,29 @@ class BlockFiles:
         finally:
             os.close(handle)
         path.replace(self._block(storage, local_id))
+        self._ended(storage, local_id, writer)
         _sync_folder(self._folder(storage))
 
     def discard(self, storage: int, local_id: int, writer: str) -> None:
         """Remove an unfinished block."""
         self._unfinished(storage, local_id, writer).unlink(missing_ok=True)
+        self._ended(storage, local_id, writer)
 
     def discard_begun(self, storage: int, local_ids: Collection[int] | None = None) -> None:
         """Remove the blocks that clients have begun to write: all, or those with some ids. Copies in progress stay."""
-        for path in self._folder(storage).glob(f"*{UNFINISHED}"):
-            local_id, writer, _ = path.name.split(".")
-            if writer not in OWN_WRITERS and (local_ids is None or int(local_id) in local_ids):
-                path.unlink(missing_ok=True)
+        begun = self._begun.get(storage, {})
+        for local_id in list(begun if local_ids is None else begun.keys() & local_ids):
+            for writer in begun[local_id] - OWN_WRITERS:
+                self.discard(storage, local_id, writer)
+
+    def _ended(self, storage: int, local_id: int, writer: str) -> None:
+        begun = self._begun.get(storage, {})
+        writers = begun.get(local_id, set())
+        writers.discard(writer)
+        if not writers:
+            begun.pop(local_id, None)
+        if not begun:
+            self._begun.pop(storage, None)
 
     def read(self, storage: int, local_id: int, offset_bytes: int, length_bytes: int) -> bytes:
         """Return bytes of a block. Raise FileNotFoundError if it is missing."""

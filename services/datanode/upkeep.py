@@ -49,7 +49,7 @@ class Heartbeats:
         """Shards that did not answer, with the reason."""
 
     def beat(self) -> bool:
-        """Report once to each shard. Return whether one has given transactions, so that more may wait."""
+        """Report once to each shard. Return whether transactions were stored that one has given: more may wait."""
         answers = [self._beat_to(shard) for shard in list(self._numbers)]
         return any(answers)
 
@@ -81,9 +81,8 @@ class Heartbeats:
         self.silent.pop(shard, None)
         if self._has_added_shards:
             self._report_to_all(orders.shards)
-        before, self._acknowledged[shard] = self._acknowledged[shard], self._node.obey(shard, orders)
-        # Those without a copy here, and those that were acknowledged before, come again whatever this datanode does.
-        return any(one.is_stored and one not in before for one in self._acknowledged[shard])
+        self._acknowledged[shard] = self._node.obey(shard, orders)
+        return any(one.is_stored for one in self._acknowledged[shard])
 
 
 class Chores:

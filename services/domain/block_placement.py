@@ -168,17 +168,20 @@ def may_be_copied_to(row: ContainerRow, node: str) -> bool:
 
 
 def is_surplus(row: ContainerRow, node: str, facts: Facts) -> bool:
-    """Return whether a datanode's copy of a container is not needed: it is to have none, and as many others have it
-    whole as may ever.
+    """Return whether a datanode's copy of a container is not needed: it is to have none, and others have it.
 
-    Such a copy is that of a datanode which was dead: it may have blocks that were deleted since. But until the copies
-    in its place are made, it may be one of few, or have the only whole copy of a block that is damaged elsewhere. A
-    mock_scm that was made again from the log knows which containers there are only when all datanodes have reported.
+    Such a copy is that of a datanode which was dead: it may have blocks that were deleted since. A mock_scm that was
+    made again from the log knows which containers there are only when all datanodes have reported.
     """
-    if any(one.node == node for one in row.replicas):
+    if any(one.node == node for one in row.replicas) or not facts.is_sure:
         return False
     if row.state in (ContainerState.DELETING, ContainerState.DELETED):
-        return facts.is_sure
-    whole = [one for one in facts.sources(row) if not facts.copies[one].damaged_blocks]
-    awaited = [one for one in row.replicas if not facts.is_dead(one.node)]
-    return facts.is_sure and len(whole) >= max(1, len(awaited))
+        return True
+    complete = facts.sources(row)
+    awaited = [one for one in row.replicas if one.node in facts.load or one.node in facts.copies]
+    if len(complete) < max(1, len(awaited)):
+        return False  # it may be one of few until the copies in its place are made
+    may_heal = any(facts.copies[one].damaged_blocks for one in complete) and not facts.copies[node].damaged_blocks
+    # A block that is lost never heals. Then the copy must not be in the way of a new one, which no other node can have.
+    has_no_other = facts.load.keys() <= {one.node for one in row.replicas} | facts.copies.keys()
+    return not may_heal or (has_no_other and len(awaited) < len(row.replicas))

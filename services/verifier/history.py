@@ -461,6 +461,19 @@ class History:
                 return _version(found)
         return self.version(object_id, birth)
 
+    def stored_bytes(self, object_id: int, birth: int) -> int:
+        """Return the bytes of all blocks of a live version: more than its length after some rollbacks."""
+        first = self.version(object_id, birth)
+        stored_bytes = 0 if first is None else first.size_bytes
+        if self._has_grown:
+            (further,) = self._run(
+                "SELECT COALESCE(SUM(bytes), 0) FROM versions "
+                "WHERE whole = ? AND whole_birth = ? AND whole IS NOT NULL AND died IS NULL",
+                (object_id, birth),
+            ).fetchone()
+            stored_bytes += further
+        return stored_bytes
+
     def lengthen(self, name: tuple[int, int], length: int, last_run: Version | None, added_bytes: int) -> None:
         """Record the new length of a live version, and bytes that were added to its last block."""
         self._has_grown = True

@@ -112,6 +112,7 @@ class Writing:
         """Return the version to which a client appends. Nobody else may be writing it."""
         live = required(there)
         require(self._writes.writer_of(parent_id, name, self._known_as(live)) is None)
+        require(self._history.stored_bytes(live.object_id, live.birth) == live.length)
         return Synced(self._known_as(live), room_bytes=0)
 
     def _key(self, bucket: Bucket, parent_id: int, name: str) -> tuple[int, bytes]:

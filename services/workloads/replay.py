@@ -21,6 +21,7 @@ from services.client.tasks.links import bucket_of_link
 from services.client.tasks.snapshot_ids import ACTIVE, EXPIRED, live_snapshot_id
 from services.client.tasks.space_view import BucketView, held_by_path, held_by_snapshot
 from services.client.tasks.undelete import undelete_path
+from services.client.tasks.volume_shards import VolumeShards
 from services.domain.snapshot_diff import DiffEntry, DiffKind
 from services.workloads import workload
 from services.workloads.block_groups import PutVersion, block_groups
@@ -230,8 +231,15 @@ class Replay:
             of_groups = {self._beside.get(one, one): shard for one, shard in self.shards.items()}
             following = (self.first_shard + len(of_groups)) % self.plane.shards
             chosen = of_groups.get(self._beside.get(volume, volume), following)
-            self.shards[volume] = self.plane.place_volume(volume, chosen) if self.is_placing else chosen
+            self.shards[volume] = self._placed(volume, chosen) if self.is_placing else chosen
         return self.shards[volume]
+
+    def _placed(self, volume: str, chosen: int) -> int:
+        """Return the shard that has a volume, or else the shard to which its name belongs from now on."""
+        try:
+            return VolumeShards(self.plane).shard_of(volume)
+        except PlaneError:
+            return self.plane.place_volume(volume, chosen)
 
     def collect(self) -> Iterator[Line]:
         """Wait for the answers of all sent operations. Yield a line for each refusal."""

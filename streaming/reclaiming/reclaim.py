@@ -263,8 +263,8 @@ class ReclaimJob:
             self._is_in_batch = True
         try:
             yield
-        except DeepcleanError as error:
-            self._failure = error
+        except Exception as error:  # before the turn is given on: buckets may have changed unseen
+            self._failure = error if isinstance(error, DeepcleanError) else self._translated(str(error))
             raise
         finally:
             with self._turn:

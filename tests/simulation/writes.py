@@ -199,6 +199,8 @@ class Writes:
             raise OperationRefusedError("KEY_NOT_FOUND", name)
         if self._writer_of(incarnation, parent, name, live):
             raise OperationRefusedError("KEY_UNDER_LEASE_RECOVERY", name)
+        if self.model.pieces.bytes_of(frozenset(self.model.contents[live.number])) != live.size_bytes:
+            raise OperationRefusedError("NOT_SUPPORTED_OPERATION", name)
         return self._as_it_is(live)
 
     def _as_it_is(self, live: Version) -> Left:

@@ -39,7 +39,7 @@ from services.domain.acls import MAX_ACLS, is_granted
 from services.metadata.namespace.rights import ASKED
 from services.metadata.reads.acl_queries import acls_of
 from services.metadata.recovery.digest import digest_shard
-from services.metadata.state.tables import ACL_TABLE, PREFIX_TABLE, SECRET_TABLE
+from services.metadata.state.tables import ACL_TABLE, OPEN_FILE_TABLE, PREFIX_TABLE, SECRET_TABLE
 from services.storage.tables import TablesReader
 from tests.shard_copies import rebuilt_digest
 from tests.unit.test_metadata import Shard
@@ -235,6 +235,17 @@ class TestInheritance:
         for path in ("k2", "a/k", "a/p/k"):
             lists.do(put(path))
         assert [lists.acls(path)[0].rights[0] for path in ("k2", "a/k", "a/p/k")] == [READ, WRITE, AclRight.DELETE]
+
+    def test_a_key_gets_the_list_of_the_path_at_which_it_is_committed(self) -> None:
+        lists = Lists()
+        for prefix, right in (("d/", READ), ("e/", WRITE)):
+            lists.do(AddAcl(AclObject.PREFIX, VOLUME, BUCKET, prefix, entry(right, scope=AclScope.DEFAULT)))
+        lists.do(MakeDirectory(VOLUME, BUCKET, "d"))
+        lists.do(records.OpenKey(VOLUME, BUCKET, "d/k", 10, "", 100))
+        (opened,) = [row for _, row in lists.tables().table(OPEN_FILE_TABLE).scan()]
+        lists.do(RenameDirectory(VOLUME, BUCKET, "d", "e"))
+        lists.do(records.CommitKey(VOLUME, BUCKET, "e/k", opened.session, 10))
+        assert lists.acls("e/k") == (entry(WRITE),)
 
     def test_a_prefix_with_a_list_has_to_allow_what_happens_below_it(self) -> None:
         lists = Lists()

@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 
 from schemas.records import PositionRow, ShardState
 from schemas.stored_rows import row_codec
-from schemas.topics import DELETED_ENTRIES, METADATA_COMMANDS
+from schemas.topics import DELETED_ENTRIES, METADATA_COMMANDS, TOPICS
 from services.cli.main import app
 from services.cli.session import Session
 from services.domain.errors import InvariantError, TopicMissingError
@@ -33,7 +33,7 @@ from services.plane.machine.errors import StackError
 from services.plane.machine.ports import HOST
 from services.plane.machine.processes import identify
 from services.plane.stack.plane_file import PlaneFile, PlaneProcess, PlaneState
-from services.plane.stack.process_names import METADATA
+from services.plane.stack.process_names import METADATA, SERVICES
 from services.plane.upkeep import backups, log_trims
 from services.plane.upkeep.backups import copy_of_running, find_backup, missing_from, restore_backup
 from services.plane.upkeep.shard_databases import (
@@ -43,11 +43,13 @@ from services.plane.upkeep.shard_databases import (
     open_database,
     positions_of,
 )
+from services.plane.upkeep.trimming import plan_trims
 from services.runtime.copies import restores
 from services.runtime.copies.manifests import (
     MANIFEST,
     Backup,
     BackupError,
+    InputPosition,
     PlacedBackup,
     ServiceCopy,
     placed_backups,
@@ -150,15 +152,35 @@ def test_the_homes_own_backups_pin_beside_those_that_are_named(tmp_path: Path) -
     assert backups.shared_backups(sharing) == [third]
 
 
-def test_a_copy_that_cannot_be_restored_is_no_backup_and_is_named(tmp_path: Path) -> None:
-    """Else the log would be trimmed up to it, and the shard could not be built again from anything."""
-    home, said = tmp_path / "home", list[str]()
+def test_copies_that_cannot_be_restored_are_named(tmp_path: Path) -> None:
+    home = tmp_path / "home"
     plane = PlaneFile(PlaneState.RUNNING, str(home), 1, identify(os.getpid()))
     own = made_backup(home, backups.backups_directory(home), "own", 7)
+    assert backups.damaged_copies(plane) == {}
     shutil.rmtree(backups.backups_directory(home) / "own" / "metadata" / "0")
-    (left,) = backups.known_backups(plane, tell=said.append)
-    assert left == replace(own, copies=())
-    assert said == ["Backup own does not count as one of metadata, shard 0: it has no database of metadata, shard 0."]
+    assert backups.damaged_copies(plane) == {("own", "metadata", 0): "it has no database of metadata, shard 0"}
+    assert backups.known_backups(plane) == [own], "what it needs is kept: it may be mended"
+
+
+def test_a_damaged_copy_is_no_backup_and_keeps_what_it_needs() -> None:
+    """Else the log would be trimmed, and the shard could not be built again from anything."""
+
+    def backup(name: str, read: int) -> Backup:
+        positions = tuple([InputPosition(topic.name, "id", read) for topic in TOPICS])
+        return Backup(name, read, 1, tuple([ServiceCopy(one, 0, positions, 1) for one in SERVICES]))
+
+    firsts = dict.fromkeys([(topic.name, 0) for topic in TOPICS], 0)
+    known = {(reader, topic.name, 0): 100 for topic in TOPICS for reader in topic.consumers}
+
+    def planned(*damaged: str) -> tuple[int, str]:
+        names = {(name, "metadata", 0) for name in damaged}
+        kept = [backup("older", 50), backup("newer", 90)]
+        trims = plan_trims(1, firsts, known, kept, lambda *_: None, damaged=names)
+        (trim,) = [one for one in trims if one.topic == METADATA_COMMANDS.name]
+        return trim.until, trim.pinned_by
+
+    assert planned() == planned("older") == planned("newer") == (49, "backup older of metadata")
+    assert planned("older", "newer") == (0, "no backup of metadata that can be restored")
 
 
 def test_a_process_that_ends_while_it_copies_is_one_sentence(tmp_path: Path) -> None:

@@ -117,6 +117,12 @@ class TestRules:
         assert is_surplus(row(nodes="axy"), "b", facts("ab", "ab")), "else no datanode is free for a new copy"
         spoilt = replace(FULL, damaged_blocks=1)
         assert not is_surplus(row(nodes="ade"), "b", replace(known, copies=dict(known.copies) | {"a": spoilt}))
+        both = dict(known.copies) | {"a": spoilt, "b": spoilt}
+        assert is_surplus(row(nodes="ade"), "b", replace(known, copies=both)), "it heals nothing"
+        lost = replace(facts("abd", "abd"), copies=dict.fromkeys("ab", spoilt) | {"d": FULL})
+        assert is_surplus(row(nodes="abc"), "d", lost), "else nothing would ever take the place of c"
+        diskless = replace(facts("abd", "abcd"), load=dict.fromkeys("abd", 1))
+        assert is_surplus(row(nodes="abc"), "d", diskless), "c is alive, and cannot have a copy"
 
     def test_an_empty_container_is_removed_when_all_datanodes_have_said_that_it_is_empty(self) -> None:
         empty = replace(FULL, block_count=0)

@@ -269,14 +269,14 @@ class TestOpenKeys:
     def test_a_writer_does_not_continue_a_version_that_another_one_made_as_long_again(
         self, shard: WritingShard, bucket: str
     ) -> None:
-        first = shard.open(bucket, "k", BLOCK)
-        shard.sync(bucket, "k", first, 10)
+        first = shard.open(bucket, "k", 2 * BLOCK)
+        shard.sync(bucket, "k", first, BLOCK)
         shard.capture(bucket, "snap")
-        shard.sync(bucket, "k", first, 40)
+        shard.sync(bucket, "k", first, BLOCK + 40)
         shard.roll_back(bucket, "snap")
         second = shard.open(bucket, "k", BLOCK, is_append=True)
-        shard.sync(bucket, "k", second, 40)
-        assert shard.refusal(SyncKey("vol", bucket, "k", first, 70)) == "KEY_NOT_FOUND"
+        shard.sync(bucket, "k", second, BLOCK + 40)
+        assert shard.refusal(SyncKey("vol", bucket, "k", first, BLOCK + 70)) == "KEY_NOT_FOUND"
 
 
 def test_a_refused_command_has_reported_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -197,13 +197,25 @@ class TestBlocksThatAnAuditCallsOrphaned:
 class TestAVersionThatWasRolledBack:
     def test_who_wrote_it_does_not_add_to_blocks_of_another_client(self, shard: WrittenShard) -> None:
         """Rolled back and appended to, a version may be as long as before, with other blocks."""
+        first = shard.opened("flat", "k", 2 * BLOCK)
+        assert shard.synced("flat", "k", first, BLOCK) == ""
+        shard.captured("flat", "snap")
+        assert shard.synced("flat", "k", first, BLOCK + 40) == ""
+        shard.rolled_back("flat", "snap")
+        second = shard.opened("flat", "k", 40, is_append=True)
+        assert shard.synced("flat", "k", second, BLOCK + 40) == ""
+        assert shard.synced("flat", "k", first, BLOCK + 70) == "KEY_NOT_FOUND"
+        assert shard.synced("flat", "k", second, BLOCK + 70) == ""
+
+    def test_what_was_undone_is_not_read_and_nothing_is_appended_behind_it(self, shard: WrittenShard) -> None:
         first = shard.opened("flat", "k", BLOCK)
         assert shard.synced("flat", "k", first, 10) == ""
         shard.captured("flat", "snap")
         assert shard.synced("flat", "k", first, 40) == ""
+        assert [run.size_bytes for run in shard.blocks_of("flat", "k")] == [40]
         shard.rolled_back("flat", "snap")
-        assert [run.size_bytes for run in shard.blocks_of("flat", "k")] == [10], "what was undone is not read"
-        second = shard.opened("flat", "k", 30, is_append=True)
-        assert shard.synced("flat", "k", second, 40) == ""
-        assert shard.synced("flat", "k", first, 70) == "KEY_NOT_FOUND"
-        assert shard.synced("flat", "k", second, 70) == ""
+        assert [run.size_bytes for run in shard.blocks_of("flat", "k")] == [10]
+        append = OpenKey("vol", "flat", "k", 30, "", BLOCK, is_append=True)
+        assert shard.refusal(append) == "NOT_SUPPORTED_OPERATION"
+        shard.do(PutKey("vol", "flat", "k", 20))
+        assert shard.refusal(append) == ""

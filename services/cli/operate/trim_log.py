@@ -17,7 +17,7 @@ from services.log.kafka import KafkaLog
 from services.log.schema_topic import follow_schemas
 from services.plane.stack.plane_file import running_plane
 from services.plane.stack.secrets import administrator
-from services.plane.upkeep.backups import known_backups
+from services.plane.upkeep.backups import damaged_copies, known_backups
 from services.plane.upkeep.log_trims import planned_trims, publish_full_chain
 
 
@@ -43,10 +43,12 @@ def trim_log(
     """Delete log records that no reader, backup or unfinished transaction needs."""
     session = made_session(context)
     plane = running_plane(session.home)
-    kept = known_backups(plane, *(backups or ()), tell=say_aside)
+    kept, damaged = known_backups(plane, *(backups or ())), damaged_copies(plane, *(backups or ()))
+    for (backup, service, shard), reason in damaged.items():
+        say_aside(f"Backup {backup} does not count as one of {service}, shard {shard}: {reason}.")
     log = KafkaLog(plane.bootstrap_servers, "deepclean.trim", credentials=administrator(session.home))
     follow_schemas(log)
-    trims = planned_trims(plane, log, kept)
+    trims = planned_trims(plane, log, kept, damaged)
     messages = sum(trim.messages for trim in trims)
     if messages and not is_dry_run:
         confirm(

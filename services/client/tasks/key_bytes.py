@@ -11,6 +11,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from typing import Protocol
@@ -29,6 +30,7 @@ from schemas.records import (
 )
 from services.client.errors import PlaneError, UnreachableError
 from services.client.plane import BlockStore, MetadataReads, NamespaceCommand, Plane, accepted
+from services.domain.errors import DeepcleanError
 from services.domain.replication import COPIES, replication_of
 
 PLACE_SECONDS = 60.0
@@ -114,13 +116,17 @@ def put_bytes(
         try:
             size_bytes = writer.write()
         except (PlaneError, UnreachableError) as error:
-            may_repeat = isinstance(error, UnreachableError) or error.code in BEGIN_AGAIN
-            if not may_repeat or time.monotonic() > deadline or beginning is None:
-                raise
-            source.seek(beginning)
-            pause.wait(PLACE_POLL_SECONDS)
+            problem: DeepcleanError = error
         else:
-            return size_bytes, writer.commit(size_bytes)
+            try:
+                return size_bytes, writer.commit(size_bytes)
+            except PlaneError as error:  # it was refused, so that another attempt commits once
+                problem = error
+        may_repeat = isinstance(problem, UnreachableError) or getattr(problem, "code", "") in BEGIN_AGAIN
+        if not may_repeat or time.monotonic() > deadline or beginning is None:
+            raise problem
+        source.seek(beginning)
+        pause.wait(PLACE_POLL_SECONDS)
 
 
 class _Writer:
@@ -160,7 +166,8 @@ class _Writer:
         try:
             return accepted(reply)
         except PlaneError:
-            self._abandon()
+            with suppress(DeepcleanError):  # it would hide the refusal; the open key expires
+                self._abandon()
             raise
 
     def _abandon(self) -> None:

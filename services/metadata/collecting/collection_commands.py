@@ -87,11 +87,11 @@ def named_buckets(
     bucket_ids = _meant_buckets(transaction, command)
     if access.is_administrator(transaction):
         return bucket_ids
-    may_change_deleted = access.manages_volume(transaction, command.volume)
+    may_change_deleted, live = access.manages_volume(transaction, command.volume), _live_bucket(transaction, command)
     allowed = []
     for bucket_id in bucket_ids:
         why = why_not(transaction.collection_states.row(transaction.work, bucket_id))
-        if not may_change_deleted and bucket_id != _live_bucket(transaction, command):
+        if not may_change_deleted and bucket_id != live:
             why = "or the owner of its volume alone may change it, because it was deleted"
         if not _is_in_volume(transaction, bucket_id, command.volume):
             why = "alone may change it, because its volume was deleted and another one has that name"

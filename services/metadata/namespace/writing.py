@@ -150,7 +150,10 @@ def _place_of_part(transaction: Transaction, bucket: BucketRow, command: OpenKey
 def _appended_to(
     transaction: Transaction, bucket: BucketRow, place: Place[KeyRow], live: KeyRow | None
 ) -> SyncedVersion:
-    """Return the version to which a client appends. No other client may be writing it."""
+    """Return the version to which a client appends. No other client may be writing it.
+
+    A version that was rolled back may end before its blocks do: bytes behind these would not be behind its own.
+    """
     if live is None:
         raise CommandError(ErrorCode.KEY_NOT_FOUND, f"there is no key {place.name} to append to")
     if _writer_of(transaction, bucket, place, live) is not None:
@@ -159,6 +162,11 @@ def _appended_to(
             f"another client writes {place.name}: wait for its commit, or end its right to write (RecoverLease)",
         )
     runs = list(runs_of(live, parts_of(transaction.work, (bucket.volume_id, bucket.object_id), live)))
+    if sum(run.size_bytes for run in runs) != live.size_bytes:
+        raise CommandError(
+            ErrorCode.NOT_SUPPORTED_OPERATION,
+            f"{place.name} was rolled back to a part of a block, which has later bytes: put it again to add to it",
+        )
     last_local_id = runs[-1].first_local_id if runs else 0
     return SyncedVersion(live.object_id, live.birth, live.size_bytes, len(runs), last_local_id, room_bytes=0)
 

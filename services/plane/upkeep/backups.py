@@ -12,7 +12,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import blake2b
 from itertools import groupby
@@ -32,6 +32,7 @@ from services.runtime.copies.kept_copies import COPIES, DAY_SECONDS, KeptCopies
 from services.runtime.copies.manifests import (
     Backup,
     BackupError,
+    CopyName,
     InputPosition,
     PlacedBackup,
     ServiceCopy,
@@ -81,32 +82,20 @@ def listed_backups(directory: Path) -> list[PlacedBackup]:
         raise StackError(str(error)) from error
 
 
-def known_backups(plane: PlaneFile, *others: Path, tell: Callable[[str], None] = lambda _: None) -> list[Backup]:
+def known_backups(plane: PlaneFile, *others: Path) -> list[Backup]:
     """Return the backups of a plane, oldest first: in its directory, in the home and in other directories.
-
-    A copy that cannot be restored is left out; ``tell`` is for what it lacks.
 
     Raises:
         StackError: a directory or a manifest cannot be read.
     """
+    return [found.backup for found in _placed_backups(plane, *others)]
+
+
+def _placed_backups(plane: PlaneFile, *others: Path) -> list[PlacedBackup]:
     home = backups_directory(Path(plane.home))
     wanted = [*([Path(plane.backups)] if plane.backups else []), *([home] if home.exists() else []), *others]
     distinct = {directory.resolve(): directory for directory in wanted}.values()
-    placed = sorted((found for directory in distinct for found in listed_backups(directory)), key=made_at)
-    return [_with_whole_copies(found, tell) for found in placed]
-
-
-def _with_whole_copies(found: PlacedBackup, tell: Callable[[str], None] = lambda _: None) -> Backup:
-    whole = []
-    for copy in found.backup.copies:
-        try:
-            check_copy(found, copy)
-        except OSError as error:
-            what = f"{copy.service}, shard {copy.shard}: {error.strerror or error}"
-            tell(f"Backup {found.backup.name} does not count as one of {what}.")
-        else:
-            whole.append(copy)
-    return replace(found.backup, copies=tuple(whole))
+    return sorted((found for directory in distinct for found in listed_backups(directory)), key=made_at)
 
 
 def shared_backups(plane: PlaneFile) -> list[Backup] | None:
@@ -115,7 +104,26 @@ def shared_backups(plane: PlaneFile) -> list[Backup] | None:
     Raises:
         StackError: the directory or a manifest cannot be read.
     """
-    return [_with_whole_copies(found) for found in listed_backups(Path(plane.backups))] if plane.backups else None
+    return [found.backup for found in listed_backups(Path(plane.backups))] if plane.backups else None
+
+
+def damaged_copies(plane: PlaneFile, *others: Path) -> dict[CopyName, str]:
+    """Return the copies in the known backups that cannot be restored, each with what it lacks.
+
+    Raises:
+        StackError: a directory, a manifest or a copy cannot be read.
+    """
+    damaged = {}
+    for found in _placed_backups(plane, *others):
+        for copy in found.backup.copies:
+            try:
+                check_copy(found, copy)
+            except FileNotFoundError as error:
+                damaged[found.backup.name, copy.service, copy.shard] = error.strerror or str(error)
+            except OSError as error:
+                what = f"{found.directory} cannot be read ({error.strerror or error}): see that its disk is mounted"
+                raise StackError(f"{what}.") from error
+    return damaged
 
 
 def find_backup(directory: Path, name: str = "") -> PlacedBackup:

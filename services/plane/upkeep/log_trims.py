@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from functools import partial
 
 from schemas.codec import codec
@@ -16,11 +17,16 @@ from services.plane.upkeep.backups import shared_backups
 from services.plane.upkeep.operator_commands import send_to_metadata
 from services.plane.upkeep.reader_positions import reader_positions
 from services.plane.upkeep.trimming import Trim, newest_start, plan_trims
-from services.runtime.copies.manifests import Backup
+from services.runtime.copies.manifests import Backup, CopyName
 
 
-def planned_trims(plane: PlaneFile, log: KafkaLog, backups: list[Backup]) -> list[Trim]:
-    """Return the possible trims of a running plane's log. Raise StackError if a backup is of another log."""
+def planned_trims(
+    plane: PlaneFile, log: KafkaLog, backups: list[Backup], damaged: Container[CopyName] = ()
+) -> list[Trim]:
+    """Return the possible trims of a running plane's log. Raise StackError if a backup is of another log.
+
+    ``damaged`` are copies that cannot be restored as they are: they count as none, and are kept restorable.
+    """
     topic_ids = log.topic_ids([topic.name for topic in TOPICS])
     for backup in backups:
         for copy in backup.copies:
@@ -37,6 +43,7 @@ def planned_trims(plane: PlaneFile, log: KafkaLog, backups: list[Backup]) -> lis
         *(plane.shards, firsts, positions, backups, partial(newest_full_chain, log)),
         may_move=plane.has_moving_shards or _has_moved(log),
         shared=shared_backups(plane) or (),
+        damaged=damaged,
     )
 
 

@@ -25,7 +25,7 @@ from schemas.records import FullChain, SnapshotChainRecord
 from schemas.topics import CHANGELOGS, CLIENTS, METADATA_COMMANDS, SNAPSHOT_CHAIN, TOPICS, Topic
 from services.domain.full_chain import FullChainParts
 from services.plane.stack.process_names import METADATA, SERVICES, STREAMING
-from services.runtime.copies.manifests import Backup
+from services.runtime.copies.manifests import Backup, CopyName
 
 Place = tuple[str, str, int]
 """A reader, a topic and a shard."""
@@ -66,18 +66,22 @@ def plan_trims(
     *,
     may_move: bool = False,
     shared: Sequence[Backup] = (),
+    damaged: Container[CopyName] = (),
 ) -> list[Trim]:
     """Return the trims of every topic and shard. ``positions`` are the known positions of the running readers.
 
     ``may_move``: hosts share the shards. ``shared``: the backups with which a host begins that has no database.
+    ``damaged``: copies that do not count as backups. What they need is kept all the same: they may be mended.
     """
-    beginning = [
-        {one for one in SERVICES if not may_move or any(backup.copy_of(one, shard) for backup in shared)}
-        for shard in range(shards)
-    ]
+
+    def has_copy(among: Sequence[Backup], service: str, shard: int) -> bool:
+        return any(one.copy_of(service, shard) and (one.name, service, shard) not in damaged for one in among)
+
+    beginning = [{one for one in SERVICES if not may_move or has_copy(shared, one, shard)} for shard in range(shards)]
+    backed_up = [{one for one in SERVICES if has_copy(backups, one, shard)} for shard in range(shards)]
     trims = []
     for topic, shard in product(TOPICS, range(shards)):
-        pins = _pins(topic, shard, positions, backups, beginning[shard])
+        pins = _pins(topic, shard, positions, backups, beginning[shard], backed_up[shard])
         trims.append(_plan(topic, shard, firsts[topic.name, shard], pins, find_full_chain))
     return trims
 
@@ -116,8 +120,11 @@ def _pins(
     positions: Mapping[Place, int],
     backups: Sequence[Backup],
     beginning: Container[str],
+    backed_up: Container[str],
 ) -> Iterator[Pin]:
-    """Yield what needs the topic. ``beginning``: the services of which any process has a database to begin with."""
+    """Yield what needs the topic. ``beginning``: the services of which any process has a database to begin with;
+    ``backed_up``: those of which a backup can be restored.
+    """
     for reader in topic.consumers:
         if reader == STREAMING and topic is SNAPSHOT_CHAIN:
             continue  # Spark reads the chain from the first remaining record at each start
@@ -135,8 +142,8 @@ def _pins(
             continue
         yield Pin(_needed_from(topic, position), who)
         copies = [(backup, copy) for backup in backups if (copy := backup.copy_of(reader, shard)) is not None]
-        if not copies:
-            yield Pin(0, f"no backup of {reader}")
+        if reader not in backed_up:
+            yield Pin(0, f"no backup of {reader}{' that can be restored' if copies else ''}")
         for backup, copy in copies:
             read = copy.position(topic.name)
             yield Pin(_needed_from(topic, read.next_offset if read else 0), f"backup {backup.name} of {reader}")

@@ -66,6 +66,10 @@ class ServiceCopy:
         return next((one for one in self.positions if one.topic == topic), None)
 
 
+CopyName = tuple[str, str, int]
+"""A copy in a backup: name of the backup, service and shard."""
+
+
 @dataclass(frozen=True, slots=True)
 class Backup:
     """The manifest of a backup."""
