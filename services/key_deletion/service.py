@@ -141,7 +141,7 @@ class KeyDeletionService(RememberingService):
         if both is None:
             return
         self._purges.make_due(both.passed_txn, work)
-        self._tasks.make_due()
+        self._tasks.make_due(work)
         self._sweeps.make_due()
         left = self._work(work) + self._collection.is_behind(both)
         work.send(SCM_COMMANDS, ScmCommand(replace(both, work=both.work + left)))

@@ -163,11 +163,14 @@ class Tasks:
         if self._expected(answer.task, TaskState.FINISHING, work) is not None:
             self._end(answer.task, work)
 
-    def make_due(self) -> None:
-        """End every back-off now. After a restart the stored times count, until the next barrier: rows are large."""
-        for task, open_task in self._open.items():
-            if open_task.state is TaskState.FAILED:
-                self._retries.set(task, AT_ONCE)
+    def make_due(self, work: Work) -> None:
+        """End every back-off now."""
+        failed = [task for task, open_task in self._open.items() if open_task.state is TaskState.FAILED]
+        for task in failed:
+            row = work.table(TASK_TABLE).get(number_key(task))
+            if row is not None and row.due_ms != AT_ONCE:
+                work.table(TASK_TABLE).put(number_key(task), replace(row, due_ms=AT_ONCE))
+            self._retries.set(task, AT_ONCE)
 
     def tick(self, now_ms: int, work: Work) -> None:
         """Set the due times of changed tasks, send late requests again, and retry due failures while there is room."""
