@@ -58,7 +58,7 @@ def an_acknowledgement_is_only_a_number(patch: pytest.MonkeyPatch) -> None:
 def an_old_heartbeat_counts(patch: pytest.MonkeyPatch) -> None:
     """A heartbeat that an earlier one had overtaken was taken for the present state: a container was closed by it."""
 
-    def is_newer(self: NodeRegistry, one: Heartbeat) -> bool:
+    def is_newer(self: NodeRegistry, one: Heartbeat, now_ms: int) -> bool:
         return True
 
     patch.setattr(NodeRegistry, "_is_newer", is_newer)
@@ -99,7 +99,11 @@ def an_open_copy_without_blocks_counts_as_empty_whatever_others_have(patch: pyte
 
 def an_old_copy_goes_as_soon_as_another_one_is_there(patch: pytest.MonkeyPatch) -> None:
     """Copies that were still being made were taken for made."""
-    patch.setattr(Facts, "is_dead", lambda *_: True)
+
+    def sources(self: Facts, row: ContainerRow) -> list[str]:
+        return [one.node for one in row.replicas if one.node in self.copies]
+
+    patch.setattr(Facts, "sources", sources)
 
 
 FAULTS = (
