@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import is_hypothesis_test, settings
@@ -30,8 +31,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    if config.option.seed is None:
+    if hasattr(config, "workerinput"):  # a process of pytest-xdist, which does not get the options of the leading one
+        config.option.seed = config.workerinput["seed"]
+    elif config.option.seed is None:
         config.option.seed = secrets.randbelow(2**31)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Have all processes of pytest-xdist draw the same tests."""
+    node.workerinput["seed"] = node.config.option.seed
 
 
 def pytest_report_header(config: pytest.Config) -> str:
