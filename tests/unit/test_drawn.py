@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from tests import drawn
 from tests.drawn import EXAMPLES_SHARE, SHARE, left_out
 
 pytest_plugins = ["pytester"]
@@ -67,3 +70,12 @@ def test_a_run_that_draws_plays_fewer_examples(pytester: pytest.Pytester, option
     pytester.makeini("[pytest]\nmarkers = long: drawn\n")
     pytester.makepyfile(EXAMPLES.replace("{counts}", str([40 // share, 2 * (100 // share)])))
     pytester.runpytest_inprocess(*PLUGIN, *options, "--seed=1").assert_outcomes(passed=4)
+
+
+def test_all_processes_of_a_run_draw_the_same_tests(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else pytest-xdist ends the run: a run without a seed draws one, and each process would draw its own."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(drawn.__file__).parents[1]))
+    pytester.makeini("[pytest]\nmarkers = long: drawn\n")
+    cases = f"@pytest.mark.long\n@pytest.mark.parametrize('n', range({4 * SHARE}))\ndef test_one(n):\n    pass\n"
+    pytester.makepyfile(f"import pytest\n\n{cases}")
+    pytester.runpytest_subprocess(*PLUGIN, "-p", "xdist", "-n", "2", "--drawn").assert_outcomes(passed=4)
