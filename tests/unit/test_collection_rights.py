@@ -70,6 +70,20 @@ class Office:
         tables = TablesReader(self.secured.plane.processes["metadata", 0].store)
         return collection_status(tables, VOLUME, BUCKET)[1:]
 
+    def deleted_line(self) -> CollectionStatus:
+        (deleted,) = [line for line in self.lines() if line.is_deleted]
+        return deleted
+
+    def paused_where_bob_may_not_resume(self) -> CollectionStatus:
+        """Return the line of the deleted bucket, of which bob could let nothing go."""
+        assert not self.says("bob", CreateBucket(VOLUME, BUCKET, BucketLayout.OBJECT_STORE))
+        assert not self.says("bob", said(RUNNING)), "of his own bucket he may"
+        assert self.says("bob", said(RUNNING, self.deleted_line().bucket_id)) == "PERMISSION_DENIED"
+        self.settle()
+        deleted = self.deleted_line()
+        assert (deleted.state, deleted.pending_versions) == (PAUSED, 1)
+        return deleted
+
 
 @pytest.fixture
 def office() -> Office:
@@ -132,13 +146,7 @@ def test_whoever_gets_the_name_of_a_volume_frees_nothing_of_the_one_before(offic
         assert not office.says("ann", body)
     office.root_says(CreateVolume(VOLUME, "bob"))
     assert office.says("bob", said(RUNNING)) == "PERMISSION_DENIED"
-    assert not office.says("bob", CreateBucket(VOLUME, BUCKET, BucketLayout.OBJECT_STORE))
-    assert not office.says("bob", said(RUNNING)), "of his own bucket he may"
-    (deleted,) = [line for line in office.lines() if line.is_deleted]
-    assert office.says("bob", said(RUNNING, deleted.bucket_id)) == "PERMISSION_DENIED"
-    office.settle()
-    (deleted,) = [line for line in office.lines() if line.is_deleted]
-    assert (deleted.state, deleted.pending_versions) == (PAUSED, 1)
+    deleted = office.paused_where_bob_may_not_resume()
     office.root_says(said(RUNNING, deleted.bucket_id))
     office.settle()
     assert not any(line.pending_versions for line in office.lines())
@@ -150,13 +158,7 @@ def test_the_owner_of_a_new_bucket_lets_none_of_that_name_go_which_was_deleted(o
         assert not office.says("ann", body)
     rights = Acl(AclIdentity.USER, "bob", (AclRight.ALL,), AclScope.ACCESS)
     assert not office.says("ann", AddAcl(AclObject.VOLUME, VOLUME, "", "", rights))
-    assert not office.says("bob", CreateBucket(VOLUME, BUCKET, BucketLayout.OBJECT_STORE))
-    assert not office.says("bob", said(RUNNING)), "of his own bucket he may"
-    (deleted,) = [line for line in office.lines() if line.is_deleted]
-    assert office.says("bob", said(RUNNING, deleted.bucket_id)) == "PERMISSION_DENIED"
-    office.settle()
-    (deleted,) = [line for line in office.lines() if line.is_deleted]
-    assert (deleted.state, deleted.pending_versions) == (PAUSED, 1)
+    deleted = office.paused_where_bob_may_not_resume()
     assert not office.says("ann", said(RUNNING, deleted.bucket_id)), "she owns the volume"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from errno import ENOSPC
+from functools import partial
 from pathlib import Path
 from shutil import rmtree
 from zlib import crc32
@@ -346,10 +347,15 @@ def test_a_wrong_offset_is_refused_and_no_failure_of_the_disk(machine: Machine, 
     assert not machine.node.failures()
 
 
+def answer_with(orders: NodeOrders, shard: int, heartbeat: Heartbeat) -> NodeOrders:
+    del shard, heartbeat
+    return orders
+
+
 def test_deletions_of_containers_that_are_elsewhere_do_not_hurry_the_next_heartbeat(machine: Machine) -> None:
     here, elsewhere = DeletionOrder(1, CONTAINER, (1,), (1,)), DeletionOrder(2, 99, (1,), (1,))
     for orders, has_more in (((elsewhere,), False), ((here, elsewhere), True)):
-        machine.network.receive = lambda _, __, orders=orders: NodeOrders(delete=orders)  # type: ignore[misc]
+        machine.network.receive = partial(answer_with, NodeOrders(delete=orders))
         assert machine.heartbeats.beat() is has_more
 
 

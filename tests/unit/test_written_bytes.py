@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -57,10 +58,10 @@ def test_a_write_that_fails_begins_again_where_the_file_stood(tmp_path: Path, mo
     store = type(client.block_store(0))
     write, failures = store.write_chunk, [UnreachableError("a datanode does not answer")]
 
-    def fails_once(*arguments: object) -> None:
+    def fails_once(*arguments: Any) -> None:
         if failures:
             raise failures.pop()
-        write(*arguments)  # type: ignore[arg-type]  # as they came
+        write(*arguments)
 
     monkeypatch.setattr(store, "write_chunk", fails_once)
     monkeypatch.setattr(key_bytes, "PLACE_POLL_SECONDS", 0.0)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from schemas import records
 from schemas.error_codes import ErrorCode
-from schemas.records import Committed, MetadataCommand, SecretRole, SetGroups, SetSecret
+from schemas.records import Committed, MetadataCommand, SecretRole, SecretRow, SetGroups, SetSecret
 from services.domain.authorization import may_manage
 from services.domain.errors import InvalidMessageError
 from services.domain.refusals import CommandError
@@ -53,7 +53,7 @@ def check_client(transaction: Transaction, message: Message, command: MetadataCo
         role = signers.require_person(message, command, token)
     except DeniedError as error:
         raise CommandError(ErrorCode.PERMISSION_DENIED, str(error)) from error
-    user = token.principal if token else signers.principal_of(command.user)
+    user = _principal(signers, command.user, token)
     sender, body = _Sender(user, role, command.user), command.body
     transaction.is_answered = user != command.user
     if role is SecretRole.ADMINISTRATOR or isinstance(body, _OF_TOKENS):
@@ -65,6 +65,11 @@ def check_client(transaction: Transaction, message: Message, command: MetadataCo
         raise _denied(body, user)
     else:
         _require(transaction, sender, body)
+
+
+def _principal(signers: Signers, name: str, token: SecretRow | None) -> str:
+    """Return the person for whom a command with this name counts: the one of its token, if a token has signed it."""
+    return token.principal if token else signers.principal_of(name)
 
 
 def _denied(body: Any, user: str) -> CommandError:
@@ -147,7 +152,7 @@ def manages_volume(transaction: Transaction, volume: str) -> bool:
     if not signers.is_on:
         return True
     token = signer_by_token(transaction.work, signers, transaction.user, transaction.log_time_ms)
-    user = token.principal if token else signers.principal_of(transaction.user)
+    user = _principal(signers, transaction.user, token)
     role = signers.role_of(user)
     return role is not None and manages(transaction, role, user, volume, "")
 

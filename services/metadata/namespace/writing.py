@@ -43,7 +43,7 @@ from services.metadata.namespace.conditions import NO_CONDITION, check_generatio
 from services.metadata.namespace.first_runs import begin_version
 from services.metadata.namespace.garbage import BlocksOf, free_runs
 from services.metadata.namespace.growing import Written, parts_born, written
-from services.metadata.namespace.key_parts import Ids, part_at, parts_of, put_parts, run_at, runs_of
+from services.metadata.namespace.key_parts import Ids, part_at, parts_of, put_parts, run_at, runs_of, stored_bytes
 from services.metadata.namespace.quotas import check_room, room_bytes
 from services.metadata.namespace.shown_bytes import run_has_grown
 from services.metadata.namespace.tree import Place
@@ -161,12 +161,13 @@ def _appended_to(
             ErrorCode.KEY_UNDER_LEASE_RECOVERY,
             f"another client writes {place.name}: wait for its commit, or end its right to write (RecoverLease)",
         )
-    runs = list(runs_of(live, parts_of(transaction.work, (bucket.volume_id, bucket.object_id), live)))
-    if sum(run.size_bytes for run in runs) != live.size_bytes:
+    parts = parts_of(transaction.work, (bucket.volume_id, bucket.object_id), live)
+    if stored_bytes(live, parts) != live.size_bytes:
         raise CommandError(
             ErrorCode.NOT_SUPPORTED_OPERATION,
             f"{place.name} was rolled back to a part of a block, which has later bytes: put it again to add to it",
         )
+    runs = list(runs_of(live, parts))
     last_local_id = runs[-1].first_local_id if runs else 0
     return SyncedVersion(live.object_id, live.birth, live.size_bytes, len(runs), last_local_id, room_bytes=0)
 
