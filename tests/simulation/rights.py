@@ -166,8 +166,13 @@ class Rights:
         elif type(body) in _BY_PATH:
             for name, of_it, above in _BY_PATH[type(body)]:
                 paths = getattr(body, name)
+                real = self._bucket_of(volume, bucket)
                 for path in (paths,) if isinstance(paths, str) else paths:
-                    yield from self._asked_below(self._bucket_of(volume, bucket), path, of_it, above)
+                    if name == "target" and real is not None:
+                        if real.rollback is not None:
+                            yield _SOMETHING, above  # a page may have removed a directory of this path, or may not
+                        path = self._behind_a_move(real, body.source, path)
+                    yield from self._asked_below(real, path, of_it, above)
                     yield volume, _READ
 
     def _asked_of_bucket(self, body: Any) -> Iterator[tuple[Hashable, AclRight]]:
@@ -213,6 +218,10 @@ class Rights:
             yield _SOMETHING, of_it  # a page may have moved it, or may not
         elif of_it is not None and entry is not None:
             yield self.model.thing_of(entry), of_it
+
+    def _behind_a_move(self, incarnation: Incarnation, source: str, target: str) -> str:
+        is_inside = source != target and isinstance(self._entry(incarnation, target), Directory)
+        return f"{target}/{source.rpartition('/')[2]}" if is_inside else target
 
     def _entry(self, incarnation: Incarnation, path: str) -> Version | Directory | None:
         parts = path.split("/") if incarnation.bucket.has_directories else [path]

@@ -6,7 +6,7 @@ from typing import Any
 
 from schemas.records import AclScope, SecretRow
 from services.domain.acls import Acls
-from services.metadata.namespace import access, inheritance
+from services.metadata.namespace import access, inheritance, rights
 from services.metadata.state.acl_rows import AclRows
 from services.metadata.state.token_rows import signer_by_token
 from services.runtime.parts.signers import Signers
@@ -50,6 +50,11 @@ def no_prefix_counts(patch: Patch) -> None:
     patch.setattr(AclRows, "of_longest_prefix", lambda *_: ())
 
 
+def moves_are_asked_by_their_target(patch: Patch) -> None:
+    """Only the prefixes of a move's target are asked, also if that is a directory, below which the move ends."""
+    patch.setattr(rights, "moved_to", lambda _transaction, _bucket, _source, target: target)
+
+
 def links_need_no_right(patch: Patch) -> None:
     """By whatever link somebody names a bucket, the right to the bucket is enough."""
     patch.setattr(access, "require_link", lambda *_: None)
@@ -76,6 +81,9 @@ RIGHTS_MUTANTS: dict[str, Mutant] = {
     ),
     "rights: inherited rights act": _signed(every_entry_is_inherited, scripts.a_key_of_somebody_else),
     "rights: no prefix counts": _signed(no_prefix_counts, scripts.a_prefix_that_is_not_given),
+    "rights: a move into a directory avoids its prefix": _signed(
+        moves_are_asked_by_their_target, scripts.a_move_into_a_prefix_that_is_not_given
+    ),
     "rights: links need no right": _signed(links_need_no_right, scripts.a_link_that_is_not_given),
     "rights: lists outlive keys": _signed(lists_outlive_keys, scripts.an_undeleted_key),
 }

@@ -19,8 +19,8 @@ _KEY = "d/key"
 class _Office(Stage):
     """A bucket, and people who send commands about it."""
 
-    def __init__(self, simulation: Simulation) -> None:
-        super().__init__(simulation, BucketLayout.OBJECT_STORE)
+    def __init__(self, simulation: Simulation, layout: BucketLayout = BucketLayout.OBJECT_STORE) -> None:
+        super().__init__(simulation, layout)
         self.shard.people.enrol()
         self.says("root", records.SetOwner(self.volume, "", "ann"))
         self.says("root", records.SetAcl(AclObject.VOLUME, self.volume, "", "", ()))
@@ -92,6 +92,17 @@ def a_prefix_that_is_not_given(simulation: Simulation) -> None:
     office.give(AclRight.READ, (AclObject.PREFIX, BUCKET, "d/"), user="eve")
     office.puts("bob", "key")
     office.puts("bob")
+
+
+def a_move_into_a_prefix_that_is_not_given(simulation: Simulation) -> None:
+    """A move to a directory ends below it, where the list of its prefix counts."""
+    office = _Office(simulation, BucketLayout.FILE_SYSTEM_OPTIMIZED)
+    office.give_bucket()
+    office.puts("ann", "key")
+    office.give(AclRight.DELETE, (AclObject.KEY, BUCKET, "key"))
+    office.says("ann", records.MakeDirectory(office.volume, BUCKET, "d"))
+    office.give(AclRight.READ, (AclObject.PREFIX, BUCKET, "d/"), user="eve")
+    office.says("bob", records.RenameKey(office.volume, BUCKET, "key", "d"))
 
 
 def a_link_that_is_not_given(simulation: Simulation) -> None:

@@ -256,6 +256,17 @@ class TestInheritance:
         lists.do(AddAcl(AclObject.PREFIX, VOLUME, BUCKET, "a/", entry(WRITE)))
         assert lists.refusal("bob", put("a/k")) == ""
 
+    @pytest.mark.parametrize("kind", [RenameKey, RenameDirectory])
+    def test_a_move_into_a_directory_asks_the_prefix_of_that_directory(self, kind: type[Any]) -> None:
+        lists = Lists()
+        lists.do(put("k")) if kind is RenameKey else lists.do(MakeDirectory(VOLUME, BUCKET, "k"))
+        lists.do(MakeDirectory(VOLUME, BUCKET, "a"))
+        lists.give(*_TO_WRITE, (OF_BUCKET, READ), ((AclObject.KEY, VOLUME, BUCKET, "k"), AclRight.DELETE))
+        lists.do(AddAcl(AclObject.PREFIX, VOLUME, BUCKET, "a/", entry(WRITE, user="ann")))
+        assert lists.refusal("bob", kind(VOLUME, BUCKET, "k", "a")) == "PERMISSION_DENIED"
+        lists.do(AddAcl(AclObject.PREFIX, VOLUME, BUCKET, "a/", entry(WRITE)))
+        assert lists.refusal("bob", kind(VOLUME, BUCKET, "k", "a")) == ""
+
     def test_the_list_of_a_prefix_is_begun_by_who_may_change_that_of_the_bucket(self) -> None:
         lists = Lists()
         lists.give((OF_VOLUME, READ), (OF_BUCKET, READ))

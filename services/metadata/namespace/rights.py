@@ -16,16 +16,17 @@ missing is refused by the command itself. docs/security.md has the table of comm
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from schemas import records
 from schemas.error_codes import ErrorCode
-from schemas.records import AclObject, AclRight, BucketRow
+from schemas.records import AclObject, AclRight, BucketLayout, BucketRow
 from services.domain.acls import Acls, is_granted
 from services.domain.refusals import CommandError
 from services.domain.table_keys import bucket_key, volume_key
 from services.metadata.namespace.acls import find_object
+from services.metadata.namespace.tree import moved_to
 from services.metadata.state.bucket_links import bucket_at
 from services.metadata.state.tables import BUCKET_TABLE, VOLUME_TABLE
 from services.metadata.state.transaction import Transaction
@@ -84,8 +85,7 @@ def require_rights(transaction: Transaction, user: str, body: Any) -> None:
         elif kind is AclObject.BUCKET:
             check.bucket(right)
         else:
-            paths = getattr(body, field)
-            for path in (paths,) if isinstance(paths, str) else paths:
+            for path in check.paths(field):
                 check.below_bucket(kind, path, right)
 
 
@@ -160,6 +160,16 @@ class _Check:
     def _of_bucket(self, row: BucketRow, right: AclRight) -> None:
         acls = self._transaction.acls.of(self._transaction.work, row.object_id, row.object_id)
         self._require(acls, right, f"the bucket {row.volume}/{row.bucket}")
+
+    def paths(self, field: str) -> Sequence[str]:
+        """Return the paths in a field; that of a move into a directory is below it."""
+        named: str | Sequence[str] = getattr(self._body, field)
+        if not isinstance(named, str):
+            return named
+        bucket = bucket_at(self._transaction.work, self._body.volume, self._body.bucket)
+        if field == "target" and bucket is not None and bucket.layout is BucketLayout.FILE_SYSTEM_OPTIMIZED:
+            named = moved_to(self._transaction, bucket, self._body.source, named)
+        return (named,)
 
     def below_bucket(self, kind: AclObject, path: str, right: AclRight) -> None:
         """Check a right to a key, directory or prefix, and what it asks for above."""

@@ -203,6 +203,13 @@ def _has_children(work: Work, bucket: BucketRow, directory_id: int) -> bool:
     return work.table(FILE_TABLE).has_any(prefix, end) or work.table(DIRECTORY_TABLE).has_any(prefix, end)
 
 
+def moved_to(transaction: Transaction, bucket: BucketRow, source: str, target: str) -> str:
+    """Return the path that a move to a target gives: below the target, if that is another directory."""
+    if source != target and isinstance(find(transaction, bucket, target), DirectoryRow):
+        return f"{target}/{source.rpartition('/')[2]}"
+    return target
+
+
 def rename_directory(transaction: Transaction, command: RenameDirectory) -> Committed:
     """Give a directory another path."""
     bucket = tree_bucket(transaction, command.volume, command.bucket)
@@ -220,8 +227,7 @@ def rename(transaction: Transaction, bucket: BucketRow, source: str, target: str
         if isinstance(row, KeyRow):
             return row.object_id
         raise CommandError(ErrorCode.KEY_ALREADY_EXISTS, f"source and target are both {source}")
-    if isinstance(find(transaction, bucket, target), DirectoryRow):
-        target = f"{target}/{row.name}"
+    target = moved_to(transaction, bucket, source, target)
     if isinstance(row, DirectoryRow) and target.startswith(f"{source}/"):
         raise CommandError(ErrorCode.KEY_RENAME_ERROR, f"{source} cannot be moved below itself")
     directory, _, name = target.rpartition("/")
