@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from rocksdict import Rdict, WriteBatch
+from rocksdict import Rdict, WriteBatch, WriteOptions
 
 from bench.alone import bench_broker
 from bench.bulk import KEY_BYTES, VOLUME, CommandMaker, consume_rate, flat_name, flat_puts, produce_rate
@@ -16,7 +16,7 @@ from schemas.records import BlockRun, KeyRow
 from schemas.stored_rows import row_codec
 from schemas.topics import METADATA_COMMANDS
 from services.domain.table_keys import flat_key, local_id
-from services.storage.rocks_options import RocksOptions, synced
+from services.storage.rocks_options import RocksOptions
 
 NAME = "ceilings"
 ROWS_PER_BATCH = 500
@@ -74,7 +74,8 @@ def put_rate(directory: Path, count: int) -> float:
 
 
 def _timed_puts(database: Rdict, keys: Sequence[bytes], value: bytes, clock: Callable[[], float]) -> float:
-    options = synced()
+    options = WriteOptions()
+    options.sync = True
     try:
         started = clock()
         for start in range(0, len(keys), ROWS_PER_BATCH):

@@ -15,8 +15,8 @@ from services.client.tasks.volume_shards import VolumeShards
 from services.plane.machine.errors import StackError
 from services.plane.stack.plane_file import PlaneFile, read_plane_file, running_plane
 from services.plane.stack.stack import running_client
-from services.plane.upkeep.found_owners import FoundOwners
-from services.plane.upkeep.observed import plane_disk, plane_status, scrape_plane, urls_of
+from services.plane.upkeep.found_owners import FoundOwners, urls_of
+from services.plane.upkeep.observed import plane_disk, plane_status, scrape_plane
 from services.plane.upkeep.status import DiskUse, PlaneStatus, Reported, Scrapes, reported
 
 DISK_SECONDS = 60.0

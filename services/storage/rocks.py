@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import unquote
 from weakref import WeakSet
 
-from rocksdict import AccessType, Cache, Checkpoint, ColumnFamily, Rdict, WriteBatch
+from rocksdict import AccessType, Cache, Checkpoint, ColumnFamily, Rdict, WriteBatch, WriteOptions
 
 from schemas.formats import FAMILY as FORMAT_FAMILY
 from schemas.formats import rows_of
@@ -33,7 +33,7 @@ from services.storage.rocks_checkpoints import (
     directory_name,
     make_directory,
 )
-from services.storage.rocks_options import RocksOptions, synced
+from services.storage.rocks_options import RocksOptions
 from services.storage.rocks_views import PinnedView, ReportingCursor, RocksView, check_format, explaining, store_error
 from services.storage.store import BEYOND, Batch, GapFound, StoreError
 from services.storage.tables import TableDefinition
@@ -69,7 +69,7 @@ class RocksStore(RocksView):
                 name: self._database.get_column_family_handle(name) for name in names
             }
         self._packed = {table.name for table in families if table.is_packed}
-        self._synced = synced()
+        self._unsynced = WriteOptions()
         self._written = monotonic()
         self._kept = frozenset(table.name for table in families if table.name in checkpointed)
         self._kept_writes = 0
@@ -142,7 +142,7 @@ class RocksStore(RocksView):
             return None
 
     def write(self, batch: Batch) -> None:
-        """Write a batch atomically; it is durable when this returns."""
+        """Write a batch atomically; it is durable when this returns. Readers may see it a moment earlier."""
         rows = WriteBatch(raw_mode=True)
         for family, changes in batch.items():
             handle = self._handles[family]
@@ -157,7 +157,8 @@ class RocksStore(RocksView):
             self._written = monotonic()
             self._kept_writes += not self._kept.isdisjoint(batch)
             try:
-                self._database.write(rows, self._synced)
+                self._database.write(rows, self._unsynced)
+                self._database.flush_wal(True)  # without Python's lock: other shards go on, unlike in a synced write
             except Exception as error:
                 raise store_error(self.path, "written", error) from error
 

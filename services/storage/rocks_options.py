@@ -15,7 +15,6 @@ from rocksdict import (
     Options,
     ReadOptions,
     SliceTransform,
-    WriteOptions,
 )
 
 from services.storage.tables import TableDefinition
@@ -174,11 +173,4 @@ def scan_options(end: bytes) -> ReadOptions:
     """Return options for reading every row below a key. The caller keeps the key alive while an iterator uses them."""
     options = total_order()
     options.set_iterate_upper_bound(end)
-    return options
-
-
-def synced() -> WriteOptions:
-    """Return options for a write that is on disk when it returns."""
-    options = WriteOptions()
-    options.sync = True
     return options

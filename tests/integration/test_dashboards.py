@@ -25,7 +25,7 @@ from services.client.kafka_plane import KafkaPlane
 from services.client.plane import accepted
 from services.plane.stack.plane_file import running_plane
 from services.plane.stack.stack import Stack
-from services.plane.upkeep.observed import urls_of
+from services.plane.upkeep.found_owners import urls_of
 from tests import prometheus
 from tests.audit_at_scale import execute
 from tests.metric_catalogue import ROOT

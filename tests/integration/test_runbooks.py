@@ -28,7 +28,7 @@ from schemas.stored_rows import row_codec
 from schemas.topics import METADATA_COMMANDS
 from services.plane.stack.plane_file import running_plane
 from services.plane.stack.process_names import BROKER
-from services.plane.upkeep.observed import urls_of
+from services.plane.upkeep.found_owners import urls_of
 from services.snapshots.state.tables import SNAPSHOT_INFO_TABLE, TABLES
 from services.storage.rocks import RocksStore
 from services.storage.tables import TableReader

@@ -46,6 +46,7 @@ from services.plane.upkeep.backups import (
 from services.plane.upkeep.log_trims import planned_trims
 from services.plane.upkeep.metrics_page import samples
 from services.plane.upkeep.observed import observe_plane
+from services.plane.upkeep.upgrades import upgrade_status
 from services.runtime.copies.restores import RESTORED
 from tests.broker_cluster import BrokerCluster
 from tests.waiting import eventually
@@ -139,6 +140,10 @@ def _see_the_whole_plane(one: Stack, two: Stack) -> None:
                 elsewhere = {(process.name, process.url) for process in seen.processes if not process.is_here}
                 assert elsewhere == {(service, other.url(service)) for service in SERVICES}
                 assert all(process.is_answering for process in seen.processes if process.name in SERVICES)
+                programs = upgrade_status(running_plane(host.home))
+                asked = Counter((part.name, part.url) for part in programs.parts if part.name in SERVICES)
+                assert asked == Counter((service, at.url(service)) for service in SERVICES for at in (one, two))
+                assert set(programs.shard_levels) == set(range(SHARDS))
                 suspended = [(shard.shard, shard.bucket) for shard in seen.suspended_collections or ()]
                 assert suspended == ([(shard, f"{volume}/bucket") for shard, volume in places] if is_paused else [])
 

@@ -31,6 +31,7 @@ from services.plane.stack.stack import Stack, running_client
 from services.plane.upkeep.backups import backups_directory, make_backup, missing_from
 from services.plane.upkeep.log_trims import planned_trims
 from services.plane.upkeep.trimming import Trim
+from services.plane.upkeep.upgrades import upgrade_status
 from services.runtime.copies.manifests import Backup
 from tests.broker_cluster import BrokerCluster
 from tests.waiting import eventually
@@ -80,6 +81,10 @@ def test_two_hosts_share_a_plane_on_a_cluster_that_is_there(tmp_path: Path) -> N
             _delete_and_settle(two)
             with running_client(two.home) as plane:
                 assert plane.scm(1).totals().inventory_blocks == 0
+            for host in (one, two):
+                programs = upgrade_status(running_plane(host.home))
+                assert {part.name for part in programs.parts} == {*FIRST, *SECOND}
+                assert set(programs.shard_levels) == set(range(SHARDS))
             _back_up_and_plan_trims(one, two)
             commands_only = described_host(tmp_path / "three.toml", servers, {}, {**mine, **others})
             with Host(tmp_path / "three", commands_only, {PAGE: ports[PAGE]}, has_page=True):

@@ -164,16 +164,18 @@ class Rights:
         elif isinstance(body, OF_ACLS):
             yield from self._asked_for_acl(body)
         elif type(body) in _BY_PATH:
-            for name, of_it, above in _BY_PATH[type(body)]:
-                paths = getattr(body, name)
-                real = self._bucket_of(volume, bucket)
-                for path in (paths,) if isinstance(paths, str) else paths:
-                    if name == "target" and real is not None:
-                        if real.rollback is not None:
-                            yield _SOMETHING, above  # a page may have removed a directory of this path, or may not
-                        path = self._behind_a_move(real, body.source, path)
+            yield from self._asked_by_path(body)
+
+    def _asked_by_path(self, body: Any) -> Iterator[tuple[Hashable, AclRight]]:
+        real = self._bucket_of(body.volume, body.bucket)
+        for name, of_it, above in _BY_PATH[type(body)]:
+            paths = getattr(body, name)
+            for path in (paths,) if isinstance(paths, str) else paths:
+                if name == "target" and real is not None:
+                    yield from self._asked_for_move(real, body.source, path, above)
+                else:
                     yield from self._asked_below(real, path, of_it, above)
-                    yield volume, _READ
+                yield body.volume, _READ
 
     def _asked_of_bucket(self, body: Any) -> Iterator[tuple[Hashable, AclRight]]:
         name = self.name_of(body.volume, body.bucket)
@@ -219,9 +221,17 @@ class Rights:
         elif of_it is not None and entry is not None:
             yield self.model.thing_of(entry), of_it
 
-    def _behind_a_move(self, incarnation: Incarnation, source: str, target: str) -> str:
+    def _asked_for_move(
+        self, incarnation: Incarnation, source: str, target: str, above: AclRight
+    ) -> Iterator[tuple[Hashable, AclRight]]:
+        """The rights to where a move ends: below its target, if that is a directory."""
+        if incarnation.rollback is not None:
+            yield ("bucket", id(incarnation)), above
+            yield _SOMETHING, above  # a page may have removed a directory there, or may not
+            return
         is_inside = source != target and isinstance(self._entry(incarnation, target), Directory)
-        return f"{target}/{source.rpartition('/')[2]}" if is_inside else target
+        path = f"{target}/{source.rpartition('/')[2]}" if is_inside else target
+        yield from self._asked_below(incarnation, path, None, above)
 
     def _entry(self, incarnation: Incarnation, path: str) -> Version | Directory | None:
         parts = path.split("/") if incarnation.bucket.has_directories else [path]

@@ -15,8 +15,8 @@ from services.page.stations import stations
 from services.page.troubles import troubles
 from services.plane.machine.processes import identify
 from services.plane.stack.plane_file import PlaneFile, PlaneProcess, PlaneState
-from services.plane.upkeep.found_owners import STEPPED, FoundOwners
-from services.plane.upkeep.observed import plane_disk, plane_status, scrape_plane, urls_of
+from services.plane.upkeep.found_owners import STEPPED, FoundOwners, urls_of
+from services.plane.upkeep.observed import plane_disk, plane_status, scrape_plane
 from services.plane.upkeep.status import OPEN_DEAD_LETTERS, PlaneStatus, Reported, reported
 from services.runtime.http.owned_gauges import OF_STANDBYS, OwnedGauges
 

@@ -26,8 +26,8 @@ def status(context: typer.Context, as_json: JsonOption = False) -> None:
         print_json(found)
         return
     print_table(
-        ["PROCESS", "VERSION", "KNOWS LEVEL"],
-        ((part.name, part.version, str(part.feature_level)) for part in found.parts),
+        ["PROCESS", "ADDRESS", "VERSION", "KNOWS LEVEL"],
+        ((part.name, part.url.removeprefix("http://"), part.version, str(part.feature_level)) for part in found.parts),
         numbers=["KNOWS LEVEL"],
     )
     say("", *_lines(found))

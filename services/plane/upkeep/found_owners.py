@@ -1,4 +1,7 @@
-"""The owners of shards on other hosts, where hosts share the shards of a plane: found in the topic of owners."""
+"""Where the processes of a plane answer, also those of other hosts.
+
+Where hosts share the shards, the owner of a shard is found in the topic of owners; else by the plane's description.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from typing import Self
 from schemas.credentials import CredentialsError
 from services.client.kafka_plane import KafkaPlane
 from services.domain.errors import DeepcleanError
+from services.plane.machine.errors import StackError
 from services.plane.stack.plane_file import PlaneFile
 from services.plane.stack.process_names import SERVICES
 from services.plane.stack.stack import running_client
@@ -19,6 +23,36 @@ from services.plane.upkeep.status import Scrape
 STEPPED = "deepclean_last_step_timestamp_seconds"
 """A process reports it for each shard that it owns; 0 before its loop has gone round."""
 SILENCE_SECONDS = 60.0
+
+
+def urls_here(plane: PlaneFile) -> dict[str, str]:
+    """Return the base URL of each process of this host that has one."""
+    return {name: process.url for name, process in plane.processes.items() if process.url}
+
+
+def urls_of(plane: PlaneFile) -> dict[str, str]:
+    """Return the base URL of each process of a plane that has one, those on other hosts included."""
+    return plane.elsewhere | urls_here(plane)
+
+
+def url_of(plane: PlaneFile, process: str) -> str:
+    """Return the base URL of a process. Raise StackError if this host does not know it."""
+    if url := urls_of(plane).get(process):
+        return url
+    raise StackError(f"Where {process} runs is not known here: name it under [elsewhere].")
+
+
+def owner_urls(plane: PlaneFile) -> dict[tuple[str, int], str]:
+    """Return for each service and shard where the process answers that runs it; a shard without an owner is missing.
+
+    Raises:
+        StackError: this host does not know where a service runs.
+    """
+    if plane.has_moving_shards:
+        with running_client(Path(plane.home)) as client:
+            return client.owner_urls(SERVICES, plane.shards)
+    urls = {service: url_of(plane, service) for service in SERVICES}
+    return {(service, shard): url for service, url in urls.items() for shard in range(plane.shards)}
 
 
 def owned_shards(scrape: Scrape | None) -> set[int]:

@@ -15,7 +15,7 @@ from services.plane.stack.process_names import METADATA, SERVICES
 from services.plane.stack.secrets import http_token
 from services.plane.upkeep.audits import FinishedAudit, last_audits
 from services.plane.upkeep.backups import known_backups
-from services.plane.upkeep.found_owners import FoundOwners, owned_shards
+from services.plane.upkeep.found_owners import FoundOwners, owned_shards, urls_here, urls_of
 from services.plane.upkeep.status import (
     OPEN_DEAD_LETTERS,
     SCRAPE_SECONDS,
@@ -40,22 +40,13 @@ Place = tuple[str, str]
 """The name of a process, and where it answers."""
 
 
-def urls_of(plane: PlaneFile) -> dict[str, str]:
-    """Return the base URL of each process of a plane that has one, those on other hosts included."""
-    return plane.elsewhere | _urls_here(plane)
-
-
-def _urls_here(plane: PlaneFile) -> dict[str, str]:
-    return {name: process.url for name, process in plane.processes.items() if process.url}
-
-
 def scrape_plane(plane: PlaneFile, owners: FoundOwners) -> Scrapes:
     """Return the metrics of each process now. Where hosts share the shards, those of the other hosts follow.
 
     There [elsewhere] may name a service in another way than the service itself does, and one address for all of its
     processes. So it counts only while nobody tells where the owners are.
     """
-    here = _urls_here(plane)
+    here = urls_here(plane)
     with http_client(http_token(Path(plane.home)), seconds=SCRAPE_SECONDS) as http, ThreadPoolExecutor() as pool:
 
         def scraped(places: Iterable[Place]) -> dict[Place, Scrape | None]:

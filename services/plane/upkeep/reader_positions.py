@@ -13,11 +13,10 @@ from schemas.topics import CHANGELOGS, DELETED_ENTRIES
 from services.client.wire.http_reads import http_client
 from services.plane.machine.errors import StackError
 from services.plane.stack.plane_file import PlaneFile
-from services.plane.stack.process_names import SERVICES, STREAMING
+from services.plane.stack.process_names import STREAMING
 from services.plane.stack.secrets import http_token
-from services.plane.stack.stack import running_client
+from services.plane.upkeep.found_owners import owner_urls, url_of
 from services.plane.upkeep.metrics_page import samples
-from services.plane.upkeep.observed import urls_of
 from services.plane.upkeep.trimming import Place
 
 SCRAPE_SECONDS = 10.0
@@ -32,29 +31,14 @@ def reader_positions(plane: PlaneFile) -> dict[Place, int]:
     Raises:
         StackError: a service did not answer, so its position is unknown.
     """
-    owners, found = _owner_urls(plane), dict[Place, int]()
+    owners, found = owner_urls(plane), dict[Place, int]()
     with http_client(http_token(Path(plane.home)), seconds=SCRAPE_SECONDS) as http:
         for service, url in sorted({(service, url) for (service, _), url in owners.items()}):
             told = _asked(http, service, url)
             found |= {place: offset for place, offset in told.items() if owners.get((service, place[2])) == url}
         with suppress(StackError):
-            found |= _asked(http, STREAMING, _url_of(plane, STREAMING))
+            found |= _asked(http, STREAMING, url_of(plane, STREAMING))
     return found
-
-
-def _owner_urls(plane: PlaneFile) -> dict[tuple[str, int], str]:
-    """Return for each service and shard where the process answers that runs it."""
-    if plane.has_moving_shards:
-        with running_client(Path(plane.home)) as client:
-            return client.owner_urls(SERVICES, plane.shards)
-    urls = {service: _url_of(plane, service) for service in SERVICES}
-    return {(service, shard): url for service, url in urls.items() for shard in range(plane.shards)}
-
-
-def _url_of(plane: PlaneFile, process: str) -> str:
-    if url := urls_of(plane).get(process):
-        return url
-    raise StackError(f"Where {process} runs is not known here: name it under [elsewhere].")
 
 
 def _asked(http: httpx.Client, process: str, url: str) -> dict[Place, int]:

@@ -1,4 +1,4 @@
-"""Show the program of each process of a running plane, and finish an upgrade."""
+"""Show the program of each process of a running plane, on all of its hosts, and finish an upgrade."""
 
 from __future__ import annotations
 
@@ -19,11 +19,14 @@ from services.plane.machine.waiting import poll_until
 from services.plane.stack.plane_file import PlaneFile
 from services.plane.stack.process_names import METADATA
 from services.plane.stack.secrets import http_token
+from services.plane.upkeep.found_owners import owner_urls, urls_here
 from services.plane.upkeep.metrics_page import samples
 from services.plane.upkeep.operator_commands import send_to_metadata
 
 ASK_SECONDS = 10.0
 APPLY_SECONDS = 60.0
+Owners = Mapping[tuple[str, int], str]
+"""For each service and shard the URL of the process that runs it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,7 @@ class Part:
     """The program of one process, as reported on /metrics."""
 
     name: str
+    url: str
     version: str
     feature_level: int
     """The newest feature level that the program knows."""
@@ -58,13 +62,22 @@ class UpgradeStatus:
 def upgrade_status(plane: PlaneFile) -> UpgradeStatus:
     """Return the programs of all processes of a running plane, and the feature levels of its shards.
 
+    The processes are those of this host, those that the description names under [elsewhere], and the owners of all
+    shards. A process of another host that owns no shard is known only by [elsewhere].
+
     Raises:
-        StackError: a process did not answer. An upgrade can be finished only when all of them answer.
+        StackError: a process did not answer, or a shard has no owner. An upgrade can be finished only when all of them
+            answer.
     """
+    owners = owner_urls(plane)
+    without = [shard for shard in range(plane.shards) if (METADATA, shard) not in owners]
+    if without:
+        raise StackError(f"Shard {without[0]} of metadata has no owner: see deepclean status, and ask again.")
+    owning = [(service, url) for (service, _), url in owners.items()]
+    places = dict.fromkeys([*urls_here(plane).items(), *plane.elsewhere.items(), *owning])
     with http_client(http_token(Path(plane.home)), seconds=ASK_SECONDS) as http:
-        parts = [_part(http, name, process.url) for name, process in plane.processes.items() if process.url]
-        metadata = plane.processes[METADATA].url
-        levels = {shard: _state(http, metadata, shard).feature_level for shard in range(plane.shards)}
+        parts = [_part(http, name, url) for name, url in places]
+        levels = {shard: _level(http, owners, shard) for shard in range(plane.shards)}
     return UpgradeStatus(tuple(parts), levels)
 
 
@@ -76,18 +89,18 @@ def finish_upgrade(plane: PlaneFile, status: UpgradeStatus) -> None:
     """
     level, shards = status.known_level, status.shards_below
     send_to_metadata(plane, SetFeatureLevel(level, confirmation(level)), shards, "deepclean.upgrade")
-    deadline = time.monotonic() + APPLY_SECONDS
+    deadline, owners = time.monotonic() + APPLY_SECONDS, owner_urls(plane)
     with http_client(http_token(Path(plane.home)), seconds=ASK_SECONDS) as http:
         for shard in shards:
             poll_until(
-                partial(_has_reached, level, http, plane.processes[METADATA].url, shard),
+                partial(_has_reached, level, http, owners, shard),
                 deadline,
                 partial(_not_reached, level, shard),
             )
 
 
-def _has_reached(level: int, http: httpx.Client, url: str, shard: int) -> bool:
-    return _state(http, url, shard).feature_level >= level
+def _has_reached(level: int, http: httpx.Client, owners: Owners, shard: int) -> bool:
+    return _level(http, owners, shard) >= level
 
 
 def _not_reached(level: int, shard: int) -> str:
@@ -104,9 +117,9 @@ def _part(http: httpx.Client, name: str, url: str) -> Part:
         raise StackError(f"{name} did not answer on {url}: see deepclean status, and ask again.") from error
     for sample in reported:
         if sample.name == BUILD_INFO:
-            return Part(name, sample.labels["version"], int(sample.labels["feature_level"]))
+            return Part(name, url, sample.labels["version"], int(sample.labels["feature_level"]))
     raise StackError(f"{name} on {url} does not report {BUILD_INFO}: it is not a deepclean of 0.2.0 or later.")
 
 
-def _state(http: httpx.Client, url: str, shard: int) -> ShardState:
-    return HttpShard(http, METADATA, url, shard).get("/state", ShardState)
+def _level(http: httpx.Client, owners: Owners, shard: int) -> int:
+    return HttpShard(http, METADATA, owners[METADATA, shard], shard).get("/state", ShardState).feature_level
