@@ -31,7 +31,7 @@ class ClientNumbers:
         self._changed[client] = (number, log_time_ms, reply)
 
     def forget(self, work: Work, log_time_ms: int) -> None:
-        """Remove clients that sent no command for an hour of log time."""
+        """Remove clients that sent no new command for an hour of log time; a repeat does not count."""
         oldest_ms = log_time_ms - HOUR_MS
         # Include the changes of this batch: the remembered clients must not depend on where batches end.
         for client in [one for one, (_, heard_ms, _) in self._changed.items() if heard_ms < oldest_ms]:
