@@ -76,10 +76,11 @@ class ReclaimMetrics:
             ["shard"],
         )
         self._ends: Mapping[int, int] = {}
+        self._written: Mapping[int, int] = {}
         self._first_waiting: Mapping[int, int] = {}
         self._behind = gauge(
             "deepclean_streaming_messages_behind",
-            "Messages that the last batch left unread, in the shard with the most. A message has up to 1,000 rows.",
+            "Messages behind the last finished batch, in the shard with the most. A message has up to 1,000 rows.",
         )
         self._query_seconds = counter(
             "deepclean_streaming_query_seconds_total",
@@ -116,7 +117,6 @@ class ReclaimMetrics:
             self._query_seconds.labels(step).inc(progress.durations_ms.get(step, 0) / 1_000)
         self._query_messages.inc(progress.messages)
         self._query_batches.inc()
-        self._behind.set(progress.messages_behind)
         self.finished_until(progress.ends)
 
     def chain_followed(self, versions: Sequence[int], broken: Collection[int]) -> None:
@@ -141,6 +141,16 @@ class ReclaimMetrics:
         """Report the offset behind the last finished batch, by shard; messages before it may wait still."""
         self._ends = ends
         self._report_needed()
+        self._report_behind()
+
+    def written_until(self, ends: Mapping[int, int]) -> None:
+        """Report the messages behind the last finished batch; ``ends`` are the offsets where the topic ends now."""
+        self._written = ends
+        self._report_behind()
+
+    def _report_behind(self) -> None:
+        done = self._ends
+        self._behind.set(max((end - done.get(shard, 0) for shard, end in self._written.items()), default=0))
 
     def _report_needed(self) -> None:
         for shard, offset in first_needed(self._ends, self._first_waiting).items():

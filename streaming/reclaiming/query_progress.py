@@ -23,9 +23,6 @@ class BatchProgress:
     """Messages that were read."""
     ends: Mapping[int, int]
     """Offset behind the batch, by shard."""
-    messages_behind: int
-    """Messages behind the batch in the shard that has most, as of when Spark last asked before the batch; 0 for a
-    batch of an earlier run that is repeated: then Spark has not asked."""
 
 
 class ProgressListener(StreamingQueryListener):
@@ -69,12 +66,10 @@ class ProgressListener(StreamingQueryListener):
 def progress_of(report: Mapping[str, Any]) -> BatchProgress:
     """Return the progress in Spark's report of a batch of the query, which reads one topic.
 
-    Spark leaves out what is empty: the metrics of a source, for example.
+    Spark leaves out what is empty.
     """
-    source = report["sources"][0]
     return BatchProgress(
         durations_ms=report.get("durationMs", {}),
         messages=report["numInputRows"],
-        ends=ends_of(source["endOffset"]),
-        messages_behind=int(source.get("metrics", {}).get("maxOffsetsBehindLatest", "0")),
+        ends=ends_of(report["sources"][0]["endOffset"]),
     )

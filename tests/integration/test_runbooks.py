@@ -12,7 +12,7 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,15 +23,18 @@ import pytest
 import yaml
 from confluent_kafka import Producer
 
-from schemas.records import SnapshotInfo
+from schemas.records import SnapshotInfo, SpaceCellValue
 from schemas.stored_rows import row_codec
 from schemas.topics import METADATA_COMMANDS
+from services.metadata.service import MetadataService
+from services.metadata.state.tables import SPACE_TABLE
 from services.plane.stack.plane_file import running_plane
-from services.plane.stack.process_names import BROKER
+from services.plane.stack.process_names import BROKER, STREAMING
 from services.plane.upkeep.found_owners import urls_of
+from services.runtime.loop.runner import RUNTIME_TABLES
 from services.snapshots.state.tables import SNAPSHOT_INFO_TABLE, TABLES
 from services.storage.rocks import RocksStore
-from services.storage.tables import TableReader
+from services.storage.tables import TableDefinition, TableReader
 from tests import prometheus
 from tests.integration.test_dashboards import configuration, is_answering
 from tests.metric_catalogue import ROOT
@@ -43,6 +46,8 @@ LONGEST_SECONDS = 10.0
 """The longest time of a rule here: several scrapes of a second."""
 PATIENCE_SECONDS = 180.0
 _DURATION = re.compile(r"(?<=[\[ ])(\d+)(s|m|h|d)(?=[\])\s:]|$)")
+_COMPARED = re.compile(r"(?<=_batch_timestamp_seconds > )\d+")
+"""Seconds that a rule compares with, not a time of Prometheus."""
 _UNIT_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 
@@ -50,12 +55,14 @@ def shortened(rule: dict[str, Any]) -> dict[str, Any]:
     """A rule with its times divided by one number, so that the longest is ``LONGEST_SECONDS``."""
     times = [int(number) * _UNIT_SECONDS[unit] for number, unit in _DURATION.findall(rule["expr"])]
     lasts = [int(number) * _UNIT_SECONDS[unit] for number, unit in _DURATION.findall(f" {rule.get('for', '0s')}")]
-    divisor = max(1.0, max([*times, *lasts, 0]) / LONGEST_SECONDS)
+    compared = [int(seconds) for seconds in _COMPARED.findall(rule["expr"])]
+    divisor = max(1.0, max([*times, *lasts, *compared, 0]) / LONGEST_SECONDS)
 
     def shorter(found: re.Match[str]) -> str:
         return f"{max(1_000, round(1_000 * int(found[1]) * _UNIT_SECONDS[found[2]] / divisor))}ms"
 
-    changed = {**rule, "expr": _DURATION.sub(shorter, rule["expr"])}
+    expression = _COMPARED.sub(lambda found: str(round(int(found[0]) / divisor)), rule["expr"])
+    changed = {**rule, "expr": _DURATION.sub(shorter, expression)}
     if "for" in rule:
         changed["for"] = _DURATION.sub(shorter, f" {rule['for']}").strip()
     return changed
@@ -239,21 +246,83 @@ def restore_the_job(patient: Patient) -> None:
     patient.watch()
 
 
+def spark_hangs(patient: Patient) -> None:
+    """Nobody judges then what only a dropped snapshot held: the next one does not become clean."""
+    patient.line.run("bucket", "create", "vol/unjudged")
+    patient.line.run("key", "put", "vol/unjudged/key", "--size", "1MiB")
+    patient.line.run("snapshot", "create", "vol/unjudged", "one")
+    patient.line.run("key", "delete", "vol/unjudged/key")
+    patient.line.run("snapshot", "create", "vol/unjudged", "two")
+    signal_java(patient, "STOP")
+    patient.line.run("snapshot", "delete", "vol/unjudged", "one", "--yes")
+
+
+def kill_java(patient: Patient) -> None:
+    assert "keys and directories" not in patient.line.run("snapshot", "list", "vol/unjudged"), "the column CLEAN"
+    signal_java(patient, "KILL")
+
+
+def signal_java(patient: Patient, name: str) -> None:
+    """Signal the Java process of the Spark job, as the runbook does."""
+    job = next(one for one in patient.line.json("status")["processes"] if one["name"] == STREAMING)
+    subprocess.run(["pkill", f"-{name}", "-P", str(job["pid"]), "java"], check=True)
+
+
+def a_figure_is_damaged(patient: Patient) -> None:
+    """A row of spaceTable counts nothing where a deletion waits, as after a fault of the disk."""
+    patient.line.run("bucket", "create", "vol/damaged")
+    patient.line.run("gc", "pause", "vol/damaged", "--reason", "the fault comes first")
+    patient.delete_a_key("vol/damaged")
+    with changing(patient, "metadata", (*MetadataService.tables, *RUNTIME_TABLES)) as store:
+        rows = dict(TableReader(SPACE_TABLE, store).scan())
+        pending = {key: replace(row, bytes=0, versions=0) for key, row in rows.items() if row.key_rows}
+        store.write({SPACE_TABLE.name: {key: row_codec(SpaceCellValue).encode(row) for key, row in pending.items()}})
+    eventually(lambda: is_ready(patient, "metadata"))
+    patient.line.run("gc", "resume", "vol/damaged")
+
+
+def rebuild_metadata(patient: Patient) -> None:
+    assert "vol/damaged" in patient.line.run("breaker", "status")
+    patient.line.run("down")
+    database = patient.line.home / "data" / "metadata" / "0"
+    database.rename(database.with_name("damaged"))
+    patient.line.run("rebuild", "0")
+    patient.line.run("up", "--base-port", "0", "--no-page")
+    patient.watch()
+
+
+def is_ready(patient: Patient, service: str) -> bool:
+    try:
+        with httpx.Client(trust_env=False) as http:
+            return http.get(f"{running_plane(patient.line.home).processes[service].url}/readyz").is_success
+    except httpx.HTTPError:
+        return False
+
+
+@contextmanager
+def changing(patient: Patient, service: str, tables: Sequence[TableDefinition[Any]]) -> Iterator[RocksStore]:
+    """Kill a service, and open its database; its supervisor starts it again only when the database is closed."""
+    plane = running_plane(patient.line.home)
+    os.kill(plane.supervisor.pid, signal.SIGSTOP)
+    patient.signal(service, signal.SIGKILL)
+    eventually(lambda: not plane.processes[service].identity.is_alive())
+    try:
+        with closing(RocksStore(patient.line.home / "data" / service / "0" / "db", tables)) as store:
+            yield store
+    finally:
+        os.kill(plane.supervisor.pid, signal.SIGCONT)
+
+
 def a_chain_is_corrupted(patient: Patient) -> None:
     """A row of snapshotInfoTable names a previous snapshot that there is not, as after a fault of the disk."""
     patient.line.run("bucket", "create", "vol/chained")
     for name in ("one", "two"):
         patient.line.run("snapshot", "create", "vol/chained", name)
-    plane = running_plane(patient.line.home)
-    os.kill(plane.supervisor.pid, signal.SIGSTOP)  # it starts the process again only when the row is changed
-    patient.signal("snapshots", signal.SIGKILL)
-    eventually(lambda: not plane.processes["snapshots"].identity.is_alive())
-    with closing(RocksStore(patient.line.home / "data" / "snapshots" / "0" / "db", TABLES)) as store:
+    with changing(patient, "snapshots", TABLES) as store:
         rows = dict(TableReader(SNAPSHOT_INFO_TABLE, store).scan())
         key = next(key for key, row in rows.items() if row.name == "two")
         changed = row_codec(SnapshotInfo).encode(replace(rows[key], path_previous_snapshot_id="another"))
         store.write({SNAPSHOT_INFO_TABLE.name: {key: changed}})
-    os.kill(plane.supervisor.pid, signal.SIGCONT)
 
 
 def recover_the_rows_from_the_changelog(patient: Patient) -> None:
@@ -289,6 +358,8 @@ def await_peace(patient: Patient, otherwise: str) -> None:
         ({"DeepcleanRetentionFails"}, a_policy_outlives_its_bucket, unset_the_policy),
         ({"DeepcleanOutboxStuck"}, the_broker_hangs, repair_the_broker),
         ({"DeepcleanNotScraped"}, prometheus_has_another_job, restore_the_job),
+        ({"DeepcleanJudgingStopped", "DeepcleanSnapshotsUnclean"}, spark_hangs, kill_java),
+        ({"DeepcleanFiguresDisagree"}, a_figure_is_damaged, rebuild_metadata),
         ({"DeepcleanChainCorrupted"}, a_chain_is_corrupted, recover_the_rows_from_the_changelog),
     ],
     ids=lambda given: getattr(given, "__name__", ""),

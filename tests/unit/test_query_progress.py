@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 from prometheus_client import CollectorRegistry
 
+from schemas.topics import DELETED_ENTRIES
+from services.log.clock import VirtualClock
+from services.log.memory import MemoryLog
+from streaming.reclaiming.backlog import Backlog
 from streaming.reclaiming.metrics import ReclaimMetrics
 from streaming.reclaiming.query_progress import BatchProgress, ProgressListener, progress_of
 
@@ -39,16 +42,14 @@ REPORT: dict[str, Any] = json.loads(
 
 
 def test_a_report_says_how_far_the_job_is() -> None:
-    assert progress_of(REPORT) == BatchProgress(
-        durations_ms=REPORT["durationMs"], messages=5, ends={0: 43, 1: 2}, messages_behind=7
-    )
+    assert progress_of(REPORT) == BatchProgress(durations_ms=REPORT["durationMs"], messages=5, ends={0: 43, 1: 2})
 
 
 def test_a_repeated_batch_has_no_metrics_of_its_source() -> None:
     """Spark asks for the latest offsets before a new batch only, and leaves out what is empty."""
     source = {name: value for name, value in REPORT["sources"][0].items() if name != "metrics"}
     repeated = {**REPORT, "sources": [{**source, "latestOffset": None}]}
-    assert progress_of(repeated) == replace(progress_of(REPORT), messages_behind=0)
+    assert progress_of(repeated) == progress_of(REPORT)
 
 
 class _Event:
@@ -88,6 +89,25 @@ def test_a_report_is_in_the_metrics() -> None:
         ]
 
     metrics.query_progressed(progress_of(REPORT))
-    assert values() == [7, 43, 2, 0.171, 5, 1]
-    metrics.query_progressed(BatchProgress({}, messages=2, ends={0: 45, 1: 2}, messages_behind=0))
+    assert values() == [0, 43, 2, 0.171, 5, 1]
+    metrics.query_progressed(BatchProgress({}, messages=2, ends={0: 45, 1: 2}))
     assert values() == [0, 45, 2, 0.171, 7, 2]
+
+
+def test_messages_are_behind_also_while_spark_ends_no_batch() -> None:
+    registry, log = CollectorRegistry(), MemoryLog(VirtualClock())
+    metrics = ReclaimMetrics(registry)
+    backlog = Backlog(log, lambda: 2, metrics.written_until)
+
+    def behind() -> float | None:
+        backlog.look()
+        return registry.get_sample_value("deepclean_streaming_messages_behind")
+
+    metrics.finished_until({0: 1})
+    for shard, value in ((0, b"finished"), (0, b"waits"), (1, b"waits"), (1, b"waits, too")):
+        log.append(DELETED_ENTRIES.name, shard, value)
+    assert behind() == 2, "in the shard with the most"
+    log.append(DELETED_ENTRIES.name, 1, b"written while Spark hangs")
+    assert behind() == 3
+    metrics.finished_until({0: 2, 1: 3})
+    assert registry.get_sample_value("deepclean_streaming_messages_behind") == 0

@@ -74,7 +74,7 @@ class Answers:
             clients.put(reply.client_id.encode(), ClientRow(row.number, row.log_time_ms, encoded))
 
     def forget_old_clients(self, work: Work) -> None:
-        """Delete the clients that sent nothing new for ``remembered_client_ms`` of log time and have had their answer."""
+        """Delete the clients that sent nothing new for ``remembered_client_ms`` of log time and were answered."""
         if self._log_time_ms - self._oldest_ms < 2 * self._remembered_client_ms:
             return
         table = work.table(CLIENT_TABLE)
