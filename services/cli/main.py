@@ -85,7 +85,7 @@ SUB_COMMANDS = (
     SubCommand(
         "trim-log",
         "operate.trim_log:trim_log",
-        "Delete log records that no reader, backup or unfinished transaction needs.",
+        "Delete log records that no reader, backup or unfinished work of metadata needs.",
     ),
     SubCommand(
         "size",

@@ -1,4 +1,4 @@
-"""``deepclean trim-log``: delete log records that no reader, no backup and no unfinished transaction needs."""
+"""``deepclean trim-log``: delete log records that no reader, no backup and no unfinished work of metadata needs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def trim_log(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Delete log records that no reader, backup or unfinished transaction needs."""
+    """Delete log records that no reader, backup or unfinished work of metadata needs."""
     session = made_session(context)
     plane = running_plane(session.home)
     kept, damaged = known_backups(plane, *(backups or ())), damaged_copies(plane, *(backups or ()))

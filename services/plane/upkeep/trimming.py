@@ -1,4 +1,4 @@
-"""Compute how far the log may be trimmed: readers, backups and the oldest unfinished transaction need the rest.
+"""Compute how far the log may be trimmed: readers, backups and the oldest unfinished command of metadata need the rest.
 
 The limit of each topic and shard is the minimum over all of them, as for RocksDB's write-ahead logs. Further rules:
 

@@ -53,7 +53,7 @@ class ServiceCopy:
     digest: ShardDigest | None = None
     """Digest of the copy, for metadata only; None if it was not computed."""
     unfinished_txn: int | None = None
-    """Txn of the oldest unfinished transaction, for metadata only."""
+    """Txn of the oldest command whose work is unfinished, for metadata only."""
     unfinished_offset: int | None = None
     """Earliest offset in metadata.commands at which this transaction may have begun."""
     checkpoints: int | None = None
