@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import unquote
 from weakref import WeakSet
 
-from rocksdict import AccessType, Cache, Checkpoint, ColumnFamily, Rdict, WriteBatch, WriteOptions
+from rocksdict import AccessType, Cache, Checkpoint, ColumnFamily, Rdict, WriteBatch
 
 from schemas.formats import FAMILY as FORMAT_FAMILY
 from schemas.formats import rows_of
@@ -69,7 +69,6 @@ class RocksStore(RocksView):
                 name: self._database.get_column_family_handle(name) for name in names
             }
         self._packed = {table.name for table in families if table.is_packed}
-        self._unsynced = WriteOptions()
         self._written = monotonic()
         self._kept = frozenset(table.name for table in families if table.name in checkpointed)
         self._kept_writes = 0
@@ -142,7 +141,7 @@ class RocksStore(RocksView):
             return None
 
     def write(self, batch: Batch) -> None:
-        """Write a batch atomically; it is durable when this returns. Readers may see it a moment earlier."""
+        """Write a batch atomically; it is durable when this returns."""
         rows = WriteBatch(raw_mode=True)
         for family, changes in batch.items():
             handle = self._handles[family]
@@ -157,8 +156,8 @@ class RocksStore(RocksView):
             self._written = monotonic()
             self._kept_writes += not self._kept.isdisjoint(batch)
             try:
-                self._database.write(rows, self._unsynced)
-                self._database.flush_wal(True)  # without Python's lock: other shards go on, unlike in a synced write
+                self._database.write(rows)
+                sync(self._database)
             except Exception as error:
                 raise store_error(self.path, "written", error) from error
 
@@ -322,6 +321,13 @@ class RocksStore(RocksView):
             for rows in families.values():
                 rows.close()
             self._database.close()
+
+
+def sync(database: Rdict) -> None:
+    """Return when what was written is on the disk. A synced write would keep Python's lock meanwhile, so that the other
+    shards of the process would wait, too.
+    """
+    database.flush_wal(True)
 
 
 def _open(directory: Path, families: Sequence[TableDefinition[Any]], options: RocksOptions, cache: Cache) -> Rdict:

@@ -54,7 +54,7 @@ class Store(Reader, Protocol):
         """As ``scan``; call ``found`` with each range without rows that was slow to step over."""
 
     def write(self, batch: Batch) -> None:
-        """Write a batch atomically; it is durable when this returns."""
+        """Write a batch atomically; it is durable when this returns. Who reads in other threads may see it earlier."""
 
     def reading(self) -> Reader:
         """Return a view that later writes do not change."""

@@ -20,6 +20,7 @@ from streaming.reclaiming.position import first_needed
 from streaming.reclaiming.query_progress import BatchProgress
 from streaming.reclaiming.rule import HELD, RECLAIMABLE
 from streaming.reclaiming.waiting import Waiting
+from streaming.reclaiming.written_ends import Written
 
 QUERY_STEPS = ("latestOffset", "walCommit", "getBatch", "queryPlanning", "addBatch", "commitOffsets")
 """The parts of a batch that Spark times, by its own names; addBatch is all that this job does."""
@@ -76,7 +77,7 @@ class ReclaimMetrics:
             ["shard"],
         )
         self._ends: Mapping[int, int] = {}
-        self._written: Mapping[int, int] = {}
+        self._written: Written = {}
         self._first_waiting: Mapping[int, int] = {}
         self._behind = gauge(
             "deepclean_streaming_messages_behind",
@@ -143,14 +144,15 @@ class ReclaimMetrics:
         self._report_needed()
         self._report_behind()
 
-    def written_until(self, ends: Mapping[int, int]) -> None:
-        """Report the messages behind the last finished batch; ``ends`` are the offsets where the topic ends now."""
-        self._written = ends
+    def written_until(self, written: Written) -> None:
+        """Report the messages behind the last finished batch, of what the topic has now."""
+        self._written = written
         self._report_behind()
 
     def _report_behind(self) -> None:
-        done = self._ends
-        self._behind.set(max((end - done.get(shard, 0) for shard, end in self._written.items()), default=0))
+        done = self._ends  # it may be newer than what is known of the topic
+        behind = (end - max(first, done.get(shard, 0)) for shard, (first, end) in self._written.items())
+        self._behind.set(max(0, *behind, 0))
 
     def _report_needed(self) -> None:
         for shard, offset in first_needed(self._ends, self._first_waiting).items():

@@ -37,7 +37,6 @@ from services.log.added_shards import AddedShards
 from services.log.kafka import KafkaLog
 from services.log.patience import patiently
 from services.log.schema_topic import follow_schemas
-from streaming.reclaiming.backlog import Backlog
 from streaming.reclaiming.barriers import BarrierSender
 from streaming.reclaiming.batch_plans import BatchPlans
 from streaming.reclaiming.chain import RETURN_SECONDS, ChainReader
@@ -50,6 +49,7 @@ from streaming.reclaiming.prepared_plan import handed_in, use_here
 from streaming.reclaiming.query_progress import ProgressListener
 from streaming.reclaiming.view_table import VersionTable, ViewTable
 from streaming.reclaiming.waiting import Waiting, saved
+from streaming.reclaiming.written_ends import WrittenEnds
 
 OUTPUTS = (PURGE_KEYS, PURGE_DIRECTORIES, SWEEP_RESULTS, DEAD_LETTERS)
 MESSAGES_PER_BATCH = 250
@@ -113,7 +113,7 @@ class ReclaimJob:
         self._schemas = follow_schemas(log)
         self._plane_shards = options.shards
         self._added_shards = AddedShards(log, self._shards_are_added)
-        self._backlog = Backlog(log, lambda: self._plane_shards, metrics.written_until)
+        self._written_ends = WrittenEnds(log, lambda: self._plane_shards, metrics.written_until)
         self._listener = ProgressListener(QUERY_NAME, metrics.query_progressed)
         self._query: StreamingQuery | None = None
         self._new_partitions: set[str] = set()
@@ -141,7 +141,7 @@ class ReclaimJob:
         self._query = self._new_query()
         self._retries.start()
         self._added_shards.start()
-        self._backlog.start()
+        self._written_ends.start()
 
     def _shards_are_added(self, shards: int) -> None:
         """Note the number of shards of the plane: before the next batch the chains of all of them are followed."""
@@ -240,7 +240,7 @@ class ReclaimJob:
     def close(self) -> None:
         """Close the broker clients; the caller owns the session."""
         self._added_shards.stop()
-        self._backlog.stop()
+        self._written_ends.stop()
         self._closing.set()
         self._session.streams.removeListener(self._listener)
         if self._retries.is_alive():

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from rocksdict import WriteOptions
 
 from services.storage import rocks, rocks_backups, rocks_checkpoints
 from tests.faults.fault import Fault
@@ -18,7 +17,7 @@ _LOST_CHECKPOINT = "a checkpoint that was acknowledged is lost"
 
 def writes_are_not_synced(patch: pytest.MonkeyPatch) -> None:
     """A write returned before the disk had it."""
-    patch.setattr(rocks, "synced", WriteOptions)
+    patch.setattr(rocks, "sync", lambda _: None)
 
 
 def _make_without_sync(directory: Path) -> None:

@@ -61,7 +61,7 @@ def shortened(rule: dict[str, Any]) -> dict[str, Any]:
     def shorter(found: re.Match[str]) -> str:
         return f"{max(1_000, round(1_000 * int(found[1]) * _UNIT_SECONDS[found[2]] / divisor))}ms"
 
-    expression = _COMPARED.sub(lambda found: str(round(int(found[0]) / divisor)), rule["expr"])
+    expression = _COMPARED.sub(lambda found: str(max(1, round(int(found[0]) / divisor))), rule["expr"])
     changed = {**rule, "expr": _DURATION.sub(shorter, expression)}
     if "for" in rule:
         changed["for"] = _DURATION.sub(shorter, f" {rule['for']}").strip()
@@ -148,6 +148,9 @@ def running(line: CommandLine) -> Iterator[None]:
         line.run("up", "--base-port", "0", "--no-page")
         yield
     finally:
+        job = running_plane(line.home).processes.get(STREAMING)
+        if job is not None:  # a Java process that a failed test has stopped
+            subprocess.run(["pkill", "-CONT", "-P", str(job.identity.pid), "java"], check=False)
         line.run("down")
 
 
@@ -303,10 +306,10 @@ def is_ready(patient: Patient, service: str) -> bool:
 def changing(patient: Patient, service: str, tables: Sequence[TableDefinition[Any]]) -> Iterator[RocksStore]:
     """Kill a service, and open its database; its supervisor starts it again only when the database is closed."""
     plane = running_plane(patient.line.home)
-    os.kill(plane.supervisor.pid, signal.SIGSTOP)
-    patient.signal(service, signal.SIGKILL)
-    eventually(lambda: not plane.processes[service].identity.is_alive())
     try:
+        os.kill(plane.supervisor.pid, signal.SIGSTOP)
+        patient.signal(service, signal.SIGKILL)
+        eventually(lambda: not plane.processes[service].identity.is_alive())
         with closing(RocksStore(patient.line.home / "data" / service / "0" / "db", tables)) as store:
             yield store
     finally:

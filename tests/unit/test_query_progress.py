@@ -10,9 +10,9 @@ from prometheus_client import CollectorRegistry
 from schemas.topics import DELETED_ENTRIES
 from services.log.clock import VirtualClock
 from services.log.memory import MemoryLog
-from streaming.reclaiming.backlog import Backlog
 from streaming.reclaiming.metrics import ReclaimMetrics
 from streaming.reclaiming.query_progress import BatchProgress, ProgressListener, progress_of
+from streaming.reclaiming.written_ends import WrittenEnds
 
 REPORT: dict[str, Any] = json.loads(
     """{
@@ -97,10 +97,10 @@ def test_a_report_is_in_the_metrics() -> None:
 def test_messages_are_behind_also_while_spark_ends_no_batch() -> None:
     registry, log = CollectorRegistry(), MemoryLog(VirtualClock())
     metrics = ReclaimMetrics(registry)
-    backlog = Backlog(log, lambda: 2, metrics.written_until)
+    ends = WrittenEnds(log, lambda: 2, metrics.written_until)
 
     def behind() -> float | None:
-        backlog.look()
+        ends.look()
         return registry.get_sample_value("deepclean_streaming_messages_behind")
 
     metrics.finished_until({0: 1})
@@ -111,3 +111,15 @@ def test_messages_are_behind_also_while_spark_ends_no_batch() -> None:
     assert behind() == 3
     metrics.finished_until({0: 2, 1: 3})
     assert registry.get_sample_value("deepclean_streaming_messages_behind") == 0
+    metrics.finished_until({0: 2, 1: 5})
+    assert registry.get_sample_value("deepclean_streaming_messages_behind") == 0, "the batch is newer than the look"
+
+
+def test_what_was_trimmed_does_not_wait() -> None:
+    registry, log = CollectorRegistry(), MemoryLog(VirtualClock())
+    metrics = ReclaimMetrics(registry)
+    for _ in range(5):
+        log.append(DELETED_ENTRIES.name, 0, b"judged by a job whose checkpoint is lost")
+    log.trim(DELETED_ENTRIES.name, 0, 4)
+    WrittenEnds(log, lambda: 1, metrics.written_until).look()
+    assert registry.get_sample_value("deepclean_streaming_messages_behind") == 1

@@ -13,7 +13,7 @@ from services.plane.broker.quiet_admin import quiet_admin
 from services.plane.broker.topics import publish_schemas
 from services.plane.stack.plane_file import running_plane
 from services.plane.stack.secrets import administrator, person, plane_security
-from services.plane.upkeep.upgrades import UpgradeStatus, finish_upgrade, upgrade_status
+from services.plane.upkeep.upgrades import UpgradeStatus, finish_upgrade, require_known, upgrade_status
 
 app = typer.Typer(no_args_is_help=True, help="Show which programs a plane runs, and make an upgrade final.")
 
@@ -66,6 +66,8 @@ def finish(
     plane = running_plane(made_session(context).home)
     found = upgrade_status(plane)
     level = found.known_level
+    if not is_dry_run:
+        require_known(found)
     if found.shards_below and not is_dry_run:
         confirm(
             f"Feature level {level} is final: older programs can not go on with this plane.", is_confirmed=is_confirmed
@@ -82,6 +84,10 @@ def finish(
 def _lines(found: UpgradeStatus) -> list[str]:
     levels = sorted(set(found.shard_levels.values()))
     having = f"Every shard has feature level {levels[0]}." if len(levels) == 1 else "Shards have different levels."
+    if not levels:
+        having = "No shard tells its feature level."
+    if found.unknown:
+        return [having, *(f"Not known: {one}." for one in found.unknown), "The upgrade can not be finished yet."]
     if not found.shards_below:
         return [having, "There is no upgrade to finish."]
     shards = ", ".join(map(str, found.shards_below))

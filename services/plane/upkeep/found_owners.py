@@ -43,16 +43,21 @@ def url_of(plane: PlaneFile, process: str) -> str:
 
 
 def owner_urls(plane: PlaneFile) -> dict[tuple[str, int], str]:
-    """Return for each service and shard where the process answers that runs it; a shard without an owner is missing.
+    """As ``known_owners``. Raise StackError if this host does not know where a service runs."""
+    if not plane.has_moving_shards:
+        for service in SERVICES:
+            url_of(plane, service)
+    return known_owners(plane)
 
-    Raises:
-        StackError: this host does not know where a service runs.
-    """
+
+def known_owners(plane: PlaneFile) -> dict[tuple[str, int], str]:
+    """Return for each service and shard where the process answers that runs it, as far as this host knows it."""
     if plane.has_moving_shards:
         with running_client(Path(plane.home)) as client:
             return client.owner_urls(SERVICES, plane.shards)
-    urls = {service: url_of(plane, service) for service in SERVICES}
-    return {(service, shard): url for service, url in urls.items() for shard in range(plane.shards)}
+    urls = urls_of(plane)
+    places = [(service, shard) for service in SERVICES for shard in range(plane.shards)]
+    return {place: urls[place[0]] for place in places if place[0] in urls}
 
 
 def owned_shards(scrape: Scrape | None) -> set[int]:

@@ -14,12 +14,13 @@ from schemas.build_info import BUILD_INFO
 from schemas.feature_level import confirmation
 from schemas.records import SetFeatureLevel, ShardState
 from services.client.wire.http_reads import HttpShard, http_client
+from services.domain.errors import DeepcleanError
 from services.plane.machine.errors import StackError
 from services.plane.machine.waiting import poll_until
 from services.plane.stack.plane_file import PlaneFile
-from services.plane.stack.process_names import METADATA
+from services.plane.stack.process_names import METADATA, SERVICES, STREAMING
 from services.plane.stack.secrets import http_token
-from services.plane.upkeep.found_owners import owner_urls, urls_here
+from services.plane.upkeep.found_owners import known_owners, urls_here, urls_of
 from services.plane.upkeep.metrics_page import samples
 from services.plane.upkeep.operator_commands import send_to_metadata
 
@@ -27,6 +28,8 @@ ASK_SECONDS = 10.0
 APPLY_SECONDS = 60.0
 Owners = Mapping[tuple[str, int], str]
 """For each service and shard the URL of the process that runs it."""
+SCM = "mock_scm"
+NO_PROGRAM = f"does not report {BUILD_INFO}: it is not a deepclean of 0.2.0 or later"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +49,15 @@ class UpgradeStatus:
 
     parts: tuple[Part, ...]
     shard_levels: Mapping[int, int]
-    """Feature level of each shard."""
+    """Feature level of each shard, as far as its owner answers."""
+    unknown: tuple[str, ...]
+    """What keeps the programs of the whole plane from being known, each as a sentence: while there is any, the upgrade
+    cannot be finished."""
 
     @property
     def known_level(self) -> int:
-        """The newest feature level that every process knows."""
-        return min(part.feature_level for part in self.parts)
+        """The newest feature level that every process knows that has answered."""
+        return min((part.feature_level for part in self.parts), default=0)
 
     @property
     def shards_below(self) -> tuple[int, ...]:
@@ -64,43 +70,64 @@ def upgrade_status(plane: PlaneFile) -> UpgradeStatus:
 
     The processes are those of this host, those that the description names under [elsewhere], and the owners of all
     shards. A process of another host that owns no shard is known only by [elsewhere].
-
-    Raises:
-        StackError: a process did not answer, or a shard has no owner. An upgrade can be finished only when all of them
-            answer.
     """
-    owners = owner_urls(plane)
-    without = [shard for shard in range(plane.shards) if (METADATA, shard) not in owners]
-    if without:
-        raise StackError(f"Shard {without[0]} of metadata has no owner: see deepclean status, and ask again.")
+    here, owners = urls_here(plane), known_owners(plane)
     owning = [(service, url) for (service, _), url in owners.items()]
-    places = dict.fromkeys([*urls_here(plane).items(), *plane.elsewhere.items(), *owning])
+    unknown = _unknown(plane, owners)
+    parts, levels = list[Part](), dict[int, int]()
     with http_client(http_token(Path(plane.home)), seconds=ASK_SECONDS) as http:
-        parts = [_part(http, name, url) for name, url in places]
-        levels = {shard: _level(http, owners, shard) for shard in range(plane.shards)}
-    return UpgradeStatus(tuple(parts), levels)
+        for name, url in dict.fromkeys([*here.items(), *plane.elsewhere.items(), *owning]):
+            found = _part(http, name, url)
+            if isinstance(found, Part):
+                parts.append(found)
+            elif name != SCM or name in here or found != NO_PROGRAM:  # a block store of others has no program of ours
+                unknown.append(f"{name} on {url} {found}")
+        for shard in range(plane.shards):
+            if (level := _level(http, owners, shard)) is not None:
+                levels[shard] = level
+            elif (METADATA, shard) in owners:
+                unknown.append(f"metadata does not tell the feature level of shard {shard}")
+    return UpgradeStatus(tuple(parts), levels, tuple(unknown))
+
+
+def _unknown(plane: PlaneFile, owners: Owners) -> list[str]:
+    """Return which processes nobody names."""
+    if not plane.has_moving_shards:
+        wanted = [one for one in (*SERVICES, STREAMING) if one not in urls_of(plane)]
+        return [f"where {one} runs is not known here: name it under [elsewhere]" for one in wanted]
+    places = [(service, shard) for service in SERVICES for shard in range(plane.shards)]
+    found = [f"{service} has no owner of shard {shard}" for service, shard in places if (service, shard) not in owners]
+    if STREAMING not in urls_of(plane):
+        found.append(f"where {STREAMING} runs is not known here: name it under [elsewhere]")
+    return found
+
+
+def require_known(status: UpgradeStatus) -> None:
+    """Raise StackError unless the programs of the whole plane are known."""
+    if status.unknown:
+        raise StackError(
+            f"An upgrade can be finished only when every process tells its program: {'; '.join(status.unknown)}."
+        )
 
 
 def finish_upgrade(plane: PlaneFile, status: UpgradeStatus) -> None:
     """Raise the level of each shard to the newest one that every process knows, and wait until metadata has applied it.
 
     Raises:
-        StackError: metadata has not applied the level in time.
+        StackError: as ``require_known``; or metadata has not applied the level in time.
     """
+    require_known(status)
     level, shards = status.known_level, status.shards_below
     send_to_metadata(plane, SetFeatureLevel(level, confirmation(level)), shards, "deepclean.upgrade")
-    deadline, owners = time.monotonic() + APPLY_SECONDS, owner_urls(plane)
+    deadline = time.monotonic() + APPLY_SECONDS
     with http_client(http_token(Path(plane.home)), seconds=ASK_SECONDS) as http:
         for shard in shards:
-            poll_until(
-                partial(_has_reached, level, http, owners, shard),
-                deadline,
-                partial(_not_reached, level, shard),
-            )
+            poll_until(partial(_has_reached, level, http, plane, shard), deadline, partial(_not_reached, level, shard))
 
 
-def _has_reached(level: int, http: httpx.Client, owners: Owners, shard: int) -> bool:
-    return _level(http, owners, shard) >= level
+def _has_reached(level: int, http: httpx.Client, plane: PlaneFile, shard: int) -> bool:
+    """Return whether a shard has a level; its owner may have changed."""
+    return (_level(http, known_owners(plane), shard) or 0) >= level
 
 
 def _not_reached(level: int, shard: int) -> str:
@@ -110,16 +137,22 @@ def _not_reached(level: int, shard: int) -> str:
     )
 
 
-def _part(http: httpx.Client, name: str, url: str) -> Part:
+def _part(http: httpx.Client, name: str, url: str) -> Part | str:
+    """Return the program of a process, or why it is not known."""
     try:
         reported = samples(http, url)
-    except httpx.HTTPError as error:
-        raise StackError(f"{name} did not answer on {url}: see deepclean status, and ask again.") from error
+    except httpx.HTTPError:
+        return "does not answer: see deepclean status"
     for sample in reported:
         if sample.name == BUILD_INFO:
             return Part(name, url, sample.labels["version"], int(sample.labels["feature_level"]))
-    raise StackError(f"{name} on {url} does not report {BUILD_INFO}: it is not a deepclean of 0.2.0 or later.")
+    return NO_PROGRAM
 
 
-def _level(http: httpx.Client, owners: Owners, shard: int) -> int:
-    return HttpShard(http, METADATA, owners[METADATA, shard], shard).get("/state", ShardState).feature_level
+def _level(http: httpx.Client, owners: Owners, shard: int) -> int | None:
+    """Return the feature level of a shard; None if its owner is not known or does not tell it."""
+    try:
+        url = owners[METADATA, shard]
+        return HttpShard(http, METADATA, url, shard).get("/state", ShardState).feature_level
+    except (KeyError, DeepcleanError):
+        return None

@@ -1,0 +1,72 @@
+"""Asks the broker how far gc.deleted-entries has been written, in a thread of its own.
+
+Spark tells of what it has left unread only when a batch has ended. While Spark hangs, nothing but this shows that
+messages wait.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+
+from schemas.topics import DELETED_ENTRIES
+from services.domain.errors import DeepcleanError, RetryableError
+from services.log.port import Log
+
+LOOK_SECONDS = 5.0
+STOP_SECONDS = 1.0
+Written = Mapping[int, tuple[int, int]]
+"""For each shard the offset of the first message when the job began, and the offset where the topic ends."""
+
+_logger = logging.getLogger(__name__)
+
+
+class WrittenEnds:
+    """Calls ``written`` with what the topic has of each shard, again and again, until it is stopped."""
+
+    def __init__(self, log: Log, shards: Callable[[], int], written: Callable[[Written], None]) -> None:
+        """``shards`` returns the number of shards; both functions are called in the thread."""
+        self._log = log
+        self._shards = shards
+        self._written = written
+        self._known: dict[int, tuple[int, int]] = {}
+        self._trouble = ""
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="written-ends", daemon=True)
+
+    def start(self) -> None:
+        """Begin to ask."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread after the question in progress; give up the wait soon, since the broker may not answer."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join(STOP_SECONDS)
+
+    def look(self) -> None:
+        """Ask once. The last answer about a shard stays until there is another one."""
+        for shard in range(self._shards()):
+            try:
+                self._known[shard] = self._asked(shard)
+            except RetryableError as error:
+                _logger.debug("the end of the topic is asked for again: %s", error)
+            except (DeepcleanError, OSError) as error:
+                if str(error) != self._trouble:
+                    _logger.warning("it is not known how many messages wait: %s", error)
+                self._trouble = str(error)
+        self._written(dict(self._known))
+
+    def _asked(self, shard: int) -> tuple[int, int]:
+        topic, known = DELETED_ENTRIES.name, self._known.get(shard)
+        first = self._log.first_offset(topic, shard) if known is None else known[0]
+        return first, self._log.end_offset(topic, shard)
+
+    def _watch(self) -> None:
+        while not self._stop.is_set():
+            try:
+                self.look()
+            except Exception:  # the client's own, for example: the next look opens another one
+                _logger.exception("the ends of the topic are asked for again")
+            self._stop.wait(LOOK_SECONDS)
