@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from schemas.feature_level import FEATURE_LEVEL
 from schemas.records import (
     CollectionState,
     DeleteDirectory,
@@ -18,8 +19,10 @@ from schemas.records import (
     Settle,
 )
 from services.client.kafka_plane import KafkaPlane
+from services.plane.stack.plane_file import running_plane
 from services.plane.stack.stack import Stack
 from services.plane.upkeep.backups import backups_directory, find_backup, restore_backup
+from services.plane.upkeep.upgrades import finish_upgrade, upgrade_status
 from tests.integration.test_stack import execute, request
 from tests.upgrade.kept_home import CLAIMED, FLAT, PAUSED, TREE, VERSIONS, unpack, unpack_program
 from tests.upgrade.observed import differences, digest_of_stopped, observed
@@ -40,7 +43,18 @@ def test_a_home_shows_the_same_and_carries_on(version: str, tmp_path: Path) -> N
         del found["buckets"]["/".join(CLAIMED)]
         assert differences(expected["observed"], found) == []
         one_round(plane, "carries-on")
+        make_final(home)
         free_all(plane)
+
+
+def make_final(home: Path) -> None:
+    """Raise the shard from the level of the release to that of this version."""
+    running = running_plane(home)
+    status = upgrade_status(running)
+    assert (status.unknown, status.shards_below) == ((), (0,))
+    finish_upgrade(running, status)
+    final = upgrade_status(running)
+    assert (final.shard_levels, final.shards_below) == ({0: FEATURE_LEVEL}, ())
 
 
 def free_all(plane: KafkaPlane) -> None:
