@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable
 
 from services.domain.errors import DeepcleanError, RetryableError
 from services.log.plane_topic import PlaneTopic
 from services.log.port import Log
+from services.log.watch import Watch
 
 LOOK_SECONDS = 1.0
 """Interval of the question. Its answer comes from the broker's memory."""
-STOP_SECONDS = 1.0
 
 _logger = logging.getLogger(__name__)
 
@@ -26,18 +25,8 @@ class AddedShards:
         self._added = added
         self._known = 0
         self._trouble = ""
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="added-shards", daemon=True)
-
-    def start(self) -> None:
-        """Begin to watch."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End the thread after the question in progress; give up the wait soon, since the broker may not answer."""
-        self._stop.set()
-        if self._thread.is_alive():
-            self._thread.join(STOP_SECONDS)
+        watch = Watch("added-shards", LOOK_SECONDS, self.look)
+        self.start, self.stop = watch.start, watch.stop
 
     def look(self) -> None:
         """Ask once."""
@@ -52,8 +41,3 @@ class AddedShards:
             if str(error) != self._trouble:
                 _logger.warning("added shards cannot be followed here: %s", error)
             self._trouble = str(error)
-
-    def _watch(self) -> None:
-        while not self._stop.is_set():
-            self.look()
-            self._stop.wait(LOOK_SECONDS)

@@ -7,15 +7,14 @@ messages wait.
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Mapping
 
 from schemas.topics import DELETED_ENTRIES
 from services.domain.errors import DeepcleanError, RetryableError
 from services.log.port import Log
+from services.log.watch import Watch
 
 LOOK_SECONDS = 5.0
-STOP_SECONDS = 1.0
 Written = Mapping[int, tuple[int, int]]
 """For each shard the offset of the first message when the job began, and the offset where the topic ends."""
 
@@ -32,18 +31,8 @@ class WrittenEnds:
         self._written = written
         self._known: dict[int, tuple[int, int]] = {}
         self._trouble = ""
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="written-ends", daemon=True)
-
-    def start(self) -> None:
-        """Begin to ask."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End the thread after the question in progress; give up the wait soon, since the broker may not answer."""
-        self._stop.set()
-        if self._thread.is_alive():
-            self._thread.join(STOP_SECONDS)
+        watch = Watch("written-ends", LOOK_SECONDS, self.look)
+        self.start, self.stop = watch.start, watch.stop
 
     def look(self) -> None:
         """Ask once. The last answer about a shard stays until there is another one."""
@@ -62,11 +51,3 @@ class WrittenEnds:
         topic, known = DELETED_ENTRIES.name, self._known.get(shard)
         first = self._log.first_offset(topic, shard) if known is None else known[0]
         return first, self._log.end_offset(topic, shard)
-
-    def _watch(self) -> None:
-        while not self._stop.is_set():
-            try:
-                self.look()
-            except Exception:  # the client's own, for example: the next look opens another one
-                _logger.exception("the ends of the topic are asked for again")
-            self._stop.wait(LOOK_SECONDS)
