@@ -34,6 +34,6 @@ class Watch:
         while not self._stop.is_set():
             try:
                 self._look()
-            except Exception:
+            except Exception:  # Kafka's client raises errors of its own; nobody would miss a thread that ended
                 _logger.exception("%s looks again", self._thread.name)
             self._stop.wait(self._seconds)

@@ -152,7 +152,7 @@ class ReclaimMetrics:
     def _report_behind(self) -> None:
         done = self._ends  # it may be newer than what is known of the topic
         behind = (end - max(first, done.get(shard, 0)) for shard, (first, end) in self._written.items())
-        self._behind.set(max(0, *behind, 0))
+        self._behind.set(max([0, *behind]))
 
     def _report_needed(self) -> None:
         for shard, offset in first_needed(self._ends, self._first_waiting).items():

@@ -91,15 +91,15 @@ def upgrade_status(plane: PlaneFile) -> UpgradeStatus:
 
 
 def _unknown(plane: PlaneFile, owners: Owners) -> list[str]:
-    """Return which processes nobody names."""
-    if not plane.has_moving_shards:
-        wanted = [one for one in (*SERVICES, STREAMING) if one not in urls_of(plane)]
-        return [f"where {one} runs is not known here: name it under [elsewhere]" for one in wanted]
-    places = [(service, shard) for service in SERVICES for shard in range(plane.shards)]
-    found = [f"{service} has no owner of shard {shard}" for service, shard in places if (service, shard) not in owners]
-    if STREAMING not in urls_of(plane):
-        found.append(f"where {STREAMING} runs is not known here: name it under [elsewhere]")
-    return found
+    """Return which processes nobody names: those of hosts that share the shards are found by what they own."""
+    wanted, here = (STREAMING,) if plane.has_moving_shards else (*SERVICES, STREAMING), urls_of(plane)
+    unnamed = [f"where {one} runs is not known here: name it under [elsewhere]" for one in wanted if one not in here]
+    if plane.has_moving_shards:
+        places = [(service, shard) for service in SERVICES for shard in range(plane.shards)]
+        unnamed += [
+            f"{service} has no owner of shard {shard}" for service, shard in places if (service, shard) not in owners
+        ]
+    return unnamed
 
 
 def require_known(status: UpgradeStatus) -> None:
