@@ -45,7 +45,8 @@ class DropPlan:
     is_enough: bool
     """Whether it frees the wanted bytes; otherwise it frees all that can be freed."""
     is_smallest: bool
-    """Whether it is proven that no smaller set frees as much: true when the chain was searched as a whole."""
+    """Whether it is proven that no smaller set frees as much: true when the chain was searched as a whole, or when one
+    snapshot is enough."""
 
 
 def plan_drops(
@@ -77,7 +78,7 @@ def plan_drops(
             window, is_smallest = max(1, window // 2), False
         dropped = found
     freed = freed_by_dropping(cells, dropped, live)
-    return DropPlan(tuple(dropped), freed, everything.most_bytes >= wanted_bytes, is_smallest)
+    return DropPlan(tuple(dropped), freed, everything.most_bytes >= wanted_bytes, is_smallest or len(dropped) == 1)
 
 
 def _window_by_window(
