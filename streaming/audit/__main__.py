@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -32,6 +32,7 @@ from streaming.audit.fact_source import ReadFacts, RunId, fact_of
 from streaming.audit.facts import Fact, FactKind, FactTask, fact_tasks
 from streaming.audit.result import Trees, report_of, trees_of
 from streaming.audit.shard import AuditedCopies, AuditedShard, survey
+from streaming.audit.states import StateGroup, groups_of
 from streaming.rocksdb.checkpoint_rows import CheckpointRows
 from streaming.spark.child_job import job_session, say
 from streaming.spark.session import session_parser
@@ -56,17 +57,21 @@ def audit(session: SparkSession, copies: AuditedCopies, progress: Callable[[int]
         InvariantError: the copies do not belong together.
     """
     shard = survey(copies, CheckpointRows)
-    trees = trees_of(shard)
+    groups = groups_of(shard)
+    trees = trees_of(shard, groups)
     progress(_READ_PERCENT)
     with _watched(session.sparkContext, progress):
-        tally = judge_shard(session, shard, trees)
+        tally = judge_shard(session, shard, groups, trees)
     return report_of(shard, trees, tally)
 
 
-def judge_shard(session: SparkSession, shard: AuditedShard, trees: Trees) -> Tally:
+def judge_shard(
+    session: SparkSession, shard: AuditedShard, groups: Mapping[int, Sequence[StateGroup]], trees: Trees
+) -> Tally:
     """Judge all runs of a shard."""
     cores = session.sparkContext.defaultParallelism
-    tasks = fact_tasks(shard, trees.reach, min(PARTS_PER_CORE * cores, 1 + shard.inventory_blocks // ROWS_PER_TASK))
+    most = min(PARTS_PER_CORE * cores, 1 + shard.inventory_blocks // ROWS_PER_TASK)
+    tasks = fact_tasks(shard, groups, trees.reach, most)
     parts = _parts(tasks, PARTS_PER_CORE * cores * 4)
     shuffled = max(cores, min(MAX_PARTS, shard.inventory_blocks // RUNS_PER_PART))
     session.conf.set("spark.sql.shuffle.partitions", shuffled)

@@ -10,7 +10,6 @@ from array import array
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from enum import IntEnum
 from itertools import compress, repeat
@@ -37,7 +36,7 @@ from services.domain.table_keys import (
     part_key,
     tree_key,
 )
-from streaming.audit.reach import ACTIVE, PRESENT, UNEXPANDED, DirectoryFact, state_bit
+from streaming.audit.reach import ACTIVE, PRESENT, UNEXPANDED, DirectoryFact
 from streaming.audit.shard import (
     CLAIMED,
     DELETED,
@@ -53,11 +52,10 @@ from streaming.audit.shard import (
     AuditedBucket,
     AuditedShard,
 )
+from streaming.audit.states import NO_STATES, StateGroup, States
 from streaming.rocksdb.checkpoint_rows import WHOLE, Range, Row, ranges
-from streaming.rocksdb.side_by_side import Copies, distinct_rows
+from streaming.rocksdb.side_by_side import SideBySide, distinct_rows
 
-STATES_AT_ONCE = 64
-"""Most copies that a task has open at once: each needs two or three megabytes, most of them for reading ahead."""
 BEFORE, AFTER = 1, 2
 """The bits of the two copies of the inventory."""
 
@@ -119,15 +117,20 @@ class FactTask:
     family: str
     part: Range
     bucket_id: int = 0
-    states: tuple[int, ...] = ()
+    states: StateGroup = NO_STATES
     reach: Mapping[int, int] = field(default_factory=dict)
     """The states that reach each directory with keys in the range (``reach_of``)."""
 
 
-def fact_tasks(shard: AuditedShard, reach: Mapping[int, Mapping[int, int]], parts: int) -> list[FactTask]:
+def fact_tasks(
+    shard: AuditedShard,
+    groups: Mapping[int, Sequence[StateGroup]],
+    reach: Mapping[int, Mapping[int, int]],
+    parts: int,
+) -> list[FactTask]:
     """Return the tasks that read all keys, garbage rows and inventory rows of the shard.
 
-    ``reach`` holds the result of ``reach_of`` for each bucket that is a tree.
+    ``groups`` are the states of each bucket; ``reach`` holds the result of ``reach_of`` for each bucket that is a tree.
     """
     with shard.open(shard.copies.inventory_after, (INVENTORY,)) as rows:
         tasks = [FactTask(INVENTORY, part) for part in ranges(rows.boundaries(INVENTORY, *WHOLE, parts), *WHOLE)]
@@ -144,7 +147,7 @@ def fact_tasks(shard: AuditedShard, reach: Mapping[int, Mapping[int, int]], part
                 FactTask(bucket.keys_family, part, bucket.bucket_id, states, of_part)
                 for part in ranges(cuts, *bucket.keys)
                 for of_part in (reached.within(part),)
-                for states in _groups(bucket)
+                for states in groups[bucket.bucket_id]
             ]
             if bucket.is_rolling_back:
                 tasks.append(FactTask(KEY_VERSIONS, bucket.rows_of_tree, bucket.bucket_id))
@@ -162,12 +165,6 @@ class _ReachedParts:
         """Return the directories that may have children in a range of keys."""
         start, end = (bisect_left(self._sorted, (key,)) for key in part)
         return {directory: mask for _, directory, mask in self._sorted[max(0, start - 1) : end]}
-
-
-def _groups(bucket: AuditedBucket) -> list[tuple[int, ...]]:
-    """Return the states of a bucket in the order of their times, those of a task in one group."""
-    states = (*range(1, 1 + len(bucket.snapshots)), 0)
-    return [states[start : start + STATES_AT_ONCE] for start in range(0, len(states), STATES_AT_ONCE)]
 
 
 def facts_of(shard: AuditedShard, task: FactTask) -> Iterator[Facts]:
@@ -240,8 +237,8 @@ def _facts_with_blocks(facts: Facts, has_blocks: Column) -> Facts:
 def _namespace_facts(shard: AuditedShard, task: FactTask) -> Iterator[Facts]:
     bucket, codec = shard.buckets[task.bucket_id], row_codec(KeyRow)
     live_keys, reached_by = 0, _Reached(bucket, task.reach)
-    with _opened(shard, task, KEY_PARTS, KEY_VERSIONS) as states:
-        for rows, masks in distinct_rows(states, task.family, *task.part):
+    with task.states.opened(shard, bucket, (task.family, KEY_PARTS, KEY_VERSIONS)) as states:
+        for rows, masks in states.distinct_rows(task.family, *task.part):
             numbers = _Numbers(codec, [value for _, value in rows])
             live_keys += sum(count for mask, count in Counter(masks).items() if mask & ACTIVE)
             facts = Facts(
@@ -264,18 +261,17 @@ def _namespace_facts(shard: AuditedShard, task: FactTask) -> Iterator[Facts]:
 
 
 def _further(
-    states: Copies, reached_by: _Reached, rows: Iterable[tuple[Row, int]]
+    states: States, reached_by: _Reached, rows: Iterable[tuple[Row, int]]
 ) -> Iterator[tuple[BlockRun, int, int, int, bytes]]:
     """Yield the runs of keys behind their first ones."""
     decode = row_codec(KeyRow).decode
     for (key, value), mask in rows:
-        owner = [one for one in states if one[0] & mask]
-        for run, object_id, birth, there in _behind_the_first(reached_by.bucket, decode(value), owner):
+        for run, object_id, birth, there in _behind_the_first(reached_by.bucket, decode(value), states.only(mask)):
             if reached := reached_by.mask(key, there):
                 yield run, object_id, birth, reached, key
 
 
-def _behind_the_first(bucket: AuditedBucket, key: KeyRow, states: Copies) -> Iterator[tuple[BlockRun, int, int, int]]:
+def _behind_the_first(bucket: AuditedBucket, key: KeyRow, states: States) -> Iterator[tuple[BlockRun, int, int, int]]:
     """Yield the runs of a key behind its first one, those of its noncurrent versions included: the run, its objectID,
     its birth, and the mask of the states that have it like this.
 
@@ -290,17 +286,17 @@ def _behind_the_first(bucket: AuditedBucket, key: KeyRow, states: Copies) -> Ite
             if version.blocks is not None:
                 yield version.blocks, key.object_id, version.birth, mask
             if version.is_composed:
-                yield from _parts(bucket, version.object_id, [one for one in states if one[0] & mask])
+                yield from _parts(bucket, version.object_id, states.only(mask))
 
 
-def _rows_of_key(bucket: AuditedBucket, family: str, object_id: int, states: Copies) -> Iterator[tuple[bytes, int]]:
+def _rows_of_key(bucket: AuditedBucket, family: str, object_id: int, states: States) -> Iterator[tuple[bytes, int]]:
     """Yield each distinct row of a key in a table with several rows for one key, and the mask of its states."""
     prefix = key_parts_prefix(bucket.volume_id, bucket.bucket_id, object_id)
-    for rows, masks in distinct_rows(states, family, prefix, prefix[:-1] + b"0"):
+    for rows, masks in states.distinct_rows(family, prefix, prefix[:-1] + b"0"):
         yield from zip((value for _, value in rows), masks, strict=True)
 
 
-def _parts(bucket: AuditedBucket, object_id: int, states: Copies) -> Iterator[tuple[BlockRun, int, int, int]]:
+def _parts(bucket: AuditedBucket, object_id: int, states: States) -> Iterator[tuple[BlockRun, int, int, int]]:
     """Yield the further runs of a version in some states, as ``_behind_the_first`` does."""
     decode = row_codec(KeyPartRow).decode
     for value, mask in _rows_of_key(bucket, KEY_PARTS, object_id, states):
@@ -330,7 +326,7 @@ def _moving_version_facts(shard: AuditedShard, task: FactTask) -> Iterator[Facts
     """
     bucket, decode = shard.buckets[task.bucket_id], row_codec(KeyRow).decode
     with shard.open(shard.copies.namespace, (KEY_VERSIONS, KEY_PARTS)) as rows:
-        states = [(ACTIVE | PRESENT, rows)]
+        states = SideBySide([(ACTIVE | PRESENT, rows)])
         for key, value in rows.scan(KEY_VERSIONS, *task.part):
             version, (object_id, birth) = decode(value), key_of_version(key)
             runs = [(version.blocks, object_id, birth)] if version.blocks is not None else []
@@ -381,17 +377,6 @@ class _Reached:
         return reached | mask & ACTIVE if self.bucket.is_rolling_back else reached
 
 
-@contextmanager
-def _opened(shard: AuditedShard, task: FactTask, *further: str) -> Iterator[Copies]:
-    """Open the copies of the states of a task, with its column family and further ones."""
-    places = shard.places(shard.buckets[task.bucket_id])
-    with ExitStack() as opened:
-        yield [
-            (state_bit(state), opened.enter_context(shard.open(places[state], (task.family, *further))))
-            for state in task.states
-        ]
-
-
 def _garbage_facts(shard: AuditedShard, task: FactTask) -> Iterator[Facts]:
     bucket, block_rows = shard.buckets[task.bucket_id], 0
     is_claimed = task.family == CLAIMED
@@ -437,13 +422,12 @@ def _inventory_facts(shard: AuditedShard, task: FactTask) -> Iterator[Facts]:
             yield _facts_with_blocks(facts, wanted)
 
 
-def directories_of(shard: AuditedShard, bucket: AuditedBucket) -> Iterator[DirectoryFact]:
+def directories_of(shard: AuditedShard, bucket: AuditedBucket, groups: Sequence[StateGroup]) -> Iterator[DirectoryFact]:
     """Yield the directories of a bucket, one fact for each parent and name that a directory has had."""
     decode = row_codec(DirectoryRow).decode
-    for states in _groups(bucket) if bucket.is_tree else ():
-        task = FactTask(DIRECTORIES, bucket.rows_of_tree, bucket.bucket_id, states)
-        with _opened(shard, task) as copies:
-            for rows, masks in distinct_rows(copies, task.family, *task.part):
+    for group in groups if bucket.is_tree else ():
+        with group.opened(shard, bucket, (DIRECTORIES,)) as states:
+            for rows, masks in states.distinct_rows(DIRECTORIES, *bucket.rows_of_tree):
                 for (_, value), mask in zip(rows, masks, strict=True):
                     row = decode(value)
                     yield DirectoryFact(bucket.bucket_id, row.object_id, row.parent_id, row.name, mask)

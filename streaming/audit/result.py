@@ -24,6 +24,7 @@ from streaming.audit.blocks import BucketTally, Holders, RawFinding, Tally, Vers
 from streaming.audit.facts import deleted_directories, directories_of
 from streaming.audit.reach import ACTIVE, PRESENT, UNEXPANDED, DirectoryFact, path_in, reach_of, snapshots_of, state_bit
 from streaming.audit.shard import AuditedBucket, AuditedShard
+from streaming.audit.states import StateGroup
 
 MAX_EXAMPLES = 100
 """Most examples of each kind except orphans: a repair needs all orphans."""
@@ -43,12 +44,15 @@ class Trees:
     reach: dict[int, dict[int, int]] = field(default_factory=dict)
 
 
-def trees_of(shard: AuditedShard) -> Trees:
-    """Read the directories of all trees; return them with the states that reach each directory."""
+def trees_of(shard: AuditedShard, groups: Mapping[int, Sequence[StateGroup]]) -> Trees:
+    """Read the directories of all trees; return them with the states that reach each directory.
+
+    ``groups`` are the states of each bucket.
+    """
     trees = Trees()
     for bucket_id, bucket in shard.buckets.items():
         if bucket.is_tree:
-            trees.facts[bucket_id] = list(directories_of(shard, bucket))
+            trees.facts[bucket_id] = list(directories_of(shard, bucket, groups[bucket_id]))
             deleted = trees.deleted[bucket_id] = deleted_directories(shard, bucket)
             waiting = [row.directory.object_id for row in deleted if not row.is_expanded]
             trees.reach[bucket_id] = reach_of(bucket_id, trees.facts[bucket_id], waiting)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import Any, Self
@@ -35,6 +36,16 @@ Row = tuple[bytes, bytes]
 Range = tuple[bytes, bytes]
 
 
+@dataclass(frozen=True, slots=True)
+class CheckpointFile:
+    """A table file of a checkpoint. All links to a file are equal, whatever their path."""
+
+    device: int
+    inode: int
+    size_bytes: int
+    path: str = field(compare=False)
+
+
 class ReadOnlyRows:
     """Some column families of a RocksDB directory, opened read-only and through links: nothing is written beside it."""
 
@@ -46,14 +57,19 @@ class ReadOnlyRows:
         scratch: str | None = None,
     ) -> None:
         # rocksdict writes a file when it opens a directory, and several tasks open this one at the same time.
+        self._directory = Path(directory)
         self._mirror = tempfile.TemporaryDirectory(prefix="deepclean-rows-", dir=scratch or _LINKS)
-        for file in Path(directory).iterdir():
+        for file in self._directory.iterdir():
             if not file.name.startswith(OWN_FILES):
                 Path(self._mirror.name, file.name).symlink_to(file.absolute())
         options_of = options_of or quick_options
-        self.all_families = frozenset(Rdict.list_cf(self._mirror.name, options_of()))
-        wanted = {name: options_of() for name in families if name in self.all_families}
-        self._database = Rdict(self._mirror.name, options_of(), wanted, AccessType.read_only(False))
+        try:
+            self.all_families = frozenset(Rdict.list_cf(self._mirror.name, options_of()))
+            wanted = {name: options_of() for name in families if name in self.all_families}
+            self._database = Rdict(self._mirror.name, options_of(), wanted, AccessType.read_only(False))
+        except BaseException:
+            self._mirror.cleanup()
+            raise
         self._families = {name: self._database.get_column_family(name) for name in wanted}
 
     def get(self, family: str, keys: list[bytes]) -> list[bytes | None]:
@@ -113,6 +129,21 @@ class ReadOnlyRows:
         files: list[dict[str, Any]] = self._database.live_files()
         begins = sorted(key for key in {bytes(file["start_key"]) for file in files} if start < key < end)
         return {*begins[:: 1 + len(begins) // parts], *_between(first, last, parts)}
+
+    def table_files(self) -> list[CheckpointFile]:
+        """Return the table files of the opened column families; none if they are not all that these consist of.
+
+        Rows that were not written to table files yet are in the write-ahead log. If a file is missing, reading will say
+        so.
+        """
+        if any(log.stat().st_size for log in self._directory.glob("*.log")):
+            return []
+        found: list[dict[str, Any]] = self._database.live_files()
+        paths = [self._directory / file["name"].lstrip("/") for file in found]
+        if not all(path.is_file() for path in paths):
+            return []
+        status = [(path, path.stat()) for path in paths]
+        return [CheckpointFile(one.st_dev, one.st_ino, one.st_size, str(path)) for path, one in status]
 
     def close(self) -> None:
         """Close the database and remove the links."""

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import accumulate, compress, count
 from operator import itemgetter, ne
 from typing import Protocol
 
-from streaming.rocksdb.checkpoint_rows import CHUNK_ROWS, Row
+from streaming.rocksdb.checkpoint_rows import CHUNK_ROWS, CheckpointFile, Row
 
 _key = itemgetter(0)
 _STEP = 128
@@ -36,11 +37,30 @@ class Rows(Protocol):
         """Return keys that cut a range into about ``parts`` parts."""
         ...
 
+    def table_files(self) -> list[CheckpointFile]:
+        """Return the table files that have all rows; none if there are no such files."""
+        ...
+
 
 Copies = Sequence[tuple[int, Rows]]
 """Open databases, each with a bit."""
 Marked = tuple[list[Row], list[int]]
 """Rows, and for each the bits of databases that have it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SideBySide:
+    """Databases that are read side by side."""
+
+    copies: Copies
+
+    def only(self, mask: int) -> SideBySide:
+        """Return the databases whose bits a mask has."""
+        return SideBySide([one for one in self.copies if one[0] & mask])
+
+    def distinct_rows(self, family: str, start: bytes, end: bytes) -> Iterator[Marked]:
+        """Yield each row of a range with the bits of the databases that have it, as ``distinct_rows`` does."""
+        return distinct_rows(self.copies, family, start, end)
 
 
 def distinct_rows(copies: Copies, family: str, start: bytes, end: bytes) -> Iterator[Marked]:

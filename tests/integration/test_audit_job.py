@@ -18,7 +18,16 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from bench.bulk import VOLUME
 from schemas.audit_report import AuditReport, FindingKind
-from schemas.records import BlockRun, ClaimedRow, DeletedKeyRow, InventoryRow, KeyRow, PutKey
+from schemas.records import (
+    BlockRun,
+    BucketVersioning,
+    ClaimedRow,
+    DeletedKeyRow,
+    InventoryRow,
+    KeyRow,
+    PutKey,
+    SetBucketVersioning,
+)
 from schemas.stored_rows import row_codec
 from services.domain.table_keys import local_id
 from services.mock_scm.tables import inventory_key
@@ -32,15 +41,16 @@ from streaming.audit.facts import AFTER, BEFORE, Fact, fact_tasks, facts_of
 from streaming.audit.reach import ACTIVE, PRESENT, UNEXPANDED
 from streaming.audit.result import report_of, trees_of
 from streaming.audit.shard import AuditedCopies, survey
+from streaming.audit.states import groups_of, in_order, side_by_side
 from streaming.rocksdb.checkpoint_rows import CheckpointRows
-from tests.audited_copies import BUCKET, AuditedStores, fill
+from tests.audited_copies import BUCKET, AuditedStores, fill, path_of
 from tests.audited_plane import judge_all
 from tests.spark_session import SPARK_MARKS, java_for_spark, started_session
 from tests.unit.test_audit_blocks import BUCKET as OF_RULE
 from tests.unit.test_audit_blocks import columns, held, shard
 
 pytestmark = [*SPARK_MARKS, pytest.mark.long]
-KEYS = 4_000
+KEYS, SNAPSHOTS = 4_000, 12
 EVERYTHING = (b"", b"\xff")
 
 
@@ -52,18 +62,24 @@ def session() -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="module")
 def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AuditedStores]:
+    """With so many snapshots that most states are read from the files that they share, and versions of keys."""
     made = AuditedStores(tmp_path_factory.mktemp("shard"))
-    for _ in fill(made, KEYS):
+    for _ in fill(made, KEYS, SNAPSHOTS):
         pass
+    made.do([SetBucketVersioning(VOLUME, BUCKET, BucketVersioning.ENABLED)])
+    for moment in range(3):
+        made.do([PutKey(VOLUME, BUCKET, path_of(number), 10 + moment) for number in range(0, KEYS, 37)])
+        made.metadata.snapshot(f"versions-{moment}", BUCKET)
     yield made
     made.close()
 
 
 def by_the_rule_alone(copies: AuditedCopies) -> AuditReport:
-    """Every run is judged by itself, in this process."""
+    """Every run is judged by itself, in this process, and every row is read by RocksDB."""
     found = survey(copies, CheckpointRows)
-    trees = trees_of(found)
-    facts = (some for task in fact_tasks(found, trees.reach, 3) for some in facts_of(found, task))
+    groups = {bucket_id: side_by_side(in_order(bucket)) for bucket_id, bucket in found.buckets.items()}
+    trees = trees_of(found, groups)
+    facts = (some for task in fact_tasks(found, groups, trees.reach, 3) for some in facts_of(found, task))
     return report_of(found, trees, judge_all(facts, found))
 
 
@@ -120,6 +136,8 @@ def plant(stores: AuditedStores) -> None:
 def test_a_clean_shard_is_clean(session: SparkSession, stores: AuditedStores) -> None:
     percents: list[int] = []
     copies = stores.copies("clean")
+    groups = next(iter(groups_of(survey(copies, CheckpointRows)).values()))
+    assert max(len(one.states) for one in groups if one.files) > SNAPSHOTS // 2
     report = audit(session, copies, percents.append)
     assert report.is_clean, (report.examples, report.differences)
     assert report == by_the_rule_alone(copies)

@@ -1,0 +1,81 @@
+"""Reads the rows of many states of one database from their table files, each file once, however many states share it.
+
+A checkpoint of a database is links to its table files, and between two checkpoints only a few small files come and go.
+So the states of a database are sets of files, and a row is in a state if the newest entry of its key in the files of
+the state is its value: a deletion hides what is older only in states that have the file of the deletion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from heapq import merge
+from itertools import chain, pairwise
+from operator import itemgetter
+from pathlib import Path
+
+from streaming.rocksdb.checkpoint_rows import Row
+from streaming.rocksdb.side_by_side import Marked
+from streaming.rocksdb.table_file import DELETED, VALUE, Entry, TableFile, UnknownTableFileError
+
+BLOCKS_AT_ONCE = 64
+"""Blocks of entries that are brought into one order at once, some ten thousand entries."""
+COST_OF_AN_ENTRY = 4
+"""What an entry costs that is read here, compared with a row that RocksDB reads for one state (measured: 3 to 4)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SharedFiles:
+    """States as sets of table files: by column family, each file with the bits of the states that have it."""
+
+    files: Mapping[str, Sequence[tuple[int, str]]]
+    wanted: int = -1
+    """The bits of the states that are read."""
+
+    def only(self, mask: int) -> SharedFiles:
+        """Return those of the states whose bits a mask has."""
+        return SharedFiles(self.files, self.wanted & mask)
+
+    def distinct_rows(self, family: str, start: bytes, end: bytes) -> Iterator[Marked]:
+        """Yield each row of a range with the bits of the states that have it; the lists follow in the order of keys.
+
+        Raises:
+            BrokenTableFileError: a file is damaged.
+        """
+        files = [(mask & self.wanted, TableFile(Path(path))) for mask, path in self.files.get(family, ())]
+        read = [(mask, file, blocks) for mask, file in files if mask and (blocks := file.blocks(start, end))]
+        for low, high in pairwise(_cuts((blocks for *_, blocks in read), start, end)):
+            entries = sorted(chain.from_iterable(file.entries(blocks, low, high, mask) for mask, file, blocks in read))
+            visible = _visible(entries)
+            if visible[0]:
+                yield visible
+
+
+def _cuts(indexes: Iterable[Sequence[tuple[bytes, object]]], start: bytes, end: bytes) -> list[bytes]:
+    """Return keys that cut a range into parts of about so many blocks each, its ends included."""
+    keys = [key for key in merge(*(map(itemgetter(0), index) for index in indexes)) if start < key < end]
+    return [start, *dict.fromkeys(keys[BLOCKS_AT_ONCE::BLOCKS_AT_ONCE]), end] if start < end else []
+
+
+def _visible(entries: Sequence[Entry]) -> Marked:
+    """Return the rows that entries in order leave visible, with their states."""
+    rows: list[Row] = []
+    masks: list[int] = []
+    last, hidden = None, 0
+    for key, number, value, mask in entries:
+        if key != last:
+            last, hidden = key, 0
+        seen = mask & ~hidden
+        if not seen:
+            continue
+        hidden |= mask
+        kind = ~number & 255
+        if kind == VALUE:
+            if rows and rows[-1] == (key, value):  # merged from one file into another
+                masks[-1] |= seen
+            else:
+                rows.append((key, value))
+                masks.append(seen)
+        elif kind not in DELETED:
+            raise UnknownTableFileError(f"the key {key!r} has an entry of kind {kind}")
+    return rows, masks
