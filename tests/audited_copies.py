@@ -83,9 +83,9 @@ def path_of(number: int) -> str:
     return f"{number // KEYS_PER_DIRECTORY}/{number}"
 
 
-def changes(random: Random, keys: int, moment: int) -> Iterator[NamespaceCommand]:
+def changes(random: Random, keys: int, moment: int, changed_percent: float) -> Iterator[NamespaceCommand]:
     """Yield what happens between two snapshots."""
-    changed = random.sample(range(keys), keys * CHANGED_PERCENT // 100)
+    changed = random.sample(range(keys), int(keys * changed_percent / 100))
     yield from (PutKey(VOLUME, BUCKET, path_of(number), SIZE_BYTES) for number in changed)
     yield from (DeleteKey(VOLUME, BUCKET, path_of(number)) for number in changed[::5])
     directories = keys // KEYS_PER_DIRECTORY
@@ -94,7 +94,9 @@ def changes(random: Random, keys: int, moment: int) -> Iterator[NamespaceCommand
         yield DeleteDirectory(VOLUME, BUCKET, str(2 * moment + 1))
 
 
-def fill(stores: AuditedStores, keys: int, snapshots: int = SNAPSHOTS) -> Iterator[int]:
+def fill(
+    stores: AuditedStores, keys: int, snapshots: int = SNAPSHOTS, changed_percent: float = CHANGED_PERCENT
+) -> Iterator[int]:
     """Write the keys and the snapshots; yield the number of keys so far."""
     random, done = Random(1), 0
     stores.metadata.make_bucket(BUCKET, BucketLayout.FILE_SYSTEM_OPTIMIZED)
@@ -103,7 +105,7 @@ def fill(stores: AuditedStores, keys: int, snapshots: int = SNAPSHOTS) -> Iterat
         stores.do([PutKey(VOLUME, BUCKET, path_of(number), SIZE_BYTES) for number in range(done, end)])
         done = end
         stores.metadata.snapshot(f"snapshot-{moment}", BUCKET)
-        stores.do(list(changes(random, done, moment)))
+        stores.do(list(changes(random, done, moment, changed_percent)))
         yield done
 
 
@@ -113,9 +115,12 @@ def main() -> int:
     parser.add_argument("directory", type=Path)
     parser.add_argument("--keys", type=int, default=1_000_000)
     parser.add_argument("--snapshots", type=int, default=SNAPSHOTS, help="at least 2")
+    parser.add_argument(
+        "--changed-percent", type=float, default=CHANGED_PERCENT, help="of the keys, overwritten after each snapshot"
+    )
     options = parser.parse_args()
     stores = AuditedStores(options.directory)
-    for done in fill(stores, options.keys, options.snapshots):
+    for done in fill(stores, options.keys, options.snapshots, options.changed_percent):
         print(f"{done:,} keys", flush=True)
     copies = stores.copies()
     stores.close()

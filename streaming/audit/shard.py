@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from schemas.audit_report import UsedFigures
@@ -77,16 +77,16 @@ class AuditedBucket:
     snapshots: tuple[SnapshotListRow, ...]
     """Metadata's row of each live snapshot, with its figures."""
     cells: tuple[SpaceCellValue, ...]
+    snapshot_txns: tuple[int, ...] = field(init=False)
+    """The txn of each live snapshot; looked at for each version."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "snapshot_txns", tuple(one.txn for one in self.snapshots))
 
     @property
     def name(self) -> str:
         """Return ``volume/bucket``."""
         return f"{self.volume}/{self.bucket}"
-
-    @property
-    def snapshot_txns(self) -> list[int]:
-        """Return the txn of each live snapshot."""
-        return [one.txn for one in self.snapshots]
 
     @property
     def keys_family(self) -> str:

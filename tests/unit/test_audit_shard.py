@@ -56,7 +56,7 @@ def test_a_survey_knows_the_bucket_and_its_snapshots() -> None:
     (bucket,) = surveyed(Copied().mixed()).values()
     referenced = [one.referenced_bytes for one in bucket.snapshots]
     assert (bucket.name, bucket.is_tree, bucket.used.bytes, referenced) == ("vol/bucket", False, 20, [10])
-    assert bucket.snapshot_txns == [one.txn for one in bucket.snapshots]
+    assert bucket.snapshot_txns == tuple(one.txn for one in bucket.snapshots)
     assert len(bucket.snapshots) == 1
 
 

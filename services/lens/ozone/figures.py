@@ -31,7 +31,8 @@ NOT_LOOKED_FOR_WITHOUT_A_STORE = (
 
 OWN_SIZES_DIFFER = (
     "exclusiveSize is what Ozone's garbage collection counted in its last passes: it is right only after a pass over "
-    "each snapshot. referencedSize also has files below deleted directories. The other sizes are counted from the rows."
+    "each snapshot. referencedSize also counts files below directories that were deleted before the snapshot. All "
+    "other columns are counted from the rows."
 )
 
 
