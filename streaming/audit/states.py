@@ -17,7 +17,7 @@ from typing import Protocol, Self
 from streaming.audit.reach import state_bit
 from streaming.audit.shard import DIRECTORIES, KEY_PARTS, KEY_VERSIONS, AuditedBucket, AuditedShard
 from streaming.rocksdb.checkpoint_rows import CheckpointFile
-from streaming.rocksdb.shared_files import COST_OF_AN_ENTRY, SharedFiles
+from streaming.rocksdb.shared_files import COST_OF_AN_ENTRY, FilesByFamily, SharedFiles
 from streaming.rocksdb.side_by_side import Marked, SideBySide
 from streaming.rocksdb.table_file import TableFile, UnknownTableFileError
 
@@ -42,13 +42,13 @@ class StateGroup:
     """States that are read together; with ``files``, from these."""
 
     states: tuple[int, ...]
-    files: SharedFiles | None = None
+    files: FilesByFamily | None = None
 
     @contextmanager
     def opened(self, shard: AuditedShard, bucket: AuditedBucket, families: Sequence[str]) -> Iterator[States]:
         """Open some column families of the states."""
         if self.files is not None:
-            yield self.files
+            yield SharedFiles(self.files)
             return
         places = shard.places(bucket)
         with ExitStack() as opened:
@@ -118,7 +118,7 @@ def _sharing(files: Mapping[int, Sequence[CheckpointFile]]) -> dict[int, Sequenc
         sharing = kept
 
 
-def _files_of(sharing: Mapping[int, Sequence[CheckpointFile]], families: _Families) -> SharedFiles:
+def _files_of(sharing: Mapping[int, Sequence[CheckpointFile]], families: _Families) -> FilesByFamily:
     masks: defaultdict[CheckpointFile, int] = defaultdict(int)
     for state, found in sharing.items():
         for file in found:
@@ -126,7 +126,7 @@ def _files_of(sharing: Mapping[int, Sequence[CheckpointFile]], families: _Famili
     by_family: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)
     for file, mask in masks.items():
         by_family[families.of(file)].append((mask, file.path))
-    return SharedFiles(dict(by_family))
+    return dict(by_family)
 
 
 class _Families:

@@ -7,16 +7,17 @@ the state is its value: a deletion hides what is older only in states that have 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from heapq import merge
 from itertools import chain, pairwise
 from operator import itemgetter
 from pathlib import Path
+from typing import Self
 
 from streaming.rocksdb.checkpoint_rows import Row
 from streaming.rocksdb.side_by_side import Marked
-from streaming.rocksdb.table_file import DELETED, VALUE, Entry, TableFile, UnknownTableFileError
+from streaming.rocksdb.table_file import DELETED, VALUE, Entry, Index, TableFile, UnknownTableFileError
 
 BLOCKS_AT_ONCE = 128
 """Blocks of entries that are brought into one order at once, some ten thousand entries."""
@@ -24,17 +25,24 @@ COST_OF_AN_ENTRY = 4
 """What an entry costs that is read here, compared with a row that RocksDB reads for one state (measured: 3 to 4)."""
 
 
-@dataclass(frozen=True, slots=True)
+FilesByFamily = Mapping[str, Sequence[tuple[int, str]]]
+"""States as sets of table files: by column family, each file with the bits of the states that have it."""
+
+
 class SharedFiles:
-    """States as sets of table files: by column family, each file with the bits of the states that have it."""
+    """States that are read from their files."""
 
-    files: Mapping[str, Sequence[tuple[int, str]]]
-    wanted: int = -1
-    """The bits of the states that are read."""
+    def __init__(self, files: FilesByFamily) -> None:
+        self._files = files
+        self._wanted = -1
+        """The bits of the states that are read."""
+        self._opened: dict[str, list[tuple[int, TableFile]]] = {}
 
-    def only(self, mask: int) -> SharedFiles:
+    def only(self, mask: int) -> Self:
         """Return those of the states whose bits a mask has."""
-        return SharedFiles(self.files, self.wanted & mask)
+        some = copy(self)
+        some._wanted = self._wanted & mask
+        return some
 
     def distinct_rows(self, family: str, start: bytes, end: bytes) -> Iterator[Marked]:
         """Yield each row of a range with the bits of the states that have it; the lists follow in the order of keys.
@@ -42,30 +50,38 @@ class SharedFiles:
         Raises:
             BrokenTableFileError: a file is damaged.
         """
-        files = [(mask & self.wanted, TableFile(Path(path))) for mask, path in self.files.get(family, ())]
-        read = [(mask, file, blocks) for mask, file in files if mask and (blocks := file.blocks(start, end))]
-        for low, high in pairwise(_cuts((blocks for *_, blocks in read), start, end)):
+        wanted = self._wanted
+        files = ((mask, file, file.blocks(start, end)) for mask, file in self._of(family) if mask & wanted)
+        read = [one for one in files if one[2]]
+        for low, high in pairwise(_cuts([blocks for *_, blocks in read], start, end)):
             entries = sorted(chain.from_iterable(file.entries(blocks, low, high, mask) for mask, file, blocks in read))
-            visible = _visible(entries)
+            visible = _visible(entries, wanted)
             if visible[0]:
                 yield visible
 
+    def _of(self, family: str) -> list[tuple[int, TableFile]]:
+        if family not in self._opened:
+            self._opened[family] = [(mask, TableFile(Path(path))) for mask, path in self._files.get(family, ())]
+        return self._opened[family]
 
-def _cuts(indexes: Iterable[Sequence[tuple[bytes, object]]], start: bytes, end: bytes) -> list[bytes]:
+
+def _cuts(indexes: Sequence[Index], start: bytes, end: bytes) -> list[bytes]:
     """Return keys that cut a range into parts of about so many blocks each, its ends included."""
+    if sum(map(len, indexes)) <= BLOCKS_AT_ONCE:
+        return [start, end]
     keys = [key for key in merge(*(map(itemgetter(0), index) for index in indexes)) if start < key < end]
-    return [start, *dict.fromkeys(keys[BLOCKS_AT_ONCE::BLOCKS_AT_ONCE]), end] if start < end else []
+    return [start, *dict.fromkeys(keys[BLOCKS_AT_ONCE::BLOCKS_AT_ONCE]), end]
 
 
-def _visible(entries: Sequence[Entry]) -> Marked:
-    """Return the rows that entries in order leave visible, with their states."""
+def _visible(entries: Sequence[Entry], wanted: int) -> Marked:
+    """Return the rows that entries in order leave visible in the wanted states, with these states."""
     rows: list[Row] = []
     masks: list[int] = []
     last, hidden, first = None, 0, 0
     for key, number, value, mask in entries:
         if key != last:
             last, hidden, first = key, 0, len(rows)
-        seen = mask & ~hidden
+        seen = mask & wanted & ~hidden
         if not seen:
             continue
         hidden |= mask

@@ -27,6 +27,8 @@ from services.domain.errors import DeepcleanError
 Entry = tuple[bytes, int, bytes, int]
 """Key; the complement of its number, so that of the entries of one key the newest comes first; value; a mask, the same
 for all entries of a file. The lowest byte of the number is the kind, the rest rises with time."""
+MOST_PARTS = 64
+"""Most parts of a file's index that are kept, some fifty blocks of entries each."""
 VALUE, DELETED = 1, frozenset((0, 7))
 """Kinds of entries: a value; a deletion, of all earlier entries or of a single one."""
 
@@ -64,6 +66,10 @@ class _Block(NamedTuple):
     size: int
 
 
+Index = list[tuple[bytes, _Block]]
+"""Blocks in their order, each with a key that is at least its last one, and at most the first one of the next block."""
+
+
 class TableFile:
     """One table file. It is opened for each read, since a job may have thousands of them."""
 
@@ -89,19 +95,30 @@ class TableFile:
         kind = properties.get("rocksdb.block.based.table.index.type")
         if kind not in (_IN_PARTS, _WHOLE_INDEX):
             raise UnknownTableFileError(f"{path} has an index of kind {kind!r}")
-        self._top = self._index([described["rocksdb.index"]])
+        self._top = self._index(described["rocksdb.index"])
         self._is_in_parts = kind == _IN_PARTS
+        self._parts: dict[_Block, Index] = {}
         self._kept: tuple[_Block, list[Entry]] | None = None
 
-    def blocks(self, start: bytes, end: bytes) -> list[tuple[bytes, _Block]]:
+    def blocks(self, start: bytes, end: bytes) -> Index:
         """Return the blocks that may have entries with start <= key < end, each with a key that none of its exceeds."""
         found = _within(self._top, start, end)
-        return _within(self._index([block for _, block in found]), start, end) if self._is_in_parts else found
+        if not self._is_in_parts:
+            return found
+        return _within([one for _, part in found for one in self._part(part)], start, end)
 
-    def entries(self, blocks: list[tuple[bytes, _Block]], start: bytes, end: bytes, mask: int) -> list[Entry]:
+    def _part(self, block: _Block) -> Index:
+        """Return a part of the index. Who looks up single keys comes back to few of them."""
+        if block not in self._parts:
+            if len(self._parts) >= MOST_PARTS:
+                self._parts.clear()
+            self._parts[block] = self._index(block)
+        return self._parts[block]
+
+    def entries(self, blocks: Index, start: bytes, end: bytes, mask: int) -> list[Entry]:
         """Return the entries with start <= key < end, in their order; ``blocks`` are those of a range around this one.
 
-        The last block is kept: mostly the next range begins in it.
+        The last block is kept: mostly the next range begins in it. So the mask of a file must always be the same.
         """
         wanted = [block for _, block in _within(blocks, start, end)]
         if not wanted:
@@ -140,13 +157,9 @@ class TableFile:
             first = _handle(body)
         return {key.decode(): _handle(value) for key, value in _pairs(self._read(first))}
 
-    def _index(self, blocks: list[_Block]) -> list[tuple[bytes, _Block]]:
+    def _index(self, block: _Block) -> Index:
         cut = self._cut_bytes
-        return [
-            (key[:-cut] if cut else key, block)
-            for content in self._contents(blocks)
-            for key, block in _handles(content)
-        ]
+        return [(key[:-cut] if cut else key, found) for key, found in _handles(self._read(block))]
 
     def _read(self, block: _Block) -> bytes:
         return next(self._contents([block]))
@@ -180,10 +193,8 @@ class TableFile:
         return bytes(pa.decompress(memoryview(body)[at:], length, _CODECS[kind], asbytes=True))
 
 
-def _within(index: list[tuple[bytes, _Block]], start: bytes, end: bytes) -> list[tuple[bytes, _Block]]:
-    """Return the part of an index with start <= key < end. Each key of the index is at least the last one of its block,
-    and at most the first one of the next block.
-    """
+def _within(index: Index, start: bytes, end: bytes) -> Index:
+    """Return the part of an index whose blocks may have entries with start <= key < end."""
     return index[bisect_left(index, (start,)) : bisect_left(index, (end,)) + 1]
 
 
