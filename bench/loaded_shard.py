@@ -14,13 +14,13 @@ from functools import partial
 from io import RawIOBase
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from bench.bulk import VOLUME, CommandMaker, made_places
 from bench.passing_log import PassingLog
 from schemas.codec import codec
-from schemas.records import BucketLayout, CaptureSnapshot, DropSnapshot, MetadataCommand
-from schemas.topics import METADATA_COMMANDS, Topic
+from schemas.records import BucketLayout, CaptureSnapshot, DropSnapshot, MetadataCommand, MetadataReply
+from schemas.topics import METADATA_COMMANDS, METADATA_REPLIES, Topic
 from services.client.plane import NamespaceCommand
 from services.log.clock import Clock, VirtualClock
 from services.metadata.service import MetadataService
@@ -83,6 +83,17 @@ class LoadedShard:
         """Append commands of a client to the log, so that a timed ``step`` does nothing but apply them."""
         for body in self._maker.encoded(commands):
             self._log.append(body)
+
+    def answer(self, command: NamespaceCommand) -> MetadataReply:
+        """Apply a command of a client, and return the reply."""
+        maker = self._maker
+        maker.number += 1
+        self._log.append(
+            codec(MetadataCommand).encode_message(MetadataCommand(0, maker.client_id, maker.number, command))
+        )
+        self.step()
+        (reply,) = self.said(METADATA_REPLIES)
+        return cast(MetadataReply, reply)
 
     def append_from(self, sender: str, bodies: Sequence[Any]) -> None:
         """Append commands of a service to the log."""

@@ -13,13 +13,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from bench.bulk import VOLUME
 from bench.loaded_shard import LoadedShard
 from bench.passing_log import PassingLog
 from schemas.codec import codec
-from schemas.records import BucketLayout, DeleteDirectory, DeleteKey, PutKey, RenameDirectory, ScmCommand
-from schemas.topics import SCM_COMMANDS
+from schemas.records import BucketLayout, Committed, DeleteDirectory, DeleteKey, PutKey, RenameDirectory, ScmCommand
+from schemas.topics import DEAD_LETTERS, SCM_COMMANDS
 from services.client.plane import NamespaceCommand
 from services.metadata.recovery.audit_copy import make_copy
 from services.mock_scm.service import MockScmService
@@ -49,11 +50,19 @@ class AuditedStores:
         self.block_store = RocksStore(directory / "mock_scm" / "db", tables)
         self._scm = Runner(MockScmService(), 0, self.block_store, self._to_scm, self.metadata.clock)
 
-    def do(self, commands: Sequence[NamespaceCommand]) -> None:
-        """Apply commands of a client, and have the block store apply what metadata sends it."""
+    def do(self, commands: Sequence[Any]) -> None:
+        """Apply commands of a client or an operator, and have the block store apply what metadata sends it."""
         for start in range(0, len(commands), COMMANDS_AT_ONCE):
             self.metadata.apply(iter(commands[start : start + COMMANDS_AT_ONCE]))
+            assert not list(self.metadata.said(DEAD_LETTERS))
             self.pass_on()
+
+    def answer(self, command: NamespaceCommand) -> Committed:
+        """Apply a command of a client, and return its answer."""
+        reply = self.metadata.answer(command)
+        assert reply.error == "", (command, reply.message)
+        self.pass_on()
+        return reply.committed or Committed(0)
 
     def pass_on(self) -> None:
         """Have the block store apply what the last step of metadata has sent."""

@@ -5,7 +5,7 @@
 (``schemas/audit_report.py``) to ``output``. It ends when its standard input ends.
 
 1. The driver reads the directories of all states and computes which of them can be reached.
-2. Tasks read the keys of all states side by side, the garbage tables and both inventories, one range each
+2. Tasks read the keys of all states together, the garbage tables and both inventories, one range each
    (``streaming.audit.fact_source``). SQL brings the facts of each run of blocks together and groups runs that the rule
    cannot tell apart (``streaming.audit.alike``).
 3. The driver judges one run of each group (``streaming.audit.blocks``). Of runs with a finding, and of those whose

@@ -1,6 +1,6 @@
 """The facts that the tasks of an audit read: the rows that refer to blocks, and the blocks in the block store.
 
-A task reads the states of a bucket side by side, so that a row that is the same in a hundred snapshots is decoded once.
+A task reads all states of a bucket together, so that a row that is the same in a hundred snapshots is decoded once.
 Facts are columns: most of them are only counted, and are never made objects of Python.
 """
 

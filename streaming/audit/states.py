@@ -15,7 +15,15 @@ from pathlib import Path
 from typing import Protocol, Self
 
 from streaming.audit.reach import state_bit
-from streaming.audit.shard import DIRECTORIES, KEY_PARTS, KEY_VERSIONS, AuditedBucket, AuditedShard
+from streaming.audit.shard import (
+    DIRECTORIES,
+    FILES,
+    FLAT_KEYS,
+    KEY_PARTS,
+    KEY_VERSIONS,
+    AuditedBucket,
+    AuditedShard,
+)
 from streaming.rocksdb.checkpoint_rows import CheckpointFile
 from streaming.rocksdb.shared_files import COST_OF_AN_ENTRY, FilesByFamily, SharedFiles
 from streaming.rocksdb.side_by_side import Marked, SideBySide
@@ -23,6 +31,10 @@ from streaming.rocksdb.table_file import TableFile, UnknownTableFileError
 
 STATES_AT_ONCE = 64
 """Most copies that a task has open at once: each needs two or three megabytes, most of them for reading ahead."""
+LEAST_SHARING = COST_OF_AN_ENTRY + 1
+"""So many states must share all of their files at least, so that reading these costs less."""
+READ_FAMILIES = (FILES, FLAT_KEYS, DIRECTORIES, KEY_PARTS, KEY_VERSIONS)
+"""The column families that are read in all states."""
 
 
 class States(Protocol):
@@ -48,7 +60,7 @@ class StateGroup:
     def opened(self, shard: AuditedShard, bucket: AuditedBucket, families: Sequence[str]) -> Iterator[States]:
         """Open some column families of the states."""
         if self.files is not None:
-            yield SharedFiles(self.files)
+            yield SharedFiles({family: self.files[family] for family in families})
             return
         places = shard.places(bucket)
         with ExitStack() as opened:
@@ -78,27 +90,22 @@ def groups_of(shard: AuditedShard) -> dict[int, list[StateGroup]]:
     Raises:
         BrokenTableFileError: a file of a copy is damaged.
     """
-    families = _Families()
-    return {bucket_id: _groups(shard, bucket, families) for bucket_id, bucket in shard.buckets.items()}
+    files = _Files(shard)
+    return {bucket_id: _groups(shard, bucket, files) for bucket_id, bucket in shard.buckets.items()}
 
 
-def _groups(shard: AuditedShard, bucket: AuditedBucket, families: _Families) -> list[StateGroup]:
+def _groups(shard: AuditedShard, bucket: AuditedBucket, files: _Files) -> list[StateGroup]:
     states = in_order(bucket)
-    if len(states) <= COST_OF_AN_ENTRY:  # so few cannot share enough
+    if len(states) < LEAST_SHARING:
         return side_by_side(states)
     places = shard.places(bucket)
-    wanted = (bucket.keys_family, DIRECTORIES, KEY_PARTS, KEY_VERSIONS)
-    files: dict[int, Sequence[CheckpointFile]] = {}
-    for state in states:
-        with shard.open(places[state], wanted) as rows:
-            if (found := rows.table_files()) and all(map(families.of, found)):
-                files[state] = found
-    sharing = _sharing(files)
+    found = {state: files.of(places[state], bucket) for state in states}
+    sharing = sharing_states({state: some for state, some in found.items() if some is not None})
     groups = side_by_side([state for state in states if state not in sharing])
-    return [*groups, StateGroup(tuple(sharing), _files_of(sharing, families))] if sharing else groups
+    return [*groups, StateGroup(tuple(sharing), files.by_family(sharing))] if sharing else groups
 
 
-def _sharing(files: Mapping[int, Sequence[CheckpointFile]]) -> dict[int, Sequence[CheckpointFile]]:
+def sharing_states(files: Mapping[int, Sequence[CheckpointFile]]) -> dict[int, Sequence[CheckpointFile]]:
     """Return the states that are read from their files: for which that costs less than a reading of their own.
 
     A state's share of a file is smaller the more states have it. When some states are left out, the shares of the
@@ -118,28 +125,44 @@ def _sharing(files: Mapping[int, Sequence[CheckpointFile]]) -> dict[int, Sequenc
         sharing = kept
 
 
-def _files_of(sharing: Mapping[int, Sequence[CheckpointFile]], families: _Families) -> FilesByFamily:
-    masks: defaultdict[CheckpointFile, int] = defaultdict(int)
-    for state, found in sharing.items():
-        for file in found:
-            masks[file] |= state_bit(state)
-    by_family: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)
-    for file, mask in masks.items():
-        by_family[families.of(file)].append((mask, file.path))
-    return dict(by_family)
+class _Files:
+    """The table files of the copies of a shard, and their column families."""
 
+    def __init__(self, shard: AuditedShard) -> None:
+        self._shard = shard
+        self._of_place: dict[str, Sequence[CheckpointFile] | None] = {}
+        self._families: dict[CheckpointFile, str] = {}
 
-class _Families:
-    """The column families of table files."""
+    def of(self, place: str, bucket: AuditedBucket) -> Sequence[CheckpointFile] | None:
+        """Return the files of a copy that may have rows of a bucket; None if RocksDB has to read the copy."""
+        if place not in self._of_place:
+            with self._shard.open(place, READ_FAMILIES) as rows:
+                self._of_place[place] = rows.table_files()
+        found = self._of_place[place]
+        if found is None:
+            return None
+        ranges = {bucket.keys, bucket.rows_of_tree}
+        own = [file for file in found if any(file.first_key < end and start <= file.last_key for start, end in ranges)]
+        return own if all(map(self._family, own)) else None
 
-    def __init__(self) -> None:
-        self._known: dict[CheckpointFile, str] = {}
+    def by_family(self, sharing: Mapping[int, Sequence[CheckpointFile]]) -> FilesByFamily:
+        """Return the files of some states by family, each with the bits of the states."""
+        masks: defaultdict[CheckpointFile, int] = defaultdict(int)
+        for state, found in sharing.items():
+            for file in found:
+                masks[file] |= state_bit(state)
+        by_family: dict[str, list[tuple[int, str]]] = {family: [] for family in READ_FAMILIES}
+        for file, mask in masks.items():
+            by_family[self._family(file)].append((mask, file.path))
+        return by_family
 
-    def of(self, file: CheckpointFile) -> str:
+    def _family(self, file: CheckpointFile) -> str:
         """Return the family of a file; empty if RocksDB has to read it."""
-        if file not in self._known:
+        if file not in self._families:
             try:
-                self._known[file] = TableFile(Path(file.path)).family
+                opened = TableFile(Path(file.path))
+                opened.check_entries()
+                self._families[file] = opened.family if opened.family in READ_FAMILIES else ""
             except UnknownTableFileError:
-                self._known[file] = ""
-        return self._known[file]
+                self._families[file] = ""
+        return self._families[file]

@@ -44,6 +44,8 @@ class CheckpointFile:
     inode: int
     size_bytes: int
     path: str = field(compare=False)
+    first_key: bytes = field(compare=False)
+    last_key: bytes = field(compare=False)
 
 
 class ReadOnlyRows:
@@ -130,20 +132,23 @@ class ReadOnlyRows:
         begins = sorted(key for key in {bytes(file["start_key"]) for file in files} if start < key < end)
         return {*begins[:: 1 + len(begins) // parts], *_between(first, last, parts)}
 
-    def table_files(self) -> list[CheckpointFile]:
-        """Return the table files of the opened column families; none if they are not all that these consist of.
+    def table_files(self) -> list[CheckpointFile] | None:
+        """Return the table files of the opened column families; None if they do not have all rows.
 
-        Rows that were not written to table files yet are in the write-ahead log. If a file is missing, reading will say
-        so.
+        Rows that were not written to table files yet are in the write-ahead log. If a file is missing, RocksDB says so
+        when it reads the rows.
         """
         if any(log.stat().st_size for log in self._directory.glob("*.log")):
-            return []
-        found: list[dict[str, Any]] = self._database.live_files()
-        paths = [self._directory / file["name"].lstrip("/") for file in found]
-        if not all(path.is_file() for path in paths):
-            return []
-        status = [(path, path.stat()) for path in paths]
-        return [CheckpointFile(one.st_dev, one.st_ino, one.st_size, str(path)) for path, one in status]
+            return None
+        found = []
+        for listed in self._database.live_files():
+            path = self._directory / str(listed["name"]).lstrip("/")
+            if not path.is_file():
+                return None
+            status = path.stat()
+            keys = bytes(listed["start_key"]), bytes(listed["end_key"])
+            found.append(CheckpointFile(status.st_dev, status.st_ino, status.st_size, str(path), *keys))
+        return found
 
     def close(self) -> None:
         """Close the database and remove the links."""

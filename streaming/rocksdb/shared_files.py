@@ -15,6 +15,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Self
 
+from services.domain.errors import InvariantError
 from streaming.rocksdb.checkpoint_rows import Row
 from streaming.rocksdb.side_by_side import Marked
 from streaming.rocksdb.table_file import DELETED, VALUE, Entry, Index, TableFile, UnknownTableFileError
@@ -23,10 +24,9 @@ BLOCKS_AT_ONCE = 128
 """Blocks of entries that are brought into one order at once, some ten thousand entries."""
 COST_OF_AN_ENTRY = 4
 """What an entry costs that is read here, compared with a row that RocksDB reads for one state (measured: 3 to 4)."""
-
-
 FilesByFamily = Mapping[str, Sequence[tuple[int, str]]]
-"""States as sets of table files: by column family, each file with the bits of the states that have it."""
+"""States as sets of table files: for each column family that may be read, its files, each with the bits of the states
+that have it."""
 
 
 class SharedFiles:
@@ -36,7 +36,7 @@ class SharedFiles:
         self._files = files
         self._wanted = -1
         """The bits of the states that are read."""
-        self._opened: dict[str, list[tuple[int, TableFile]]] = {}
+        self._opened: dict[str, list[TableFile]] = {}
 
     def only(self, mask: int) -> Self:
         """Return those of the states whose bits a mask has."""
@@ -49,24 +49,28 @@ class SharedFiles:
 
         Raises:
             BrokenTableFileError: a file is damaged.
+            InvariantError: a file has entries of an unknown form, which its beginning did not have.
         """
         wanted = self._wanted
-        files = ((mask, file, file.blocks(start, end)) for mask, file in self._of(family) if mask & wanted)
-        read = [one for one in files if one[2]]
-        for low, high in pairwise(_cuts([blocks for *_, blocks in read], start, end)):
-            entries = sorted(chain.from_iterable(file.entries(blocks, low, high, mask) for mask, file, blocks in read))
-            visible = _visible(entries, wanted)
-            if visible[0]:
-                yield visible
+        try:
+            files = ((file, file.blocks(start, end)) for file in self._opened_files(family) if file.mask & wanted)
+            read = [one for one in files if one[1]]
+            for low, high in pairwise(_cuts([blocks for _, blocks in read], start, end)):
+                entries = sorted(chain.from_iterable(file.entries(blocks, low, high) for file, blocks in read))
+                visible = _visible(entries, wanted)
+                if visible[0]:
+                    yield visible
+        except UnknownTableFileError as error:
+            raise InvariantError(f"a table file cannot be read apart: {error}; report it with the file") from error
 
-    def _of(self, family: str) -> list[tuple[int, TableFile]]:
+    def _opened_files(self, family: str) -> list[TableFile]:
         if family not in self._opened:
-            self._opened[family] = [(mask, TableFile(Path(path))) for mask, path in self._files.get(family, ())]
+            self._opened[family] = [TableFile(Path(path), mask) for mask, path in self._files[family]]
         return self._opened[family]
 
 
 def _cuts(indexes: Sequence[Index], start: bytes, end: bytes) -> list[bytes]:
-    """Return keys that cut a range into parts of about so many blocks each, its ends included."""
+    """Return keys that cut a range into parts of about ``BLOCKS_AT_ONCE`` blocks, its ends included."""
     if sum(map(len, indexes)) <= BLOCKS_AT_ONCE:
         return [start, end]
     keys = [key for key in merge(*(map(itemgetter(0), index) for index in indexes)) if start < key < end]
@@ -88,7 +92,7 @@ def _visible(entries: Sequence[Entry], wanted: int) -> Marked:
         kind = ~number & 255
         if kind == VALUE:
             row = key, value
-            if len(rows) > first and row in rows[first:]:  # merged from one file into another, maybe with number 0
+            if len(rows) > first and row in rows[first:]:  # in a merged file, too, there maybe with sequence number 0
                 masks[rows.index(row, first)] |= seen
             else:
                 rows.append(row)

@@ -37,8 +37,8 @@ class Rows(Protocol):
         """Return keys that cut a range into about ``parts`` parts."""
         ...
 
-    def table_files(self) -> list[CheckpointFile]:
-        """Return the table files that have all rows; none if there are no such files."""
+    def table_files(self) -> list[CheckpointFile] | None:
+        """Return the table files that have all rows; None if there are no such files."""
         ...
 
 

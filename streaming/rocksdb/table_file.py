@@ -4,9 +4,10 @@ RocksDB itself reads files only as parts of a database, and shows no deletions. 
 database this is too little: nearly all of their files are the same, and what a file deletes is seen in some states only
 (``streaming.rocksdb.shared_files``).
 
-A file is a sequence of blocks of sorted entries, then blocks that describe them: an index in two levels or in one, and
-properties. Each block has a checksum, which is checked. Files are read as RocksDB 6 to 10 write them by default; a file
-of any other kind is refused with ``UnknownTableFileError``, so that its reader can let RocksDB read it instead.
+A file is a sequence of blocks of sorted entries, then blocks that describe them: an index, mostly in two levels, and
+properties. Each block has a checksum, which is checked. A file is read if it has the one form that RocksDB 9 and 10
+write by default: format 6, checksums by XXH3, blocks that are plain or compressed by LZ4 or ZSTD. A file of any other
+form is refused with ``UnknownTableFileError``, so that its reader can have RocksDB read it instead.
 
 Source: https://github.com/facebook/rocksdb/wiki/Rocksdb-BlockBasedTable-Format, and files that RocksDB 10 has written.
 """
@@ -25,32 +26,35 @@ import xxhash
 from services.domain.errors import DeepcleanError
 
 Entry = tuple[bytes, int, bytes, int]
-"""Key; the complement of its number, so that of the entries of one key the newest comes first; value; a mask, the same
-for all entries of a file. The lowest byte of the number is the kind, the rest rises with time."""
-MOST_PARTS = 64
-"""Most parts of a file's index that are kept, some fifty blocks of entries each."""
+"""Key; the complement of its sequence number and kind, so that of the entries of one key the newest comes first; value;
+the mask of the file. The lowest byte of what is complemented is the kind."""
 VALUE, DELETED = 1, frozenset((0, 7))
 """Kinds of entries: a value; a deletion, of all earlier entries or of a single one."""
+MOST_PARTITIONS = 64
+"""Most partitions of a file's index that are kept, some fifty blocks of entries each."""
 
-_FOOTER = struct.Struct("<B40sIQ")
-_FOOTER_6 = struct.Struct("<4sIII")
-_MAGIC = 0x88E241B785F4CFF7
-_EXTENDED = b">\0z\0"
-_XXH3 = 4
-_LAST_BYTE = 0x6B9083D9
-_TRAILER_BYTES, _NUMBER_BYTES = 5, 8
+_FOOTER = struct.Struct("<B4sIII24xIQ")
+"""Kind of checksum, a mark, the footer's own checksum, the base of the checksums of blocks, the size of the block that
+names the others and is directly in front, the format, and a magic number."""
+_CHECKSUM_PLACE = 5
+_XXH3, _MARK, _FORMAT, _MAGIC = 4, b">\0z\0", 6, 0x88E241B785F4CFF7
+_TRAILER_BYTES, _SEQUENCE_BYTES = 5, 8
+_LAST_BYTE_FACTOR = 0x6B9083D9
 _LOW = 0xFFFFFFFF
-_CODECS = {4: "lz4_raw", 7: "zstd"}
-_IN_PARTS, _WHOLE_INDEX = b"\2\0\0\0", b"\0\0\0\0"
+_CODECS = {4: "lz4_raw", 5: "lz4_raw", 7: "zstd"}
+_PARTITIONED, _IN_ONE = b"\2\0\0\0", b"\0\0\0\0"
+_PROPERTIES, _INDEX, _DICTIONARY = "rocksdb.properties", "rocksdb.index", "rocksdb.compression_dict"
 _WANTED = {
-    "rocksdb.comparator": b"leveldb.BytewiseComparator",
-    "rocksdb.merge.operands": b"\0",
-    "rocksdb.num.range-deletions": b"\0",
-    "rocksdb.index.value.is.delta.encoded": b"\1",
+    "rocksdb.comparator": {b"leveldb.BytewiseComparator"},
+    "rocksdb.compression": {b"NoCompression", b"LZ4", b"LZ4HC", b"ZSTD"},
+    "rocksdb.merge.operands": {b"\0"},
+    "rocksdb.num.range-deletions": {b"\0"},
+    "rocksdb.index.value.is.delta.encoded": {b"\1"},
+    "rocksdb.block.based.table.index.type": {_PARTITIONED, _IN_ONE},
 }
 """Properties of files that can be read: an index entry is encoded by its difference from the one before, and nothing
 but single keys is deleted."""
-_GLOBAL_NUMBER = "rocksdb.external_sst_file.global_seqno"
+_GLOBAL_SEQUENCE = "rocksdb.external_sst_file.global_seqno"
 
 
 class UnknownTableFileError(DeepcleanError):
@@ -71,66 +75,72 @@ Index = list[tuple[bytes, _Block]]
 
 
 class TableFile:
-    """One table file. It is opened for each read, since a job may have thousands of them."""
+    """What describes the entries of a table file. The file itself is opened for each read: a job may have thousands."""
 
-    def __init__(self, path: Path) -> None:
-        """Read what describes the entries.
+    def __init__(self, path: Path, mask: int = 0) -> None:
+        """Read what describes the entries; ``mask`` is put into each of them.
 
         Raises:
-            UnknownTableFileError: the file is to be read by RocksDB.
+            UnknownTableFileError: RocksDB has to read the file.
             BrokenTableFileError: a checksum is wrong.
         """
-        self.path = path
-        self._base_checksum = 0
-        described = self._described()
-        properties = {key.decode(): value for key, value in _pairs(self._read(described["rocksdb.properties"]))}
-        for name, wanted in _WANTED.items():
-            if properties.get(name) != wanted:
-                raise UnknownTableFileError(f"{path}: {name} is {properties.get(name)!r}, not {wanted!r}")
-        if _GLOBAL_NUMBER in properties:
-            raise UnknownTableFileError(f"{path} was ingested: its entries have their number elsewhere")
-        self.family = properties["rocksdb.column.family.name"].decode()
-        has_user_keys = properties.get("rocksdb.index.key.is.user.key") == b"\1"
-        self._cut_bytes = 0 if has_user_keys else _NUMBER_BYTES
-        kind = properties.get("rocksdb.block.based.table.index.type")
-        if kind not in (_IN_PARTS, _WHOLE_INDEX):
-            raise UnknownTableFileError(f"{path} has an index of kind {kind!r}")
-        self._top = self._index(described["rocksdb.index"])
-        self._is_in_parts = kind == _IN_PARTS
-        self._parts: dict[_Block, Index] = {}
-        self._kept: tuple[_Block, list[Entry]] | None = None
+        self.path, self.mask = path, mask
+        try:
+            described = self._described()
+            properties = {key.decode(): value for key, value in _pairs(self._read(described[_PROPERTIES]))}
+            for name, wanted in _WANTED.items():
+                if properties[name] not in wanted:
+                    raise UnknownTableFileError(f"{path}: {name} is {properties[name]!r}")
+            if _GLOBAL_SEQUENCE in properties or _DICTIONARY in described:
+                raise UnknownTableFileError(f"{path} was ingested, or is compressed by a dictionary")
+            self.family = properties["rocksdb.column.family.name"].decode()
+            has_user_keys = properties["rocksdb.index.key.is.user.key"] == b"\1"
+            self._cut_bytes = 0 if has_user_keys else _SEQUENCE_BYTES
+            self._is_partitioned = properties["rocksdb.block.based.table.index.type"] == _PARTITIONED
+            self._top_index = self._index(described[_INDEX])
+        except (KeyError, IndexError, UnicodeDecodeError) as error:  # whole, by its checksums, but not understood
+            raise UnknownTableFileError(f"{path}: {type(error).__name__} {error}") from error
+        self._partitions: dict[_Block, Index] = {}
+        self._last: tuple[_Block, list[Entry]] | None = None
+
+    def check_entries(self) -> None:
+        """Read the first block of entries, so that a form of entries that is not known is noticed now.
+
+        Raises:
+            UnknownTableFileError: RocksDB has to read the file.
+            BrokenTableFileError: a checksum is wrong.
+        """
+        first = next(iter(self._top_index), None)
+        if first is not None and self._is_partitioned:
+            first = self._partition(first[1])[0]
+        if first is not None:
+            kinds = {~number & 255 for _, number, _, _ in _entries(self._read(first[1]), 0)}
+            if kinds - {VALUE, *DELETED}:
+                raise UnknownTableFileError(f"{self.path} has entries of the kinds {sorted(kinds)}")
 
     def blocks(self, start: bytes, end: bytes) -> Index:
-        """Return the blocks that may have entries with start <= key < end, each with a key that none of its exceeds."""
-        found = _within(self._top, start, end)
-        if not self._is_in_parts:
+        """Return the blocks that may have entries with start <= key < end."""
+        found = _within(self._top_index, start, end)
+        if not self._is_partitioned:
             return found
-        return _within([one for _, part in found for one in self._part(part)], start, end)
+        return _within([one for _, partition in found for one in self._partition(partition)], start, end)
 
-    def _part(self, block: _Block) -> Index:
-        """Return a part of the index. Who looks up single keys comes back to few of them."""
-        if block not in self._parts:
-            if len(self._parts) >= MOST_PARTS:
-                self._parts.clear()
-            self._parts[block] = self._index(block)
-        return self._parts[block]
-
-    def entries(self, blocks: Index, start: bytes, end: bytes, mask: int) -> list[Entry]:
+    def entries(self, blocks: Index, start: bytes, end: bytes) -> list[Entry]:
         """Return the entries with start <= key < end, in their order; ``blocks`` are those of a range around this one.
 
-        The last block is kept: mostly the next range begins in it. So the mask of a file must always be the same.
+        The last block is kept: mostly the next range begins in it.
         """
         wanted = [block for _, block in _within(blocks, start, end)]
         if not wanted:
             return []
         found: list[Entry] = []
-        if self._kept is not None and self._kept[0] == wanted[0]:
-            found += self._kept[1]
+        if self._last is not None and self._last[0] == wanted[0]:
+            found += self._last[1]
             del wanted[0]
         for block, content in zip(wanted, self._contents(wanted), strict=True):
-            some = _entries(content, mask)
+            some = _entries(content, self.mask)
             found += some
-            self._kept = block, some
+            self._last = block, some
         if found and start <= found[0][0] and found[-1][0] < end:
             return found
         return found[bisect_left(found, (start,)) : bisect_left(found, (end,))]
@@ -143,23 +153,28 @@ class TableFile:
             footer = file.read()
         if len(footer) < _FOOTER.size:
             raise BrokenTableFileError(f"{self.path} is too short for a table file")
-        checksum, body, version, magic = _FOOTER.unpack(footer)
-        if magic != _MAGIC or checksum != _XXH3 or not 4 <= version <= 6:
+        checksum, mark, own_checksum, self._base_checksum, length, version, magic = _FOOTER.unpack(footer)
+        if (checksum, mark, version, magic) != (_XXH3, _MARK, _FORMAT, _MAGIC):
             raise UnknownTableFileError(
                 f"{self.path}: format {version}, checksum of kind {checksum}, magic number {magic:x}"
             )
-        if version == 6:
-            extended, _, self._base_checksum, length = _FOOTER_6.unpack_from(body)
-            if extended != _EXTENDED:
-                raise UnknownTableFileError(f"{self.path} has another footer of format 6")
-            first = _Block(size_bytes - _FOOTER.size - _TRAILER_BYTES - length, length)
-        else:
-            first = _handle(body)
-        return {key.decode(): _handle(value) for key, value in _pairs(self._read(first))}
+        blanked = footer[:_CHECKSUM_PLACE] + bytes(4) + footer[_CHECKSUM_PLACE + 4 :]
+        if self._checksum(blanked[:-1], blanked[-1], size_bytes - _FOOTER.size) != own_checksum:
+            raise BrokenTableFileError(f"{self.path}: the checksum of the footer is wrong")
+        names = _Block(size_bytes - _FOOTER.size - _TRAILER_BYTES - length, length)
+        return {key.decode(): _handle(value) for key, value in _pairs(self._read(names))}
 
     def _index(self, block: _Block) -> Index:
         cut = self._cut_bytes
         return [(key[:-cut] if cut else key, found) for key, found in _handles(self._read(block))]
+
+    def _partition(self, block: _Block) -> Index:
+        """Return a partition of the index. Who looks up single keys comes back to few of them."""
+        if block not in self._partitions:
+            if len(self._partitions) >= MOST_PARTITIONS:
+                self._partitions.clear()
+            self._partitions[block] = self._index(block)
+        return self._partitions[block]
 
     def _read(self, block: _Block) -> bytes:
         return next(self._contents([block]))
@@ -169,7 +184,7 @@ class TableFile:
         if not blocks:
             return
         begin, last = blocks[0].offset, blocks[-1]
-        with self.path.open("rb", buffering=0) as file:
+        with self.path.open("rb") as file:
             file.seek(begin)
             read = file.read(last.offset + last.size + _TRAILER_BYTES - begin)
         for block in blocks:
@@ -179,18 +194,22 @@ class TableFile:
     def _unpacked(self, block: _Block, read: bytes) -> bytes:
         if len(read) != block.size + _TRAILER_BYTES:
             raise BrokenTableFileError(f"{self.path} ends within the block at {block.offset}")
-        body, kind = read[: block.size], read[block.size]
-        checksum = (xxhash.xxh3_64_intdigest(body) ^ kind * _LAST_BYTE) & _LOW
-        if self._base_checksum:
-            checksum += self._base_checksum ^ ((block.offset & _LOW) + (block.offset >> 32) & _LOW)
-        if checksum & _LOW != int.from_bytes(read[block.size + 1 :], "little"):
+        body, method = read[: block.size], read[block.size]
+        if self._checksum(body, method, block.offset) != int.from_bytes(read[block.size + 1 :], "little"):
             raise BrokenTableFileError(f"{self.path}: the checksum of the block at {block.offset} is wrong")
-        if kind == 0:
+        if method == 0:
             return body
-        if kind not in _CODECS:
-            raise UnknownTableFileError(f"{self.path}: a block is compressed by method {kind}")
-        length, at = _number(body, 0)
-        return bytes(pa.decompress(memoryview(body)[at:], length, _CODECS[kind], asbytes=True))
+        if method not in _CODECS:
+            raise UnknownTableFileError(f"{self.path}: a block is compressed by method {method}")
+        length, at = _varint(body, 0)
+        return bytes(pa.decompress(memoryview(body)[at:], length, _CODECS[method], asbytes=True))
+
+    def _checksum(self, body: bytes, last_byte: int, offset: int) -> int:
+        """Return the checksum of bytes at a place of the file, the last one given apart."""
+        checksum = (xxhash.xxh3_64_intdigest(body) ^ last_byte * _LAST_BYTE_FACTOR) & _LOW
+        if self._base_checksum:
+            checksum += self._base_checksum ^ ((offset & _LOW) + (offset >> 32) & _LOW)
+        return checksum & _LOW
 
 
 def _within(index: Index, start: bytes, end: bytes) -> Index:
@@ -198,7 +217,7 @@ def _within(index: Index, start: bytes, end: bytes) -> Index:
     return index[bisect_left(index, (start,)) : bisect_left(index, (end,)) + 1]
 
 
-def _number(data: bytes, at: int) -> tuple[int, int]:
+def _varint(data: bytes, at: int) -> tuple[int, int]:
     """Return a number of seven bits a byte, lowest first, and the place behind it."""
     found = shift = 0
     while (byte := data[at]) > 127:
@@ -209,33 +228,39 @@ def _number(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _handle(data: bytes) -> _Block:
-    offset, at = _number(data, 0)
-    return _Block(offset, _number(data, at)[0])
+    offset, at = _varint(data, 0)
+    return _Block(offset, _varint(data, at)[0])
 
 
 def _end_of_entries(content: bytes) -> int:
-    """Return where the entries of a block end: behind them is the list of those that repeat nothing."""
+    """Return where the entries of a block end: behind them is the list of those that repeat nothing of their key.
+
+    The upper bits of the length of this list mark blocks of other forms.
+    """
     count = int.from_bytes(content[-4:], "little")
-    if count >> 31:
-        raise UnknownTableFileError("a block has an index by hashes")
-    return len(content) - 4 - 4 * count
+    end = len(content) - 4 - 4 * count
+    if count >> 28 or end < 0:
+        raise UnknownTableFileError(f"the footer of a block is {count:x}")
+    return end
+
+
+def _check_end(at: int, end: int) -> None:
+    if at != end:
+        raise UnknownTableFileError(f"the entries of a block end at {at}, not at {end}")
 
 
 def _pairs(content: bytes) -> Iterator[tuple[bytes, bytes]]:
     """Yield the keys and values of a block."""
     at, end, key = 0, _end_of_entries(content), b""
     while at < end:
-        shared, more, length = content[at : at + 3]
-        if (shared | more | length) < 128:
-            at += 3
-        else:
-            shared, at = _number(content, at)
-            more, at = _number(content, at)
-            length, at = _number(content, at)
+        shared, at = _varint(content, at)
+        more, at = _varint(content, at)
+        length, at = _varint(content, at)
         key = key[:shared] + content[at : at + more]
         at += more
         yield key, content[at : at + length]
         at += length
+    _check_end(at, end)
 
 
 def _entries(content: bytes, mask: int) -> list[Entry]:
@@ -248,13 +273,14 @@ def _entries(content: bytes, mask: int) -> list[Entry]:
         if shared < 128 and more < 128 and length < 128:
             at += 3
         else:
-            shared, at = _number(content, at)
-            more, at = _number(content, at)
-            length, at = _number(content, at)
+            shared, at = _varint(content, at)
+            more, at = _varint(content, at)
+            length, at = _varint(content, at)
         begin = at + more
         key = key[:shared] + content[at:begin]
         at = begin + length
-        append((key[:-_NUMBER_BYTES], ~number(key[-_NUMBER_BYTES:], "little"), content[begin:at], mask))
+        append((key[:-_SEQUENCE_BYTES], ~number(key[-_SEQUENCE_BYTES:], "little"), content[begin:at], mask))
+    _check_end(at, end)
     return found
 
 
@@ -264,16 +290,17 @@ def _handles(content: bytes) -> Iterator[tuple[bytes, _Block]]:
     """
     at, end, key, block = 0, _end_of_entries(content), b"", _Block(0, 0)
     while at < end:
-        shared, at = _number(content, at)
-        more, at = _number(content, at)
+        shared, at = _varint(content, at)
+        more, at = _varint(content, at)
         key = key[:shared] + content[at : at + more]
         at += more
         if shared:
-            differs, at = _number(content, at)
+            differs, at = _varint(content, at)
             size = block.size + ((differs >> 1) ^ -(differs & 1))
             block = _Block(block.offset + block.size + _TRAILER_BYTES, size)
         else:
-            offset, at = _number(content, at)
-            size, at = _number(content, at)
+            offset, at = _varint(content, at)
+            size, at = _varint(content, at)
             block = _Block(offset, size)
         yield key, block
+    _check_end(at, end)

@@ -6,7 +6,7 @@ import itertools
 import json
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from random import Random
@@ -18,16 +18,25 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from bench.bulk import VOLUME
 from schemas.audit_report import AuditReport, FindingKind
+from schemas.feature_level import FEATURE_LEVEL, confirmation
 from schemas.records import (
+    AllocateBlocks,
+    AnnounceSchema,
     BlockRun,
     BucketVersioning,
     ClaimedRow,
+    CommitKey,
     DeletedKeyRow,
     InventoryRow,
     KeyRow,
+    MetadataCommand,
+    OpenKey,
     PutKey,
     SetBucketVersioning,
+    SetFeatureLevel,
+    SyncKey,
 )
+from schemas.schema_files import released_versions
 from schemas.stored_rows import row_codec
 from services.domain.table_keys import local_id
 from services.mock_scm.tables import inventory_key
@@ -40,7 +49,7 @@ from streaming.audit.fact_source import SUMMED, summed
 from streaming.audit.facts import AFTER, BEFORE, Fact, fact_tasks, facts_of
 from streaming.audit.reach import ACTIVE, PRESENT, UNEXPANDED
 from streaming.audit.result import report_of, trees_of
-from streaming.audit.shard import AuditedCopies, survey
+from streaming.audit.shard import KEY_PARTS, KEY_VERSIONS, AuditedCopies, survey
 from streaming.audit.states import groups_of, in_order, side_by_side
 from streaming.rocksdb.checkpoint_rows import CheckpointRows
 from tests.audited_copies import BUCKET, AuditedStores, fill, path_of
@@ -62,16 +71,40 @@ def session() -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="module")
 def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AuditedStores]:
-    """With so many snapshots that most states are read from the files that they share, and versions of keys."""
+    """With so many snapshots that most states are read from shared files, noncurrent versions, and keys in parts."""
     made = AuditedStores(tmp_path_factory.mktemp("shard"))
     for _ in fill(made, KEYS, SNAPSHOTS):
         pass
+    newest = released_versions(MetadataCommand.__name__)[-1].schema_id
+    made.do([AnnounceSchema(newest), SetFeatureLevel(FEATURE_LEVEL, confirmation(FEATURE_LEVEL))])
     made.do([SetBucketVersioning(VOLUME, BUCKET, BucketVersioning.ENABLED)])
     for moment in range(3):
         made.do([PutKey(VOLUME, BUCKET, path_of(number), 10 + moment) for number in range(0, KEYS, 37)])
+        write_in_steps(made, f"steps/{moment}")
         made.metadata.snapshot(f"versions-{moment}", BUCKET)
+    for table in (KEY_VERSIONS, KEY_PARTS):
+        assert next(made.metadata.store.scan(table, *EVERYTHING), None), table
     yield made
     made.close()
+
+
+def write_in_steps(stores: AuditedStores, key: str) -> None:
+    """A snapshot sees the first step; what comes later is a run of blocks of its own."""
+    place = VOLUME, BUCKET, key
+    session = stores.answer(OpenKey(*place, 10, block_size_bytes=10)).session
+    stores.answer(SyncKey(*place, session, 5))
+    stores.metadata.snapshot(f"in-{key.replace('/', '-')}", BUCKET)
+    stores.answer(AllocateBlocks(*place, session, 20))
+    stores.answer(CommitKey(*place, session, 25))
+
+
+def have_files_of_their_own(copies: AuditedCopies, snapshots: Sequence[str]) -> None:
+    """As rewritten checkpoints have."""
+    for snapshot in snapshots:
+        for file in Path(copies.snapshots[snapshot]).glob("*.sst"):
+            content = file.read_bytes()
+            file.unlink()
+            file.write_bytes(content)
 
 
 def by_the_rule_alone(copies: AuditedCopies) -> AuditReport:
@@ -136,8 +169,13 @@ def plant(stores: AuditedStores) -> None:
 def test_a_clean_shard_is_clean(session: SparkSession, stores: AuditedStores) -> None:
     percents: list[int] = []
     copies = stores.copies("clean")
-    groups = next(iter(groups_of(survey(copies, CheckpointRows)).values()))
-    assert max(len(one.states) for one in groups if one.files) > SNAPSHOTS // 2
+    have_files_of_their_own(copies, ["snapshot-3", "snapshot-4"])
+    (groups,) = groups_of(survey(copies, CheckpointRows)).values()
+    by_rocksdb, together = groups
+    assert by_rocksdb.files is None
+    assert {4, 5} <= set(by_rocksdb.states)
+    assert together.files is not None
+    assert len(together.states) > SNAPSHOTS // 2
     report = audit(session, copies, percents.append)
     assert report.is_clean, (report.examples, report.differences)
     assert report == by_the_rule_alone(copies)
