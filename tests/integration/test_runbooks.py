@@ -2,7 +2,7 @@
 runbook says ends it.
 
 The alerts are those of ``deploy/prometheus/rules.yml``. The times of each are divided by one number, so that the
-longest is some seconds; what they compare is unchanged.
+longest is some seconds, and with them what a counter may grow within such a time; what they compare is unchanged.
 """
 
 from __future__ import annotations
@@ -23,9 +23,12 @@ import pytest
 import yaml
 from confluent_kafka import Producer
 
-from schemas.records import SnapshotInfo, SpaceCellValue
+from schemas.codec import codec
+from schemas.records import ClaimRows, DeletedEntries, MetadataCommand, PurgeKeys, SpaceCellValue
 from schemas.stored_rows import row_codec
-from schemas.topics import METADATA_COMMANDS
+from schemas.topics import DELETED_ENTRIES, METADATA_COMMANDS, PURGE_KEYS, SNAPSHOT_CHAIN, Topic
+from services.log.kafka import KafkaLog
+from services.log.reads import records_between
 from services.metadata.service import MetadataService
 from services.metadata.state.tables import SPACE_TABLE
 from services.plane.stack.plane_file import running_plane
@@ -48,6 +51,8 @@ PATIENCE_SECONDS = 180.0
 _DURATION = re.compile(r"(?<=[\[ ])(\d+)(s|m|h|d)(?=[\])\s:]|$)")
 _COMPARED = re.compile(r"(?<=_batch_timestamp_seconds > )\d+")
 """Seconds that a rule compares with, not a time of Prometheus."""
+_GROWN = re.compile(r"(?<=_total\[)(\w+\]\) > )(\d+)")
+"""What a counter may grow within a time."""
 _UNIT_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 
@@ -62,6 +67,7 @@ def shortened(rule: dict[str, Any]) -> dict[str, Any]:
         return f"{max(1_000, round(1_000 * int(found[1]) * _UNIT_SECONDS[found[2]] / divisor))}ms"
 
     expression = _COMPARED.sub(lambda found: str(max(1, round(int(found[0]) / divisor))), rule["expr"])
+    expression = _GROWN.sub(lambda found: f"{found[1]}{int(found[2]) / divisor:g}", expression)
     changed = {**rule, "expr": _DURATION.sub(shorter, expression)}
     if "for" in rule:
         changed["for"] = _DURATION.sub(shorter, f" {rule['for']}").strip()
@@ -122,6 +128,23 @@ class Patient:
             for found in prometheus.series(self.prometheus_url, 'ALERTS{alertstate="firing"}')
         }
 
+    def shows(self, expression: str) -> bool:
+        """Whether Prometheus returns something for an expression."""
+        return bool(prometheus.series(self.prometheus_url, expression))
+
+    def log(self) -> KafkaLog:
+        """The plane's log, as anybody reaches it who reaches the broker of a plane that is not secure."""
+        return KafkaLog(running_plane(self.line.home).bootstrap_servers, "stranger")
+
+    def send(self, topic: Topic, message: bytes) -> None:
+        producer = Producer({"bootstrap.servers": running_plane(self.line.home).bootstrap_servers})
+        producer.produce(topic.name, message, partition=0)
+        assert not producer.flush(30)
+
+    def start_again(self) -> None:
+        self.line.run("up", "--base-port", "0", "--no-page")
+        self.watch()
+
     def delete_a_key(self, bucket: str) -> None:
         self.line.run("key", "put", f"{bucket}/key", "--size", "1MiB")
         self.line.run("key", "delete", f"{bucket}/key")
@@ -132,7 +155,12 @@ def patient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Patient]:
     prometheus.program("prometheus")  # before a plane is started in vain
     directory = tmp_path_factory.mktemp("runbooks")
     windows = {f"DEEPCLEAN_{name}_UNDO_WINDOW_MS": "0" for name in ("METADATA", "KEY_DELETION", "DIRECTORY_DELETION")}
-    line = CommandLine(directory / "home", DEEPCLEAN_SNAPSHOTS_RETENTION_RUN_MS="1000", **windows)
+    line = CommandLine(
+        directory / "home",
+        DEEPCLEAN_SNAPSHOTS_RETENTION_RUN_MS="1000",
+        DEEPCLEAN_KEY_DELETION_MAX_TASKS_IN_FLIGHT="1",  # else a task that hangs leaves room for 63 others
+        **windows,
+    )
     with running(line):
         line.run("volume", "create", "vol")
         # Prometheus shows the last value of a job that it does not scrape any more for that long.
@@ -192,9 +220,7 @@ def resume(patient: Patient) -> None:
 
 
 def a_stranger_writes_to_a_topic(patient: Patient) -> None:
-    producer = Producer({"bootstrap.servers": running_plane(patient.line.home).bootstrap_servers})
-    producer.produce(METADATA_COMMANDS.name, b"no Avro at all", partition=0)
-    assert not producer.flush(30)
+    patient.send(METADATA_COMMANDS, b"no Avro at all")
 
 
 def drop_the_letter(patient: Patient) -> None:
@@ -213,6 +239,15 @@ def the_block_store_confirms_nothing(patient: Patient) -> None:
 def repair_the_block_store(patient: Patient) -> None:
     assert patient.switches()["is_failing"]
     patient.switch({})
+
+
+def the_block_store_hangs(patient: Patient) -> None:
+    """The only task that there may be waits for it, and the next purge request for the end of that task."""
+    patient.signal("mock_scm", signal.SIGSTOP)
+    patient.line.run("bucket", "create", "vol/waiting")
+    patient.delete_a_key("vol/waiting")
+    eventually(lambda: patient.shows('deepclean_key_deletion_tasks{step="deleting"} > 0'))
+    patient.delete_a_key("vol/waiting")
 
 
 def a_policy_outlives_its_bucket(patient: Patient) -> None:
@@ -236,6 +271,7 @@ def the_broker_hangs(patient: Patient) -> None:
 
 
 def repair_the_broker(patient: Patient) -> None:
+    eventually(lambda: "see that it runs" in readiness(patient, "snapshots").text)
     patient.signal(BROKER, signal.SIGCONT)
     patient.line.run("retention", "unset", "vol/kept")
     patient.delete_a_key("vol/kept")
@@ -290,14 +326,17 @@ def rebuild_metadata(patient: Patient) -> None:
     database = patient.line.home / "data" / "metadata" / "0"
     database.rename(database.with_name("damaged"))
     patient.line.run("rebuild", "0")
-    patient.line.run("up", "--base-port", "0", "--no-page")
-    patient.watch()
+    patient.start_again()
+
+
+def readiness(patient: Patient, service: str) -> httpx.Response:
+    with httpx.Client(trust_env=False) as http:
+        return http.get(f"{running_plane(patient.line.home).processes[service].url}/readyz")
 
 
 def is_ready(patient: Patient, service: str) -> bool:
     try:
-        with httpx.Client(trust_env=False) as http:
-            return http.get(f"{running_plane(patient.line.home).processes[service].url}/readyz").is_success
+        return readiness(patient, service).is_success
     except httpx.HTTPError:
         return False
 
@@ -316,26 +355,76 @@ def changing(patient: Patient, service: str, tables: Sequence[TableDefinition[An
         os.kill(plane.supervisor.pid, signal.SIGCONT)
 
 
-def a_chain_is_corrupted(patient: Patient) -> None:
-    """A row of snapshotInfoTable names a previous snapshot that there is not, as after a fault of the disk."""
+def a_snapshot_is_lost(patient: Patient) -> None:
+    """A row of snapshotInfoTable is missing, as after a fault of the disk; the next row and metadata still name it."""
     patient.line.run("bucket", "create", "vol/chained")
     for name in ("one", "two"):
         patient.line.run("snapshot", "create", "vol/chained", name)
     with changing(patient, "snapshots", TABLES) as store:
         rows = dict(TableReader(SNAPSHOT_INFO_TABLE, store).scan())
-        key = next(key for key, row in rows.items() if row.name == "two")
-        changed = row_codec(SnapshotInfo).encode(replace(rows[key], path_previous_snapshot_id="another"))
-        store.write({SNAPSHOT_INFO_TABLE.name: {key: changed}})
+        lost = next(key for key, row in rows.items() if (row.bucket, row.name) == ("chained", "one"))
+        store.write({SNAPSHOT_INFO_TABLE.name: {lost: None}})
 
 
 def recover_the_rows_from_the_changelog(patient: Patient) -> None:
+    assert "unknown_here" in patient.line.run("logs", "snapshots", "--with", "snapshots differ from metadata's chain")
     patient.line.run("down")
     database = patient.line.home / "data" / "snapshots" / "0"
     database.rename(database.with_name("damaged"))
-    patient.line.run("up", "--base-port", "0", "--no-page")
-    patient.watch()
+    patient.start_again()
     patient.line.run("gc", "resume", "--chain-is-mended", "--reason", "chain built again")
-    assert "two" in patient.line.run("snapshot", "list", "vol/chained")
+    assert "one" in patient.line.run("snapshot", "list", "vol/chained")
+
+
+def a_stranger_orders_what_is_held(patient: Patient) -> None:
+    """He has read of the deletion on its topic, and sends what the first judge sends, then what the second does."""
+    patient.line.run("bucket", "create", "vol/held")
+    patient.line.run("key", "put", "vol/held/key", "--size", "1MiB")
+    patient.line.run("snapshot", "create", "vol/held", "one")
+    first = patient.log().end_offset(DELETED_ENTRIES.name, 0)
+    patient.line.run("key", "delete", "vol/held/key")
+    eventually(lambda: bool(deleted_since(patient, first)))
+    entry = deleted_since(patient, first)[-1]
+    purge = PurgeKeys(entry.chain_version, entry.rows, entry.snapshots_before_death)
+    patient.send(PURGE_KEYS, codec(PurgeKeys).encode_message(purge))
+    claim = ClaimRows(1 << 62, entry.chain_version, (entry.rows,))
+    command = MetadataCommand(0, "", 0, claim, "key_deletion", wants_reply=False)
+    patient.send(METADATA_COMMANDS, codec(MetadataCommand).encode_message(command))
+
+
+def deleted_since(patient: Patient, first: int) -> list[DeletedEntries]:
+    """What deletions, and no sweeps, have sent from an offset on."""
+    log, name = patient.log(), DELETED_ENTRIES.name
+    records = records_between(log, name, 0, first, log.end_offset(name, 0))
+    entries = [codec(DeletedEntries).decode_message(record.value) for record in records]
+    return [entry for entry in entries if entry.rows.object_ids and not entry.sweep_id]
+
+
+def stop_the_plane_and_report_it(patient: Patient) -> None:
+    """By the logs the second judge has refused a row, and no judge has sent the refused claim."""
+    assert patient.line.run("logs", "key_deletion", "--with", "let a held")
+    assert not patient.line.run("logs", "key_deletion", "--with", "claim refused")
+    assert not patient.line.run("logs", "directory_deletion", "--with", "purge refused")
+    patient.line.run("down")
+    patient.start_again()
+    assert "key" in patient.line.run("deleted", "list", "vol/held")
+
+
+def the_oldest_marker_is_deleted(patient: Patient) -> None:
+    """As by an operator with kafka-delete-records.sh. Spark reads the chain from its beginning when it starts."""
+    patient.line.run("bucket", "create", "vol/cut")
+    patient.line.run("key", "put", "vol/cut/key", "--size", "1MiB")
+    for name in ("one", "two"):
+        patient.line.run("snapshot", "create", "vol/cut", name)
+    log, name = patient.log(), SNAPSHOT_CHAIN.name
+    log.trim(name, 0, log.first_offset(name, 0) + 1)
+    signal_java(patient, "KILL")
+    patient.line.run("key", "delete", "vol/cut/key")
+
+
+def publish_a_full_chain(patient: Patient) -> None:
+    assert "the snapshot chain cannot be followed" in patient.line.run("logs", "streaming", "--level", "error")
+    patient.line.run("trim-log", "--full-chain", "--dry-run")
 
 
 def await_peace(patient: Patient, otherwise: str) -> None:
@@ -358,12 +447,24 @@ def await_peace(patient: Patient, otherwise: str) -> None:
             the_block_store_confirms_nothing,
             repair_the_block_store,
         ),
+        ({"DeepcleanPurgesWait"}, the_block_store_hangs, end_the_hanging_process),
         ({"DeepcleanRetentionFails"}, a_policy_outlives_its_bucket, unset_the_policy),
-        ({"DeepcleanOutboxStuck"}, the_broker_hangs, repair_the_broker),
+        ({"DeepcleanOutboxStuck", "DeepcleanStepsFail"}, the_broker_hangs, repair_the_broker),
         ({"DeepcleanNotScraped"}, prometheus_has_another_job, restore_the_job),
         ({"DeepcleanJudgingStopped", "DeepcleanSnapshotsUnclean"}, spark_hangs, kill_java),
         ({"DeepcleanFiguresDisagree"}, a_figure_is_damaged, rebuild_metadata),
-        ({"DeepcleanChainCorrupted"}, a_chain_is_corrupted, recover_the_rows_from_the_changelog),
+        (
+            {"DeepcleanChainCorrupted", "DeepcleanChainDiffers"},
+            a_snapshot_is_lost,
+            recover_the_rows_from_the_changelog,
+        ),
+        (
+            {"DeepcleanClaimRefused", "DeepcleanJudgesDisagree"},
+            a_stranger_orders_what_is_held,
+            stop_the_plane_and_report_it,
+        ),
+        # The last one: after it no service can read the chain from its beginning.
+        ({"DeepcleanShardNotJudged"}, the_oldest_marker_is_deleted, publish_a_full_chain),
     ],
     ids=lambda given: getattr(given, "__name__", ""),
 )
