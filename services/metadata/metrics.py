@@ -69,7 +69,7 @@ _GAUGES: tuple[tuple[str, str, str], ...] = (
     (
         "deepclean_metadata_refused_rows",
         "refused_rows",
-        "Rows that metadata has ever kept in this shard although two judges had found them reclaimable: must stay 0.",
+        "Rows of this shard that metadata was ever asked to claim or remove, and kept: must stay 0.",
     ),
 )
 """Gauges with one value for a shard: the name, its field of ``ShardBacklog``, the description."""
