@@ -12,7 +12,7 @@ from schemas.records import BlockRun, Replication, ShardState
 from services.domain.table_keys import local_id, local_id_txn
 from services.metadata.state.tables import RECLAIM_TABLE, TRANSACTION_INFO_KEY, TRANSACTION_INFO_TABLE
 from services.mock_scm.sequences import scm_state
-from streaming.audit import facts as audit_facts
+from streaming.audit import states
 from tests.audited_plane import MemoryAudit, audit_at_once, inventory_of, leak, lose
 from tests.replicated_sizes import replicated_run
 from tests.simulation.faults import FaultMix, draw_mix
@@ -113,7 +113,7 @@ def test_runs_are_audited_at_many_moments() -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("seed", SEEDS)
 def test_what_is_planted_is_found_and_nothing_else(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit_facts, "STATES_AT_ONCE", 2)
+    monkeypatch.setattr(states, "STATES_AT_ONCE", 2)
     simulation = Simulation(seed)
     simulation.run()
     random = Random(seed)
