@@ -50,6 +50,11 @@ class CommandMaker:
             self.number += 1
             yield encode(MetadataCommand(self.shard, self.client_id, self.number, command, wants_reply=False))
 
+    def asking(self, command: NamespaceCommand) -> bytes:
+        """Return the message of a command whose reply is wanted."""
+        self.number += 1
+        return codec(MetadataCommand).encode_message(MetadataCommand(self.shard, self.client_id, self.number, command))
+
 
 def flat_puts(bucket: str, count: int, first: int = 0) -> Iterator[NamespaceCommand]:
     """Yield puts of new keys of a flat bucket, all of one size."""

@@ -86,11 +86,7 @@ class LoadedShard:
 
     def answer(self, command: NamespaceCommand) -> MetadataReply:
         """Apply a command of a client, and return the reply."""
-        maker = self._maker
-        maker.number += 1
-        self._log.append(
-            codec(MetadataCommand).encode_message(MetadataCommand(0, maker.client_id, maker.number, command))
-        )
+        self._log.append(self._maker.asking(command))
         self.step()
         (reply,) = self.said(METADATA_REPLIES)
         return cast(MetadataReply, reply)

@@ -4,11 +4,35 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from services.domain.errors import DeepcleanError, RetryableError
 
 STOP_SECONDS = 1.0
 
 _logger = logging.getLogger(__name__)
+
+
+class Trouble:
+    """Logs why a look fails that will be repeated: what passes by itself for developers only, anything else once."""
+
+    def __init__(self, what: str) -> None:
+        """``what`` says what is not known meanwhile."""
+        self._what = what
+        self._last = ""
+
+    @contextmanager
+    def logged(self) -> Iterator[None]:
+        """Log an error of the block, and go on behind it."""
+        try:
+            yield
+        except RetryableError as error:
+            _logger.debug("%s, asked again: %s", self._what, error)
+        except (DeepcleanError, OSError) as error:  # such as a topic that an older program has not made
+            if str(error) != self._last:
+                _logger.warning("%s: %s", self._what, error)
+            self._last = str(error)
 
 
 class Watch:

@@ -6,19 +6,15 @@ messages wait.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 
 from schemas.topics import DELETED_ENTRIES
-from services.domain.errors import DeepcleanError, RetryableError
 from services.log.port import Log
-from services.log.watch import Watch
+from services.log.watch import Trouble, Watch
 
 LOOK_SECONDS = 5.0
 Written = Mapping[int, tuple[int, int]]
 """For each shard the offset of the first message when the job began, and the offset where the topic ends."""
-
-_logger = logging.getLogger(__name__)
 
 
 class WrittenEnds:
@@ -30,21 +26,15 @@ class WrittenEnds:
         self._shards = shards
         self._written = written
         self._known: dict[int, tuple[int, int]] = {}
-        self._trouble = ""
+        self._trouble = Trouble("it is not known how many messages wait")
         watch = Watch("written-ends", LOOK_SECONDS, self.look)
         self.start, self.stop = watch.start, watch.stop
 
     def look(self) -> None:
         """Ask once. The last answer about a shard stays until there is another one."""
         for shard in range(self._shards()):
-            try:
+            with self._trouble.logged():
                 self._known[shard] = self._asked(shard)
-            except RetryableError as error:
-                _logger.debug("the end of the topic is asked for again: %s", error)
-            except (DeepcleanError, OSError) as error:
-                if str(error) != self._trouble:
-                    _logger.warning("it is not known how many messages wait: %s", error)
-                self._trouble = str(error)
         self._written(dict(self._known))
 
     def _asked(self, shard: int) -> tuple[int, int]:
