@@ -47,6 +47,7 @@ from services.domain.durations import backoff_ms
 from services.domain.reclaimability import LifetimeError, Verdict
 from services.domain.table_keys import bucket_id_prefix
 from services.runtime.loop.service import Work
+from services.runtime.parts.ahead import WHY_HOPELESS, AheadOfChain
 from services.runtime.parts.collection_follower import CollectionFollower
 from services.runtime.parts.counts import count_done
 from services.runtime.parts.due import AT_ONCE, UNSET, DueQueue
@@ -89,6 +90,8 @@ class Trees:
         self._to_expand: DueQueue[bytes] = DueQueue()
         """By the ends of undo windows, which are moments: none may end early, whatever clock looks at it later."""
         self._to_remove: DueQueue[bytes] = DueQueue()
+        """By the chain versions of the first judge's verdicts."""
+        self._ahead = AheadOfChain()
         self._blocked: DueQueue[bytes] = DueQueue(settings.longest_blocked_ms)
         self._suspended: DueQueue[bytes] = DueQueue(settings.longest_blocked_ms)
         self._timeouts: DueQueue[bytes] = DueQueue(settings.answer_timeout_ms)
@@ -249,6 +252,9 @@ class Trees:
                 self._expand(row, work, now_ms + self._settings.answer_timeout_ms)
         while self._remove_some(view, now_ms, work):
             pass
+        wanted = self._to_remove.next_due_ms() or 0
+        if wanted > view.version and self._ahead.is_hopeless(wanted, view, now_ms):
+            self._give_up(view, work)
 
     def report(self, shard: str) -> None:
         """Set the gauges."""
@@ -307,6 +313,16 @@ class Trees:
             logger.error("first judge let a held directory pass: kept", row=row, verdict=verdict.value)
         self._forget(row, work)
         return False
+
+    def _give_up(self, view: ChainView, work: Work) -> None:
+        """Forget the directories whose verdicts are ahead of the chain. metadata keeps the rows, for a sweep."""
+        for key in self._to_remove.members():
+            row = work.table(TREE_TABLE).get(key)
+            if row is not None and row.chain_version > view.version:
+                self._metrics.rows_judged.labels(UNJUDGEABLE).inc()
+                reason = f"{WHY_HOPELESS} is {row.chain_version}"
+                logger.error("directory cannot be judged: kept", row=row, reason=reason, chain_version=view.version)
+                self._forget(row, work)
 
     def _wake(self, parent_key: bytes, work: Work) -> None:
         parent = work.table(TREE_TABLE).get(parent_key)

@@ -1,5 +1,5 @@
 """Purge requests. Each waits for the end of its undo window, for the chain version that it needs, and for room; then
-every row is judged again.
+every row is judged again. A chain version that the chain does not come to is waited for in vain, and not for ever.
 
 A purge request waits as a whole, so that the window needs memory for each message and not for each row.
 
@@ -33,6 +33,7 @@ from services.domain.row_columns import (
 from services.key_deletion.metrics import UNJUDGEABLE, KeyDeletionMetrics
 from services.key_deletion.tables import PURGE, PURGE_TURN, WAITING_TABLE, number_key, number_of_key
 from services.runtime.loop.service import Work
+from services.runtime.parts.ahead import WHY_HOPELESS, AheadOfChain
 from services.runtime.parts.collection_follower import CollectionFollower
 from services.runtime.parts.counts import count, next_number
 from services.runtime.parts.due import UNSET
@@ -66,6 +67,7 @@ class _Queue:
     numbers: deque[int] = field(default_factory=deque)
     pressing: int = 0
     """Number of requests at the head of the queue that were here when a barrier passed. A settle waits for them."""
+    ahead: AheadOfChain = field(default_factory=AheadOfChain)
 
 
 class WaitingPurges:
@@ -151,23 +153,26 @@ class WaitingPurges:
             self._window.ended(ended.newest_death, work)
             self._queue_of(ended).numbers.append(ended.number)
 
-    def pop_rows(self, view: ChainView, max_rows: int, work: Work, *, only_pressing: bool = False) -> JudgedRows | None:
+    def pop_rows(
+        self, view: ChainView, max_rows: int, now_ms: int, work: Work, *, only_pressing: bool = False
+    ) -> JudgedRows | None:
         """Return reclaimable rows for one task, from as many purge requests of a queue as fit whole; None for none.
 
-        A purge request that was judged with a newer chain than this view waits, and all behind it: they are as new.
+        A purge request that was judged with a newer chain than this view waits, and all behind it: they are as new. It
+        is given up if it waits too long.
         """
         queues = [queue for queue in (self._deleted, self._swept) if queue.pressing or not only_pressing]
         is_contended = bool(self._deleted.numbers and self._swept.numbers)
         if is_contended and (count(PURGE_TURN, work) + 1) % SWEEP_SHARE == 0:
             queues.reverse()
         for queue in queues:
-            if (rows := self._pop_rows_of(queue, view, max_rows, work)) is not None:
+            if (rows := self._pop_rows_of(queue, view, max_rows, now_ms, work)) is not None:
                 if is_contended:
                     next_number(PURGE_TURN, work)  # not earlier: while all wait for the chain, ticks write nothing
                 return rows
         return None
 
-    def _pop_rows_of(self, queue: _Queue, view: ChainView, max_rows: int, work: Work) -> JudgedRows | None:
+    def _pop_rows_of(self, queue: _Queue, view: ChainView, max_rows: int, now_ms: int, work: Work) -> JudgedRows | None:
         table = work.table(WAITING_TABLE)
         found: list[RowNames] = []
         row_total = first_judge_version = 0
@@ -175,8 +180,13 @@ class WaitingPurges:
             key = number_key(queue.numbers[0])
             purge = table.get(key)
             if purge is not None:
+                if purge.chain_version > view.version:
+                    if row_total or not queue.ahead.is_hopeless(queue.numbers[0], view, now_ms):
+                        break
+                    self._give_up(queue, view, work)
+                    continue
                 purge_rows = row_count([purge.rows])
-                if purge.chain_version > view.version or (row_total and row_total + purge_rows > max_rows):
+                if row_total and row_total + purge_rows > max_rows:
                     break
                 found.append(self._judge(purge, view, max_rows))
                 # A queue is in the order of its verdicts, except for repeats.
@@ -191,6 +201,29 @@ class WaitingPurges:
             queue.numbers.popleft()
             queue.pressing = max(0, queue.pressing - 1)
         return (found, first_judge_version) if row_total else None
+
+    def _give_up(self, queue: _Queue, view: ChainView, work: Work) -> None:
+        """Drop the purge requests of a queue that are ahead of the chain. metadata keeps the rows, for a sweep."""
+        table = work.table(WAITING_TABLE)
+        kept: deque[int] = deque()
+        pressing = 0
+        for place, number in enumerate(queue.numbers):
+            purge = table.get(number_key(number))
+            if purge is None or purge.chain_version <= view.version:
+                kept.append(number)
+                pressing += place < queue.pressing
+                continue
+            row_total = row_count([purge.rows])
+            self._metrics.rows_judged.labels(UNJUDGEABLE).inc(row_total)
+            logger.error(
+                "purge request cannot be judged: its rows are kept",
+                reason=f"{WHY_HOPELESS} is {purge.chain_version}",
+                chain_version=view.version,
+                rows=row_total,
+                first=names_between(purge.rows, 0, 1),
+            )
+            table.delete(number_key(number))
+        queue.numbers, queue.pressing = kept, pressing
 
     def _judge(self, purge: WaitingPurge, view: ChainView, max_rows: int) -> RowNames:
         """Return the rows that no snapshot holds in this judge's view. The other rows stay where they are; so do rows

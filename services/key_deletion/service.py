@@ -167,7 +167,9 @@ class KeyDeletionService(RememberingService):
             if throttled_by is not None and not self._purges.are_pressing:
                 self._throttled_by = throttled_by
                 break
-            found = self._purges.pop_rows(view, self._tasks.max_rows, work, only_pressing=throttled_by is not None)
+            found = self._purges.pop_rows(
+                view, self._tasks.max_rows, now_ms, work, only_pressing=throttled_by is not None
+            )
             if found is None:
                 break
             rows, first_judge_version = found

@@ -30,6 +30,8 @@ from tests.simulation.plane import SimulatedPlane
 from tests.simulation.signing import UnauthorizedSender
 
 _FORGED_TASK = 1 << 62
+_AHEAD = 1 << 40
+"""A chain version that no chain comes to."""
 
 
 @dataclass(slots=True)
@@ -115,7 +117,20 @@ class Forger:
         else:
             names = [name for name, _ in rows]
             before = tuple(self.random.choice((count, 0, count + 1)) for _, count in rows)
-        self._append(PURGE_KEYS, PurgeKeys(0, _columns(names), before))
+        self._append(PURGE_KEYS, PurgeKeys(self._version(), _columns(names), before))
+
+    def _version(self) -> int:
+        """The chain version of a lie: of the empty chain, of one that the chain may come to yet, or of none."""
+        chain_version = shard_state(self.plane.tables("metadata", self.shard)).chain_version
+        return self.random.choice((0, 0, chain_version + self.random.randint(0, 2), _AHEAD))
+
+    def judge_ahead_of_the_chain(self) -> None:
+        """The first judge says of keys and directories that nobody holds them, by a chain that there never is."""
+        if rows := self._rows():
+            names = _columns([name for name, _ in rows])
+            self._append(PURGE_KEYS, PurgeKeys(_AHEAD, names, tuple(count for _, count in rows)))
+        if found := self._others(DeletedKind.DIRECTORY):
+            self._append(PURGE_DIRECTORIES, DirectoryVerdict(_AHEAD, _judged(found)))
 
     def forge_early_deaths(self) -> None:
         """Both judges say of all rows that they died right after their births."""
@@ -158,9 +173,8 @@ class Forger:
 
     def _judge_directories(self) -> None:
         """The first judge says that nobody holds them."""
-        found = self._others(DeletedKind.DIRECTORY)
-        judged = tuple(JudgedDirectory(n.bucket_id, n.object_id, n.birth, n.death, count, True) for n, count in found)
-        self._append(PURGE_DIRECTORIES, DirectoryVerdict(0, judged))
+        judged = _judged(self._others(DeletedKind.DIRECTORY))
+        self._append(PURGE_DIRECTORIES, DirectoryVerdict(self._version(), judged))
 
     def _claim_others(self) -> None:
         """The second judge says so of renames, and of directories, which nobody claims."""
@@ -172,7 +186,7 @@ class Forger:
         if names and self.random.random() < 0.5:
             self._command(records.ClaimRows(task, 0, names), "key_deletion")
         elif names:
-            self._append(PURGE_KEYS, PurgeKeys(0, names[0], tuple(count for _, count in found)))
+            self._append(PURGE_KEYS, PurgeKeys(self._version(), names[0], tuple(count for _, count in found)))
 
     def _roll_back_past(self, model: ShardModel) -> None:
         """snapshots wants back what was before a snapshot that is still there."""
@@ -289,6 +303,11 @@ class Forger:
                 )
             )
             self._append(DELETED_ENTRIES, entries_by_columns([strange]))
+
+
+def _judged(found: Sequence[tuple[RowName, int]]) -> tuple[JudgedDirectory, ...]:
+    """Directories as reclaimable ones, each with how many snapshots its bucket had at its death."""
+    return tuple(JudgedDirectory(n.bucket_id, n.object_id, n.birth, n.death, count, True) for n, count in found)
 
 
 def _columns(names: Sequence[RowName]) -> records.RowNames:

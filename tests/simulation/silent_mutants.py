@@ -26,6 +26,7 @@ from services.plane.upkeep import trimming
 from services.runtime.loop.outbox import Outbox
 from services.runtime.loop.probe import Point
 from services.runtime.loop.runner import Runner
+from services.runtime.parts import ahead
 from services.runtime.parts.due import DueQueue
 from services.runtime.parts.undo_window import UndoWindow
 from tests.simulation import silent_scripts as scripts
@@ -244,6 +245,11 @@ def trims_forget_what_was_read_last(patch: Patch) -> None:
     patch.setattr(Runner, "_read", lambda self, *limits: self._source.poll(*limits))
 
 
+def a_verdict_waits_for_ever(patch: Patch) -> None:
+    """A judge waits for the chain version of a request, whatever it is."""
+    patch.setattr(ahead, "LONGEST_AHEAD_MS", _NEVER_MS)
+
+
 def trims_forget_backups(patch: Patch) -> None:
     """A backup is as good as none: what follows it is gone."""
     pins = trimming._pins
@@ -338,6 +344,20 @@ SILENT = {
         scripts.a_forged_purge,
         "given_away",
         "holds is removed: .*RENAME_ENTRY",
+        has_forgeries=True,
+    ),
+    "a key waits for a chain that never is": scripted(
+        a_verdict_waits_for_ever,
+        scripts.a_key_judged_ahead_of_the_chain,
+        "settling",
+        "not answered after",
+        has_forgeries=True,
+    ),
+    "a directory waits for a chain that never is": scripted(
+        a_verdict_waits_for_ever,
+        scripts.a_directory_judged_ahead_of_the_chain,
+        "settling",
+        "not answered after",
         has_forgeries=True,
     ),
     "a forged finish is believed": Mutant(

@@ -259,6 +259,26 @@ def a_forged_purge(simulation: Simulation) -> None:
         stage.run()
 
 
+def a_key_judged_ahead_of_the_chain(simulation: Simulation) -> None:
+    """Somebody wants a deleted key purged, by a chain that there never is."""
+    stage = Stage(simulation)
+    stage.put("k")
+    stage.delete("k")
+    stage.run("metadata")
+    stage.shard.forger.judge_ahead_of_the_chain()
+    stage.run()
+
+
+def a_directory_judged_ahead_of_the_chain(simulation: Simulation) -> None:
+    """Somebody wants a deleted directory purged, by a chain that there never is."""
+    stage = Stage(simulation, BucketLayout.FILE_SYSTEM_OPTIMIZED)
+    stage.put("a/x")
+    stage.submit(records.DeleteDirectory(stage.volume, BUCKET, "a"))
+    stage.run("metadata")
+    stage.shard.forger.judge_ahead_of_the_chain()
+    stage.run()
+
+
 def an_undelete_of_half_a_tree(simulation: Simulation) -> None:
     """A client brings back a directory of which a first page has been taken apart."""
     stage = Stage(simulation, BucketLayout.FILE_SYSTEM_OPTIMIZED)

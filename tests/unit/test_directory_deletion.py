@@ -39,6 +39,7 @@ from services.directory_deletion.service import DirectoryDeletionService
 from services.directory_deletion.settings import DirectoryDeletionSettings
 from services.directory_deletion.tables import TREE_TABLE
 from services.domain.errors import ChainBrokenError
+from services.runtime.parts.ahead import LONGEST_AHEAD_MS
 from services.storage.tables import Table
 from tests.unit.service_harness import Harness, Sent, bodies, only, senders
 
@@ -195,6 +196,18 @@ class TestJudging:
         harness.restart()
         command = only(harness.give(capture(1, 1_000, 1)), RemoveDirectories)
         assert (command.chain_version, command.rows[0].birth) == (1, 1_100)
+
+    def test_one_judged_ahead_of_the_chain_is_given_up_and_comes_again(
+        self, harness: Harness, counted: Registry
+    ) -> None:
+        harness.give(judged(directory(ROOT, birth=1_100), version=1 << 40))
+        assert not harness.give(expanded(ROOT))
+        assert not harness.give(judged(directory(ROOT, birth=1_100))), "the first verdict counts while it waits"
+        assert not harness.wait(LONGEST_AHEAD_MS)
+        assert counted("rows_judged_total", verdict="unjudgeable") == 1
+        assert not states(harness)
+        harness.give(judged(directory(ROOT, birth=1_100)))
+        assert only(harness.give(expanded(ROOT)), RemoveDirectories).chain_version == 0
 
     def test_a_held_one_is_kept_and_counted(self, harness: Harness, counted: Registry) -> None:
         harness.give(capture(1, 1_000, 1))

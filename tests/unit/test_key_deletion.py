@@ -51,6 +51,7 @@ from services.key_deletion.metrics import KeyDeletionMetrics
 from services.key_deletion.service import KeyDeletionService
 from services.key_deletion.settings import KeyDeletionSettings
 from services.key_deletion.tables import BARRIER_TABLE, GARBAGE_RANGE_TABLE, SWEEP_TABLE, TASK_TABLE, WAITING_TABLE
+from services.runtime.parts.ahead import LONGEST_AHEAD_MS
 from tests.block_groups import groups_by_columns
 from tests.unit.service_harness import Harness, Sent, bodies, only, senders
 
@@ -207,6 +208,29 @@ class TestJudging:
         (claim,) = bodies(sent, ClaimRows)
         assert (named(claim), claim.chain_version) == ((name,), 2)
         assert senders(sent) == {"key_deletion"}
+
+    def test_a_purge_ahead_of_the_chain_is_given_up_and_its_rows_are_kept(
+        self, harness: Harness, counted: Registry
+    ) -> None:
+        harness.give(capture(1, 500, 1))
+        forged = purge(row(1, birth=510), row(2, birth=510), version=1 << 40, before=1)
+        assert not harness.give(forged, purge(row(3, birth=510), version=1, before=1))
+        assert not bodies(harness.wait(LONGEST_AHEAD_MS - 1), ClaimRows), "what is behind it is as new"
+        (claim,) = bodies(harness.wait(1), ClaimRows)
+        assert named(claim) == (row(3, birth=510),)
+        assert counted("rows_judged_total", verdict="unjudgeable") == 2
+        assert not harness.rows(WAITING_TABLE)
+
+    def test_a_purge_waits_without_a_limit_while_the_chain_has_come_in_part(self, harness: Harness) -> None:
+        first, last = (
+            (SNAPSHOT_CHAIN, SnapshotChainRecord(5, 5, FullChain((ChainedBucket(bucket_id, ()),), part, 2)))
+            for part, bucket_id in ((1, BUCKET), (2, BUCKET + 1))
+        )
+        harness.give(first, purge(row(1, birth=510), version=5))
+        harness.wait(LONGEST_AHEAD_MS)
+        assert not harness.wait(LONGEST_AHEAD_MS)
+        (claim,) = bodies(harness.give(last), ClaimRows)
+        assert named(claim) == (row(1, birth=510),)
 
     def test_a_held_row_is_kept_and_counted(self, harness: Harness, counted: Registry) -> None:
         harness.give(capture(1, 500, 1))
@@ -420,6 +444,14 @@ class TestBarrier:
         harness.give(purge(row(1), version=1))
         pass_barrier(harness)
         assert pass_barrier(harness, 2)[0].work > 0
+
+    def test_it_counts_what_is_ahead_of_the_chain_until_that_is_given_up(self, harness: Harness) -> None:
+        harness.give(purge(row(1), version=1 << 40), purge(row(2), version=1 << 41))
+        pass_barrier(harness)
+        assert pass_barrier(harness, 2)[0].work > 0
+        harness.wait(LONGEST_AHEAD_MS)
+        pass_barrier(harness, 3)
+        assert pass_barrier(harness, 4)[0].work == 0
 
     def test_it_ends_back_offs(self, harness: Harness) -> None:
         claim = only(harness.give(purge(row(1))), ClaimRows)

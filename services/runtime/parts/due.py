@@ -89,6 +89,12 @@ class DueQueue(Generic[K]):
         self._due_ms.pop(key, None)
         self._untimed.pop(key, None)
 
+    def next_due_ms(self) -> int | None:
+        """Return the first due time; None if no key has one."""
+        while self._heap and self._due_ms.get(self._heap[0][1]) != self._heap[0][0]:
+            heappop(self._heap)
+        return self._heap[0][0] if self._heap else None
+
     def pop_due(self, now_ms: int) -> K | None:
         """Remove and return the key that was due first; None when none is due."""
         while self._heap and self._heap[0][0] <= now_ms:
