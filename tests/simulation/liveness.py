@@ -5,6 +5,7 @@ A settle ends every pause, so what waits for ever is found here alone. How long 
 
 from __future__ import annotations
 
+from services.domain.purge_hours import purge_hours
 from tests.simulation.answers import check_answers, snapshot_names
 from tests.simulation.checks import QuietCheck, check_accounts
 from tests.simulation.errors import LivenessError, SimulationError
@@ -16,6 +17,8 @@ SECOND_MS, MINUTE_MS, HOUR_MS, DAY_MS = 1_000, 60_000, 3_600_000, 86_400_000
 SAFETY_SWEEPS = 3
 """The first one may have begun before what it should find was there, and what the second one finds is swept once more
 before its store is known to be clean."""
+PACED_MS = 2_000
+"""How far time passes while nobody has anything to do, but a rate may hold claims back: few rows may go each second."""
 MOST_ROUNDS = 20_000
 """More than two days have minutes."""
 
@@ -62,9 +65,16 @@ class Liveness:
                 return
             if state.plane.clock.now_ms() >= end_ms:
                 break
-            state.plane.clock.advance(SECOND_MS if messages else MINUTE_MS)
+            state.plane.clock.advance(SECOND_MS if messages else self._idle_ms())
         what = f"after {waits_ms // SECOND_MS} s without a settle: {self._left() or 'it is never idle'}"
         state.oracles.say("liveness", LivenessError(what))
+
+    def _idle_ms(self) -> int:
+        """How far time passes while nobody has anything to do."""
+        keys = self.state.limits.key_deletion
+        has_rate = keys.max_rows_per_second or keys.max_bytes_per_second
+        is_open = purge_hours(keys.purge_hours).are_open(self.state.plane.clock.now_ms())
+        return PACED_MS if has_rate and is_open else MINUTE_MS
 
     def _left(self) -> SimulationError | None:
         """What is not as it should be when all has gone that can go."""
