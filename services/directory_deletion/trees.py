@@ -47,7 +47,7 @@ from services.domain.durations import backoff_ms
 from services.domain.reclaimability import LifetimeError, Verdict
 from services.domain.table_keys import bucket_id_prefix
 from services.runtime.loop.service import Work
-from services.runtime.parts.ahead import WHY_HOPELESS, AheadOfChain
+from services.runtime.parts.ahead import WHY_FALSE, AheadOfChain
 from services.runtime.parts.collection_follower import CollectionFollower
 from services.runtime.parts.counts import count_done
 from services.runtime.parts.due import AT_ONCE, UNSET, DueQueue
@@ -155,7 +155,8 @@ class Trees:
             self._put(None, row, work)
         elif row.state == TreeState.BLOCKED:
             self._step(row, TreeState.EXPANDED, work, attempt=1)
-        elif judged.is_reclaimable and not row.is_reclaimable:
+        elif judged.is_reclaimable and (not row.is_reclaimable or chain_version < row.chain_version):
+            # Of two verdicts the one counts that the chain comes to first: it may never come to the other one.
             self._put(row, replace(row, is_reclaimable=True, chain_version=chain_version), work)
         count_done(work)
 
@@ -253,7 +254,7 @@ class Trees:
         while self._remove_some(view, now_ms, work):
             pass
         wanted = self._to_remove.next_due_ms() or 0
-        if wanted > view.version and self._ahead.is_hopeless(wanted, view, now_ms):
+        if wanted > view.version and self._ahead.is_false(wanted, view, now_ms, work):
             self._give_up(view, work)
 
     def report(self, shard: str) -> None:
@@ -320,7 +321,7 @@ class Trees:
             row = work.table(TREE_TABLE).get(key)
             if row is not None and row.chain_version > view.version:
                 self._metrics.rows_judged.labels(UNJUDGEABLE).inc()
-                reason = f"{WHY_HOPELESS} is {row.chain_version}"
+                reason = f"{WHY_FALSE} is {row.chain_version}"
                 logger.error("directory cannot be judged: kept", row=row, reason=reason, chain_version=view.version)
                 self._forget(row, work)
 

@@ -1,5 +1,5 @@
 """Purge requests. Each waits for the end of its undo window, for the chain version that it needs, and for room; then
-every row is judged again. A chain version that the chain does not come to is waited for in vain, and not for ever.
+every row is judged again. A request that names a chain version that does not exist is dropped.
 
 A purge request waits as a whole, so that the window needs memory for each message and not for each row.
 
@@ -33,7 +33,7 @@ from services.domain.row_columns import (
 from services.key_deletion.metrics import UNJUDGEABLE, KeyDeletionMetrics
 from services.key_deletion.tables import PURGE, PURGE_TURN, WAITING_TABLE, number_key, number_of_key
 from services.runtime.loop.service import Work
-from services.runtime.parts.ahead import WHY_HOPELESS, AheadOfChain
+from services.runtime.parts.ahead import WHY_FALSE, AheadOfChain
 from services.runtime.parts.collection_follower import CollectionFollower
 from services.runtime.parts.counts import count, next_number
 from services.runtime.parts.due import UNSET
@@ -158,8 +158,8 @@ class WaitingPurges:
     ) -> JudgedRows | None:
         """Return reclaimable rows for one task, from as many purge requests of a queue as fit whole; None for none.
 
-        A purge request that was judged with a newer chain than this view waits, and all behind it: they are as new. It
-        is given up if it waits too long.
+        A purge request that was judged with a newer chain than this view waits, and all behind it: they are as new. If
+        the chain has no such version, it is given up.
         """
         queues = [queue for queue in (self._deleted, self._swept) if queue.pressing or not only_pressing]
         is_contended = bool(self._deleted.numbers and self._swept.numbers)
@@ -181,7 +181,7 @@ class WaitingPurges:
             purge = table.get(key)
             if purge is not None:
                 if purge.chain_version > view.version:
-                    if row_total or not queue.ahead.is_hopeless(queue.numbers[0], view, now_ms):
+                    if row_total or not queue.ahead.is_false(queue.numbers[0], view, now_ms, work):
                         break
                     self._give_up(queue, view, work)
                     continue
@@ -217,7 +217,7 @@ class WaitingPurges:
             self._metrics.rows_judged.labels(UNJUDGEABLE).inc(row_total)
             logger.error(
                 "purge request cannot be judged: its rows are kept",
-                reason=f"{WHY_HOPELESS} is {purge.chain_version}",
+                reason=f"{WHY_FALSE} is {purge.chain_version}",
                 chain_version=view.version,
                 rows=row_total,
                 first=names_between(purge.rows, 0, 1),

@@ -26,7 +26,7 @@ from services.plane.upkeep import trimming
 from services.runtime.loop.outbox import Outbox
 from services.runtime.loop.probe import Point
 from services.runtime.loop.runner import Runner
-from services.runtime.parts import ahead
+from services.runtime.parts.ahead import AheadOfChain
 from services.runtime.parts.due import DueQueue
 from services.runtime.parts.undo_window import UndoWindow
 from tests.simulation import silent_scripts as scripts
@@ -247,7 +247,7 @@ def trims_forget_what_was_read_last(patch: Patch) -> None:
 
 def a_verdict_waits_for_ever(patch: Patch) -> None:
     """A judge waits for the chain version of a request, whatever it is."""
-    patch.setattr(ahead, "LONGEST_AHEAD_MS", _NEVER_MS)
+    patch.setattr(AheadOfChain, "is_false", lambda *_: False)
 
 
 def trims_forget_backups(patch: Patch) -> None:

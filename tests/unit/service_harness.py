@@ -30,6 +30,8 @@ class Harness:
     sent: list[Sent] = field(default_factory=list)
     refused: list[Any] = field(default_factory=list)
     store: MemoryStore = field(default_factory=MemoryStore)
+    has_read_all: bool = False
+    """What the broker says of the ends of the topics."""
 
     def __post_init__(self) -> None:
         self._offset = 0
@@ -46,6 +48,7 @@ class Harness:
         if self.is_restored:
             self.restart()
         work = Work(SHARD, self.store, self._cache)
+        work.has_read_all = lambda _: self.has_read_all
         for topic, record in inputs:
             encoder = codec(topic.record)
             decoded = encoder.decode(encoder.encode(record))

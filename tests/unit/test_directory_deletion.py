@@ -39,7 +39,7 @@ from services.directory_deletion.service import DirectoryDeletionService
 from services.directory_deletion.settings import DirectoryDeletionSettings
 from services.directory_deletion.tables import TREE_TABLE
 from services.domain.errors import ChainBrokenError
-from services.runtime.parts.ahead import LONGEST_AHEAD_MS
+from services.runtime.parts.ahead import ASK_AFTER_MS
 from services.storage.tables import Table
 from tests.unit.service_harness import Harness, Sent, bodies, only, senders
 
@@ -197,17 +197,24 @@ class TestJudging:
         command = only(harness.give(capture(1, 1_000, 1)), RemoveDirectories)
         assert (command.chain_version, command.rows[0].birth) == (1, 1_100)
 
-    def test_one_judged_ahead_of_the_chain_is_given_up_and_comes_again(
+    def test_one_with_a_chain_version_that_does_not_exist_is_given_up(
         self, harness: Harness, counted: Registry
     ) -> None:
         harness.give(judged(directory(ROOT, birth=1_100), version=1 << 40))
         assert not harness.give(expanded(ROOT))
-        assert not harness.give(judged(directory(ROOT, birth=1_100))), "the first verdict counts while it waits"
-        assert not harness.wait(LONGEST_AHEAD_MS)
+        assert [work_of(harness) > 0 for _ in range(3)] == [True] * 3
+        assert not harness.wait(ASK_AFTER_MS)
+        assert states(harness)
+        harness.has_read_all = True
+        assert not harness.wait(ASK_AFTER_MS)
         assert counted("rows_judged_total", verdict="unjudgeable") == 1
         assert not states(harness)
-        harness.give(judged(directory(ROOT, birth=1_100)))
-        assert only(harness.give(expanded(ROOT)), RemoveDirectories).chain_version == 0
+        assert [work_of(harness) for _ in range(2)][1] == 0
+
+    def test_of_two_verdicts_the_one_counts_that_the_chain_comes_to_first(self, harness: Harness) -> None:
+        harness.give(judged(directory(ROOT, birth=1_100), version=1 << 40))
+        assert not harness.give(expanded(ROOT))
+        assert removing(harness.give(judged(directory(ROOT, birth=1_100)))) == [ROOT]
 
     def test_a_held_one_is_kept_and_counted(self, harness: Harness, counted: Registry) -> None:
         harness.give(capture(1, 1_000, 1))

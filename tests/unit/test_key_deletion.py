@@ -51,7 +51,7 @@ from services.key_deletion.metrics import KeyDeletionMetrics
 from services.key_deletion.service import KeyDeletionService
 from services.key_deletion.settings import KeyDeletionSettings
 from services.key_deletion.tables import BARRIER_TABLE, GARBAGE_RANGE_TABLE, SWEEP_TABLE, TASK_TABLE, WAITING_TABLE
-from services.runtime.parts.ahead import LONGEST_AHEAD_MS
+from services.runtime.parts.ahead import ASK_AFTER_MS
 from tests.block_groups import groups_by_columns
 from tests.unit.service_harness import Harness, Sent, bodies, only, senders
 
@@ -209,26 +209,34 @@ class TestJudging:
         assert (named(claim), claim.chain_version) == ((name,), 2)
         assert senders(sent) == {"key_deletion"}
 
-    def test_a_purge_ahead_of_the_chain_is_given_up_and_its_rows_are_kept(
+    def test_a_purge_with_a_chain_version_that_does_not_exist_is_given_up_and_its_rows_are_kept(
         self, harness: Harness, counted: Registry
     ) -> None:
+        harness.has_read_all = True
         harness.give(capture(1, 500, 1))
-        forged = purge(row(1, birth=510), row(2, birth=510), version=1 << 40, before=1)
-        assert not harness.give(forged, purge(row(3, birth=510), version=1, before=1))
-        assert not bodies(harness.wait(LONGEST_AHEAD_MS - 1), ClaimRows), "what is behind it is as new"
+        false = purge(row(1, birth=510), row(2, birth=510), version=1 << 40, before=1)
+        assert not harness.give(false, purge(row(3, birth=510), version=1, before=1), false)
+        assert not harness.wait(ASK_AFTER_MS - 1), "what is behind it is as new"
         (claim,) = bodies(harness.wait(1), ClaimRows)
         assert named(claim) == (row(3, birth=510),)
-        assert counted("rows_judged_total", verdict="unjudgeable") == 2
+        assert counted("rows_judged_total", verdict="unjudgeable") == 4
         assert not harness.rows(WAITING_TABLE)
 
-    def test_a_purge_waits_without_a_limit_while_the_chain_has_come_in_part(self, harness: Harness) -> None:
+    def test_a_purge_waits_while_the_chain_is_not_read_to_its_end(self, harness: Harness) -> None:
+        harness.give(capture(1, 500, 1), purge(row(1, 510, 550), version=2, before=1))
+        for _ in range(3):
+            assert not bodies(harness.wait(ASK_AFTER_MS), ClaimRows)
+        assert bodies(harness.give(capture(2, 6_000, 2)), ClaimRows)
+
+    def test_a_purge_waits_while_the_chain_has_come_in_part(self, harness: Harness) -> None:
         first, last = (
             (SNAPSHOT_CHAIN, SnapshotChainRecord(5, 5, FullChain((ChainedBucket(bucket_id, ()),), part, 2)))
             for part, bucket_id in ((1, BUCKET), (2, BUCKET + 1))
         )
+        harness.has_read_all = True
         harness.give(first, purge(row(1, birth=510), version=5))
-        harness.wait(LONGEST_AHEAD_MS)
-        assert not harness.wait(LONGEST_AHEAD_MS)
+        for _ in range(3):
+            assert not bodies(harness.wait(ASK_AFTER_MS), ClaimRows)
         (claim,) = bodies(harness.give(last), ClaimRows)
         assert named(claim) == (row(1, birth=510),)
 
@@ -446,10 +454,11 @@ class TestBarrier:
         assert pass_barrier(harness, 2)[0].work > 0
 
     def test_it_counts_what_is_ahead_of_the_chain_until_that_is_given_up(self, harness: Harness) -> None:
+        harness.has_read_all = True
         harness.give(purge(row(1), version=1 << 40), purge(row(2), version=1 << 41))
         pass_barrier(harness)
         assert pass_barrier(harness, 2)[0].work > 0
-        harness.wait(LONGEST_AHEAD_MS)
+        harness.wait(ASK_AFTER_MS)
         pass_barrier(harness, 3)
         assert pass_barrier(harness, 4)[0].work == 0
 

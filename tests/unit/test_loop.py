@@ -202,6 +202,29 @@ def test_a_service_knows_when_it_has_read_what_was_there_at_its_start(log: Faili
     assert again.caught_up == [True]
 
 
+class Asking(Recorder):
+    """Asks, with every unit of work, whether it has read all."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answers: list[tuple[int, bool]] = []
+
+    def tick(self, now_ms: int, work: Work) -> None:
+        super().tick(now_ms, work)
+        self.answers.append((len(self.noted), work.has_read_all(METADATA_PROGRESS)))
+
+
+def test_the_log_is_asked_whether_all_of_an_input_is_read(log: FailingLog) -> None:
+    service = Asking()
+    runner = Runner(service, 0, MemoryStore(), log, VirtualClock(), max_batch_messages=4)
+    run_to_the_end(runner)
+    assert all(count == 10 for count, has_read_all in service.answers if has_read_all), "it has said so too early"
+    assert service.answers[-1] == (10, True)
+    log.is_away = True
+    runner.step()
+    assert service.answers[-1] == (10, False), "nobody can say"
+
+
 def test_what_could_not_be_written_was_not_read(log: FailingLog) -> None:
     """The messages of a unit that failed come one by one, and the first of them is not the last one of the log."""
     service = Recorder()
@@ -397,7 +420,7 @@ def test_no_message_waits_for_a_codec_to_be_made(log: FailingLog, monkeypatch: p
 @pytest.mark.parametrize("control_records", [1, 2, 40])
 def test_a_start_has_caught_up_before_the_control_records_at_the_end(at_once: int, control_records: int) -> None:
     """The end of a transaction has an offset, and no message reaches it."""
-    log, service, encoder = MemoryLog(VirtualClock(), has_control_records=True), Recorder(), codec(MetadataProgress)
+    log, service, encoder = MemoryLog(VirtualClock(), has_control_records=True), Asking(), codec(MetadataProgress)
     for txn in range(1, 5):
         body = Barrier("", txn, 0, "")
         log.append(METADATA_PROGRESS.name, 0, encoder.encode_message(MetadataProgress(txn, body)))
@@ -410,5 +433,6 @@ def test_a_start_has_caught_up_before_the_control_records_at_the_end(at_once: in
         runner.step()
         noted.append((len(service.noted), service.caught_up[-1]))
     assert noted[-1] == (4, True)
+    assert service.answers[-1] == (4, True)
     assert all(count == 4 for count, is_caught_up in noted if is_caught_up), "it has said so too early"
     assert runner.lag() == {METADATA_PROGRESS.name: 0}

@@ -31,12 +31,13 @@ from schemas.access import owner_prefix
 from schemas.codec import DecodeError, codec
 from schemas.records import LastRead, PositionRow
 from schemas.stored_rows import row_codec
-from schemas.topics import BY_NAME, DEAD_LETTERS, OWNERS, SCM_REPLIES, SNAPSHOT_CHAIN
+from schemas.topics import BY_NAME, DEAD_LETTERS, OWNERS, SCM_REPLIES, SNAPSHOT_CHAIN, Topic
 from services.domain.errors import (
     TROUBLE_OF_THE_MACHINE,
     ChainBrokenError,
     HalfAppliedError,
     PositionError,
+    RetryableError,
 )
 from services.log.clock import Clock
 from services.log.followed_topic import PARTITION
@@ -389,6 +390,7 @@ class Runner:
     def _carry_out(self, inputs: Sequence[_Input], work: Work) -> tuple[int, BatchSummary]:
         """Apply as many messages as the limits allow, and do the work that is due. Return their number and summary."""
         work.is_caught_up = not self._awaited_ends
+        work.has_read_all = self._has_read_all
         work.inputs = [decoded for _, decoded in inputs if isinstance(decoded, Message)]
         applied, dead_letters = 0, Counter[str]()
         ends_at = time.perf_counter() + self._unit_seconds
@@ -409,6 +411,15 @@ class Runner:
             self.service.tick(self._clock.now_ms(), work)
             self.service.end_batch(work)
         return applied, batch
+
+    def _has_read_all(self, topic: Topic) -> bool:
+        """Return whether all of an input is applied. False, too, if some of it comes with this unit of work."""
+        try:
+            end = self._log.end_offset(topic.name, self.shard)
+        except RetryableError:
+            return False
+        is_at_hand = any(record.topic == topic.name for record in (*self._polled, *(one for one, _ in self._ahead)))
+        return not is_at_hand and self._source.positions().get(topic.name, 0) >= end
 
     def _is_published(self, batch: BatchSummary) -> bool:
         """Return whether the log has all that the inputs of a unit of work cause.

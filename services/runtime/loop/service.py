@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from schemas.codec import codec
@@ -70,6 +70,9 @@ class Work(UnitOfWork):
         self.messages: list[OutgoingMessage] = []
         self.is_caught_up = True
         """Whether the service has applied all that the log held when it started; until then its state is old."""
+        self.has_read_all: Callable[[Topic], bool] = lambda _: False
+        """Asks the broker whether the service has applied all that an input has; false if the broker does not answer.
+        It may take seconds."""
         self._messages_before = 0
 
     def send(self, topic: Topic, record: Any, key: bytes = b"") -> None:
