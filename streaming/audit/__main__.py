@@ -32,7 +32,7 @@ from streaming.audit.fact_source import ReadFacts, RunId, fact_of
 from streaming.audit.facts import Fact, FactKind, FactTask, fact_tasks
 from streaming.audit.result import Trees, report_of, trees_of
 from streaming.audit.shard import AuditedCopies, AuditedShard, survey
-from streaming.audit.states import StateGroup, groups_of
+from streaming.audit.states import StateGroup, groups_of, how_read
 from streaming.rocksdb.checkpoint_rows import CheckpointRows
 from streaming.spark.child_job import job_session, say
 from streaming.spark.session import session_parser
@@ -47,20 +47,25 @@ WANTED_AT_ONCE = 100_000
 """Most runs of which all facts are read at once, about a kilobyte each. For each further so many, the tables are read
 once more."""
 WATCH_SECONDS = 0.5
-_READ_PERCENT, _DONE_PERCENT = 15, 95
+_STARTED_PERCENT, _GROUPED_PERCENT, _READ_PERCENT, _DONE_PERCENT = 5, 8, 15, 95
 
 
-def audit(session: SparkSession, copies: AuditedCopies, progress: Callable[[int], None]) -> AuditReport:
-    """Audit a shard and return the report; ``progress`` is called with percents.
+Progress = Callable[[int, str], None]
+"""Is told how much is done, in percent, and what is being done."""
+
+
+def audit(session: SparkSession, copies: AuditedCopies, progress: Progress) -> AuditReport:
+    """Audit a shard and return the report.
 
     Raises:
         InvariantError: the copies do not belong together.
     """
     shard = survey(copies, CheckpointRows)
     groups = groups_of(shard)
+    doing = how_read(groups.values())
+    progress(_GROUPED_PERCENT, doing)
     trees = trees_of(shard, groups)
-    progress(_READ_PERCENT)
-    with _watched(session.sparkContext, progress):
+    with _watched(session.sparkContext, lambda percent: progress(percent, doing)):
         tally = judge_shard(session, shard, groups, trees)
     return report_of(shard, trees, tally)
 
@@ -157,10 +162,11 @@ def main() -> None:
     options = parser.parse_args()
     audited = json.loads(options.audited.read_text("utf-8"))
     with job_session(options, "deepclean-audit") as session:
-        say(progress=5)
-        report = audit(session, AuditedCopies(**audited["copies"]), lambda percent: say(progress=percent))
+        say(progress=_STARTED_PERCENT, doing="looking at the copies")
+        copies = AuditedCopies(**audited["copies"])
+        report = audit(session, copies, lambda percent, doing: say(progress=percent, doing=doing))
     Path(audited["output"]).write_bytes(TypeAdapter(AuditReport).dump_json(report))
-    say(progress=100)
+    say(progress=100, doing="reading the report")
 
 
 if __name__ == "__main__":

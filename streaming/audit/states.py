@@ -8,7 +8,7 @@ state that shares little, or one with files of an unknown form, is read by Rocks
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,6 +92,14 @@ def groups_of(shard: AuditedShard) -> dict[int, list[StateGroup]]:
     """
     files = _Files(shard)
     return {bucket_id: _groups(shard, bucket, files) for bucket_id, bucket in shard.buckets.items()}
+
+
+def how_read(groups: Iterable[Sequence[StateGroup]]) -> str:
+    """Say how many states of all buckets are read from shared files. An audit that reads many alone takes long."""
+    found = [group for some in groups for group in some]
+    states = sum(len(group.states) for group in found)
+    sharing = sum(len(group.states) for group in found if group.files is not None)
+    return f"reading {states:,} states, {sharing:,} of them from files that they share"
 
 
 def _groups(shard: AuditedShard, bucket: AuditedBucket, files: _Files) -> list[StateGroup]:

@@ -167,7 +167,7 @@ def plant(stores: AuditedStores) -> None:
 
 
 def test_a_clean_shard_is_clean(session: SparkSession, stores: AuditedStores) -> None:
-    percents: list[int] = []
+    told: list[tuple[int, str]] = []
     copies = stores.copies("clean")
     have_files_of_their_own(copies, ["snapshot-3", "snapshot-4"])
     (groups,) = groups_of(survey(copies, CheckpointRows)).values()
@@ -176,25 +176,28 @@ def test_a_clean_shard_is_clean(session: SparkSession, stores: AuditedStores) ->
     assert {4, 5} <= set(by_rocksdb.states)
     assert together.files is not None
     assert len(together.states) > SNAPSHOTS // 2
-    report = audit(session, copies, percents.append)
+    report = audit(session, copies, lambda *progress: told.append(progress))
     assert report.is_clean, (report.examples, report.differences)
     assert report == by_the_rule_alone(copies)
     assert report.buckets[0].held.versions > 0
     assert report.buckets[0].pending.versions > 0
+    percents = [percent for percent, _ in told]
     assert percents == sorted(percents)
+    states, shared = len(by_rocksdb.states) + len(together.states), len(together.states)
+    assert {doing for _, doing in told} == {f"reading {states} states, {shared} of them from files that they share"}
 
 
 def test_each_kind_of_finding_is_reported_as_by_the_rule_alone(session: SparkSession, stores: AuditedStores) -> None:
     stores.do([PutKey(VOLUME, BUCKET, f"more/{number}", 10) for number in range(10)])
     plant(stores)
     copies = stores.copies("planted")
-    report = audit(session, copies, lambda _: None)
+    report = audit(session, copies, lambda *_: None)
     expected = by_the_rule_alone(copies)
     assert set(expected.findings) == set(FindingKind)
     assert all(one.path for one in report.examples if one.kind is FindingKind.DANGLING)
     assert report == expected
     of_bucket = replace(copies, bucket=f"{VOLUME}/{BUCKET}")
-    assert audit(session, of_bucket, lambda _: None) == by_the_rule_alone(of_bucket)
+    assert audit(session, of_bucket, lambda *_: None) == by_the_rule_alone(of_bucket)
 
 
 def random_facts(random: Random) -> list[Fact]:

@@ -128,7 +128,7 @@ class Auditor:
 
         def on_line(line: Mapping[str, Any]) -> None:
             if "progress" in line:
-                progress(int(line["progress"]), "reading and comparing")
+                progress(int(line["progress"]), line["doing"])
 
         progress(4, "starting Spark")
         try:
