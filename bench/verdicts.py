@@ -18,11 +18,11 @@ from services.domain.row_columns import DeletedEntry, entries_by_columns
 from services.metadata.state.sent_entries import MAX_ROWS_PER_MESSAGE
 from services.plane.broker.embedded import EmbeddedBroker
 from services.plane.broker.topics import TOPIC_SETTINGS, create_topics
+from streaming.reclaiming.reclaim import MESSAGES_PER_BATCH
 
 NAME = "verdicts"
 ENTRY_TOPIC, COPY_TOPIC = "bench.entries", "bench.copy"
 ENTRIES_PER_SECOND = 80_000
-MOST_MESSAGES_PER_BATCH = 200
 BATCHES, ROUNDS = 4, 3
 SNAPSHOTS = 20
 DISTINCT_ENTRIES = 10_000
@@ -39,9 +39,7 @@ def measure_verdicts(conditions: Conditions) -> Sequence[Figure]:
     Both run in one session, in turns, after a warm-up round. Each is timed from the end of its first batch to the end
     of its last batch; the median of the rounds counts.
     """
-    messages = min(
-        MOST_MESSAGES_PER_BATCH, max(1, conditions.count(ENTRIES_PER_SECOND) // BATCHES // MAX_ROWS_PER_MESSAGE)
-    )
+    messages = min(MESSAGES_PER_BATCH, max(1, conditions.count(ENTRIES_PER_SECOND) // BATCHES // MAX_ROWS_PER_MESSAGE))
     per_batch = messages * MAX_ROWS_PER_MESSAGE
     entries = per_batch * max(BATCHES, conditions.count(ENTRIES_PER_SECOND) // per_batch)
     with bench_broker(conditions, NAME) as broker:

@@ -21,6 +21,7 @@ from bench.alone import bench_broker
 from bench.conditions import Conditions
 from bench.spark_process import run_spark
 from bench.verdicts import write_entries
+from streaming.reclaiming.reclaim import MESSAGES_PER_BATCH
 from tests.spark_cluster import spark_cluster
 from tests.spark_session import java_for_spark
 
@@ -35,7 +36,7 @@ def main() -> int:
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--entries", type=int, default=4_000_000)
     parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--batch-messages", type=int, default=250, help="as many as the job takes by default")
+    parser.add_argument("--batch-messages", type=int, default=MESSAGES_PER_BATCH, help="default: %(default)s")
     options = parser.parse_args()
     batches = max(2, options.entries // ENTRIES_PER_MESSAGE // options.batch_messages)
     entries = batches * options.batch_messages * ENTRIES_PER_MESSAGE

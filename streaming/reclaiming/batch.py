@@ -34,10 +34,11 @@ from streaming.reclaiming.rule import (
 from streaming.reclaiming.view_table import JoinedView
 from streaming.spark.written_messages import COLUMNS_ERROR, DECODE_ERROR, WrittenMessages, as_text
 
-OFFSETS_PER_GROUP = 200
+OFFSETS_PER_GROUP = 50
 """A message holds at most 1,000 rows; all rows of a group are in memory at once.
 
-All messages of a group but the last one are full.
+All messages of a group but the last one are full. A full batch has many groups for each task, so that no task publishes
+much more than another.
 """
 
 DEAD_LETTER_BYTES = 900_000

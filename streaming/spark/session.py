@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -75,6 +76,11 @@ are unchanged."""
 
 _PARALLEL = "-XX:+UseParallelGC -XX:NewRatio=1"
 """A batch makes much garbage and leaves nothing behind: a collector without threads beside the program does best."""
+_LEAST_FOR_PARALLEL_MIB = 768
+"""With this collector, Spark counts less of a heap as its own, and refuses to start with one of 512 MiB."""
+_COLLECTOR = re.compile(r"-XX:[+-]Use\w+GC\b")
+_EXECUTOR_MEMORY, _DEFAULT_MEMORY = "spark.executor.memory", "1g"
+_MIB = {"k": 1 / 1024, "m": 1.0, "g": 1024.0, "t": 1024.0**2, "p": 1024.0**3}
 _EXECUTOR_JAVA = "spark.executor.extraJavaOptions"
 
 _LONG_METHODS_TOO = "-XX:-DontCompileHugeMethods"
@@ -204,16 +210,25 @@ def _start_settings(options: SessionOptions, jars: list[Path], log_settings: Pat
         settings["spark.driver.host"] = settings["spark.driver.bindAddress"] = LOOPBACK
     else:
         settings["spark.jars"] = ",".join(map(str, jars))
-        settings[_EXECUTOR_JAVA] = _java_options(options)
+        settings[_EXECUTOR_JAVA] = executor_java_options(options, {})
     return settings
 
 
 def executor_java_options(options: SessionOptions, submitted: Mapping[str, str]) -> str:
     """Return Java's options of executors: ours, and those of spark-submit behind them, which count if both name one.
 
-    The collector is the cluster's: ``_PARALLEL`` would leave Spark too little of an executor's smallest heap.
+    Java refuses a second collector: ours is left out if spark-submit names one, and if the heap is too small for it.
     """
-    return f"{_java_options(options)} {submitted.get(_EXECUTOR_JAVA, '')}".strip()
+    theirs = submitted.get(_EXECUTOR_JAVA, "")
+    memory = {**submitted, **_given(options)}.get(_EXECUTOR_MEMORY, _DEFAULT_MEMORY)
+    has_parallel = _mebibytes(memory) >= _LEAST_FOR_PARALLEL_MIB and not _COLLECTOR.search(theirs)
+    return " ".join(filter(None, (_java_options(options), _PARALLEL if has_parallel else "", theirs)))
+
+
+def _mebibytes(memory: str) -> float:
+    """Return an amount of memory as Spark writes it: a number and a unit, by default mebibytes. 0 if it is none."""
+    found = re.fullmatch(r"(\d+)([kmgtp]?)b?", memory.strip().lower())
+    return int(found[1]) * _MIB[found[2] or "m"] if found else 0.0
 
 
 def _java_options(options: SessionOptions) -> str:

@@ -35,6 +35,7 @@ PACKAGES = ("deepclean", "services", "streaming", "schemas")
 BUCKET_ID = 256
 CAPTURED = (100, 200, 300)
 MESSAGES = 300
+EXECUTOR_MEMORY = "768m"
 USERS_OPTION = "-Dof.a.user=1"
 
 
@@ -52,7 +53,7 @@ class Submitting:
         (port,), log = free_ports(1), self.directory / f"{name}.log"
         (self.directory / "events").mkdir(exist_ok=True)
         conf = {
-            "spark.executor.memory": "512m",
+            "spark.executor.memory": EXECUTOR_MEMORY,
             "spark.executor.extraJavaOptions": USERS_OPTION,
             "spark.hadoop.fs.viewfs.mounttable.store.link./up": self.directory.as_uri(),
             "spark.eventLog.enabled": "true",
@@ -158,7 +159,9 @@ def test_a_cluster_judges_as_one_machine_does_whatever_is_killed(submitting: Sub
         assert len(commands) >= len(cluster.workers)
         for command in commands:
             words = [word.strip('"') for word in command.split()]
-            wanted = executor_java_options(SessionOptions(jars_directory()), {}).split()
+            wanted = executor_java_options(
+                SessionOptions(jars_directory()), {"spark.executor.memory": EXECUTOR_MEMORY}
+            ).split()
             assert words[words.index(wanted[0]) :][: len(wanted) + 1] == [*wanted, USERS_OPTION], command
         later = some_entries(random, version, 10_001, 30)
         wire.send(*later)

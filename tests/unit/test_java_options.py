@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from streaming.spark.session import SessionOptions, executor_java_options
 
-EXTRA = "spark.executor.extraJavaOptions"
+EXTRA, MEMORY = "spark.executor.extraJavaOptions", "spark.executor.memory"
 
 
 def test_executors_compile_long_methods_and_know_the_limits_of_messages_and_the_login() -> None:
@@ -26,5 +28,27 @@ def test_options_that_are_given_come_behind_ours() -> None:
     assert "login.config" not in options
 
 
-def test_the_collector_of_executors_is_the_clusters() -> None:
-    assert "GC" not in executor_java_options(SessionOptions(Path("jars")), {})
+@pytest.mark.parametrize(
+    ("given", "has_parallel"),
+    [
+        ({}, True),
+        ({MEMORY: "768m"}, True),
+        ({MEMORY: "2048"}, True),
+        ({MEMORY: " 1GB "}, True),
+        ({MEMORY: "512m"}, False),
+        ({MEMORY: "524288k"}, False),
+        ({MEMORY: "much"}, False),
+        ({EXTRA: "-XX:+UseZGC"}, False),
+        ({EXTRA: "-XX:+UseG1GC -Dmine=1"}, False),
+        ({EXTRA: "-XX:+UseStringDeduplication"}, True),
+    ],
+)
+def test_executors_collect_as_the_driver_does_unless_told_otherwise(given: dict[str, str], has_parallel: bool) -> None:
+    options = executor_java_options(SessionOptions(Path("jars")), given)
+    assert ("-XX:+UseParallelGC" in options) is has_parallel
+    assert options.count("GC") <= 1, "Java refuses two"
+
+
+def test_the_memory_that_the_job_itself_is_given_goes_before_that_of_spark_submit() -> None:
+    options = SessionOptions(Path("jars"), conf=(f"{MEMORY}=512m",))
+    assert "GC" not in executor_java_options(options, {MEMORY: "4g"})
