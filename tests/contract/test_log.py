@@ -343,6 +343,36 @@ def test_a_reader_that_fetches_nothing_more_is_opened_again(
 
 
 @pytest.mark.broker
+def test_a_reader_says_that_an_open_transaction_holds_messages_back(
+    kafka: KafkaLog,
+    source_and_topic: tuple[KafkaSource, str],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """They count as lag, so that an alert can tell that the reader does not go on."""
+    monkeypatch.setattr(stalls, "LOOK_SECONDS", 0.3)
+    source, topic = source_and_topic
+    settings = producer_configuration(kafka.bootstrap_servers, "stranger")
+    stranger = Producer({**settings, "transactional.id": f"stranger-{uuid4().hex}"})
+    stranger.init_transactions(PATIENCE_SECONDS)
+    stranger.begin_transaction()
+    stranger.produce(topic, b"never committed", partition=0)
+    stranger.flush(PATIENCE_SECONDS)
+    with contextlib.closing(kafka.open_sink()) as sink:
+        sink.send(topic, 0, b"behind it")
+        sink.flush()
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while "wait from offset 0 on behind an open transaction" not in caplog.text and time.monotonic() < deadline:
+        assert not source.poll(10, 0.1)
+    assert caplog.text.count("open transaction") == 1
+    assert source.lag() == {topic: 2}
+    stranger.abort_transaction(PATIENCE_SECONDS)
+    assert [record.value for record in take(source, 1)] == [b"behind it"]
+    assert not source.poll(10, 0.5), "the end, behind what the transaction has left there"
+    assert not any(source.lag().values())
+
+
+@pytest.mark.broker
 def test_fetching_ahead_does_not_stop_for_a_second(kafka: KafkaLog, source_and_topic: tuple[KafkaSource, str]) -> None:
     """With librdkafka's defaults a full queue stands still for a second each time."""
     source, topic = source_and_topic
