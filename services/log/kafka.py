@@ -34,6 +34,8 @@ from services.log.stalls import ASK_SECONDS, StallWatch
 
 ANSWER_SECONDS = 10.0
 LEADER_SECONDS = 0.5
+CLOSE_SECONDS = 5.0
+"""Time that the end of a reader may take before its loop goes on without it."""
 MAX_QUEUED_MESSAGES = 500_000
 POLLS_BETWEEN_COMMITS = 200
 BUSY_MESSAGES = 100
@@ -396,7 +398,10 @@ class KafkaSource:
 
     def close(self) -> None:
         """Stop reading."""
-        self._consumer.close()
+        # It may wait, for ever, for a broker that hangs to answer about the positions for lag tools.
+        closing = threading.Thread(target=self._consumer.close, name="closed reader", daemon=True)
+        closing.start()
+        closing.join(CLOSE_SECONDS)
 
 
 def end_by_leader(consumer: Consumer, topic: str, partition: int) -> int:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +17,7 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from services.domain.errors import FencedError, InvariantError, PositionError, RetryableError
+from services.log import kafka as kafka_log
 from services.log import stalls
 from services.log.clock import SystemClock
 from services.log.kafka import KafkaLog, KafkaSource, producer_configuration
@@ -284,6 +288,30 @@ def test_the_log_goes_on_after_the_broker_was_away(tmp_path: Path) -> None:
         assert [record.value for record in _taken_again(source)] == [b"again"]
         source.close()
         sink.close()
+
+
+@pytest.mark.broker
+def test_a_reader_ends_while_the_broker_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client waits for an answer about the positions for lag tools, as long as there is none."""
+    monkeypatch.setattr(kafka_log, "POLLS_BETWEEN_COMMITS", 1)
+    monkeypatch.setattr(kafka_log, "CLOSE_SECONDS", 0.5)
+    with EmbeddedBroker(tmp_path) as broker:
+        create_topics(broker.bootstrap_servers, {"orders": {}}, partitions=1)
+        source = KafkaLog(broker.bootstrap_servers, "contract-test").open_source(["orders"], 0, {})
+        source.poll(1, 1.0)
+        process_id = broker.process_id
+        assert process_id is not None
+        os.kill(process_id, signal.SIGSTOP)
+        try:
+            source.poll(1, 0.1)
+            began = time.monotonic()
+            source.close()
+            assert time.monotonic() - began < 10 * kafka_log.CLOSE_SECONDS
+        finally:
+            os.kill(process_id, signal.SIGCONT)
+        for thread in threading.enumerate():
+            if thread.name == "closed reader":
+                thread.join(PATIENCE_SECONDS)
 
 
 def _retry(sink: KafkaSink) -> None:
