@@ -34,6 +34,8 @@ from services.log.stalls import ASK_SECONDS, StallWatch
 
 ANSWER_SECONDS = 10.0
 LEADER_SECONDS = 0.5
+CLOSE_SECONDS = 5.0
+"""Time that the end of a reader may take before its loop goes on without it."""
 MAX_QUEUED_MESSAGES = 500_000
 POLLS_BETWEEN_COMMITS = 200
 BUSY_MESSAGES = 100
@@ -232,6 +234,8 @@ class KafkaSource:
         """Where the partitions end, as far as the last poll has come to their ends."""
         self._is_lull = False
         """Whether nothing has come the last time, not even the end of a partition."""
+        self._waits: dict[str, tuple[int, int]] = {}
+        """Positions behind which an open transaction has held messages back, and at how many looks in a row."""
         self._has_lost_brokers = threading.Event()
         self._polls = 0
         self._is_busy = False
@@ -254,7 +258,24 @@ class KafkaSource:
         threading.Thread(target=stalled.close, name="stalled reader", daemon=True).start()
 
     def _end_by_leader(self, topic: str) -> int:
-        return end_by_leader(self._consumer, topic, self._partition)
+        end = end_by_leader(self._consumer, topic, self._partition)
+        self._report_open_transaction(topic, end)
+        return end
+
+    def _report_open_transaction(self, topic: str, readable_end: int) -> None:
+        """Log that messages wait behind a transaction that was open at two looks: nothing else says why they wait."""
+        position = self._next_offsets[topic]
+        if not 0 <= readable_end <= position < self._end(topic, position):
+            self._waits.pop(topic, None)
+            return
+        before, looks = self._waits.get(topic, (position, 0))
+        looks = looks + 1 if before == position else 1
+        self._waits[topic] = position, looks
+        if looks == 2:
+            _logger.warning(
+                "messages of %s, partition %d, wait from offset %d on behind an open transaction",
+                *(topic, self._partition, position),
+            )
 
     def _assign(self) -> None:
         self._consumer.assign(
@@ -377,7 +398,10 @@ class KafkaSource:
 
     def close(self) -> None:
         """Stop reading."""
-        self._consumer.close()
+        # It may wait, for ever, for a broker that hangs to answer about the positions for lag tools.
+        closing = threading.Thread(target=self._consumer.close, name="closed reader", daemon=True)
+        closing.start()
+        closing.join(CLOSE_SECONDS)
 
 
 def end_by_leader(consumer: Consumer, topic: str, partition: int) -> int:

@@ -24,8 +24,11 @@ from services.metadata.reads.queries import shard_backlog
 from services.metadata.settings import MetadataSettings
 from services.metadata.state.reclaim_clocks import Freed
 from services.runtime.http.reads import Stores, closing_reader
+from services.storage.store import Store
 
 FRESH_SECONDS = 15.0
+READ_SECONDS = 0.5
+"""Time that a scrape waits for new figures."""
 _UNKNOWN = float("nan")
 FREED_SECONDS = (5.0, 15.0, 60.0, 300.0, 900.0, 1_800.0, 3_600.0, 21_600.0, 86_400.0)
 """Bucket bounds. One of them is the objective of the alerts: see deploy/prometheus/rules.yml."""
@@ -167,32 +170,37 @@ class MetadataMetrics:
 
 @dataclass(slots=True)
 class _ShardSums:
-    """The sums of one shard, read at a scrape, at most every ``FRESH_SECONDS``."""
+    """The sums of one shard, read at a scrape, at most every ``FRESH_SECONDS``.
+
+    In a thread: a read waits for a write, and on a disk that hangs a write does not end. A scrape has to answer then,
+    with the last figures, or no alert says that the loop hangs.
+    """
 
     stores: Stores
     shard: int
     _sums: ShardBacklog | None = None
     _read_seconds: float = 0.0
+    _reading: threading.Thread | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def value(self, figure: Callable[[ShardBacklog], int]) -> float:
         """Return one of the figures; NaN until the database is open."""
         with self._lock:
-            now_seconds = time.monotonic()
-            if self._sums is None or now_seconds - self._read_seconds >= FRESH_SECONDS:
-                self._read(now_seconds)
+            store = self.stores.get(self.shard)
+            is_due = self._sums is None or time.monotonic() - self._read_seconds >= FRESH_SECONDS
+            if store is not None and is_due and not (self._reading and self._reading.is_alive()):
+                self._reading = threading.Thread(target=self._read, args=(store,), name="figures", daemon=True)
+                self._reading.start()
+                self._reading.join(READ_SECONDS)
             return _UNKNOWN if self._sums is None else figure(self._sums)
 
-    def _read(self, now_seconds: float) -> None:
-        store = self.stores.get(self.shard)
-        if store is None:
-            return
+    def _read(self, store: Store) -> None:
         try:
             with closing_reader(store.reading()) as tables:
                 self._sums = shard_backlog(tables)
         except DeepcleanError:
             return  # the disk fails or the process ends, which is reported elsewhere: keep the last figures
-        self._read_seconds = now_seconds
+        self._read_seconds = time.monotonic()
 
 
 class SnapshotDiffMetrics:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +17,7 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from services.domain.errors import FencedError, InvariantError, PositionError, RetryableError
+from services.log import kafka as kafka_log
 from services.log import stalls
 from services.log.clock import SystemClock
 from services.log.kafka import KafkaLog, KafkaSource, producer_configuration
@@ -286,6 +290,30 @@ def test_the_log_goes_on_after_the_broker_was_away(tmp_path: Path) -> None:
         sink.close()
 
 
+@pytest.mark.broker
+def test_a_reader_ends_while_the_broker_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client waits for an answer about the positions for lag tools, as long as there is none."""
+    monkeypatch.setattr(kafka_log, "POLLS_BETWEEN_COMMITS", 1)
+    monkeypatch.setattr(kafka_log, "CLOSE_SECONDS", 0.5)
+    with EmbeddedBroker(tmp_path) as broker:
+        create_topics(broker.bootstrap_servers, {"orders": {}}, partitions=1)
+        source = KafkaLog(broker.bootstrap_servers, "contract-test").open_source(["orders"], 0, {})
+        source.poll(1, 1.0)
+        process_id = broker.process_id
+        assert process_id is not None
+        os.kill(process_id, signal.SIGSTOP)
+        try:
+            source.poll(1, 0.1)
+            began = time.monotonic()
+            source.close()
+            assert time.monotonic() - began < 10 * kafka_log.CLOSE_SECONDS
+        finally:
+            os.kill(process_id, signal.SIGCONT)
+        for thread in threading.enumerate():
+            if thread.name == "closed reader":
+                thread.join(PATIENCE_SECONDS)
+
+
 def _retry(sink: KafkaSink) -> None:
     """As the loop does: until it is acknowledged, all of it again."""
     for _ in range(20):
@@ -340,6 +368,36 @@ def test_a_reader_that_fetches_nothing_more_is_opened_again(
         while time.monotonic() < quiet_until:
             assert not source.poll(10, 0.1)
         assert source._consumer is again, "a partition without messages is not stalled"
+
+
+@pytest.mark.broker
+def test_a_reader_says_that_an_open_transaction_holds_messages_back(
+    kafka: KafkaLog,
+    source_and_topic: tuple[KafkaSource, str],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """They count as lag, so that an alert can tell that the reader does not go on."""
+    monkeypatch.setattr(stalls, "LOOK_SECONDS", 0.3)
+    source, topic = source_and_topic
+    settings = producer_configuration(kafka.bootstrap_servers, "stranger")
+    stranger = Producer({**settings, "transactional.id": f"stranger-{uuid4().hex}"})
+    stranger.init_transactions(PATIENCE_SECONDS)
+    stranger.begin_transaction()
+    stranger.produce(topic, b"never committed", partition=0)
+    stranger.flush(PATIENCE_SECONDS)
+    with contextlib.closing(kafka.open_sink()) as sink:
+        sink.send(topic, 0, b"behind it")
+        sink.flush()
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while "wait from offset 0 on behind an open transaction" not in caplog.text and time.monotonic() < deadline:
+        assert not source.poll(10, 0.1)
+    assert caplog.text.count("open transaction") == 1
+    assert source.lag() == {topic: 2}
+    stranger.abort_transaction(PATIENCE_SECONDS)
+    assert [record.value for record in take(source, 1)] == [b"behind it"]
+    assert not source.poll(10, 0.5), "the end, behind what the transaction has left there"
+    assert not any(source.lag().values())
 
 
 @pytest.mark.broker

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -73,3 +74,15 @@ def test_the_four_states_add_up_to_the_inventory(monkeypatch: pytest.MonkeyPatch
 
     stores[0] = BrokenStore()  # type: ignore[assignment]
     assert value("held") == 1_000, "the last figures stay"
+
+    disk = threading.Event()
+
+    class HangingStore:
+        def reading(self) -> None:
+            disk.wait()
+            raise StoreError("the process ends")
+
+    monkeypatch.setattr(metrics, "READ_SECONDS", 0.01)
+    stores[0] = HangingStore()  # type: ignore[assignment]
+    assert [value("held"), value("live")] == [1_000, 20], "a scrape does not hang"
+    disk.set()
