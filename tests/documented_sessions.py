@@ -49,7 +49,6 @@ NOT_PLAYED = {
     "lens-iceberg.md": "it names tables of the reader; the tutorial makes one",
     "lens-ozone.md": "it names a database of the reader; tests/integration/test_ozone_import.py imports one",
     "operations/recover.md": "each block follows a loss; tests/integration/test_recovery.py has the losses",
-    "operations/run.md": "each block is for another state of a plane",
     "performance.md": "it measures for most of an hour; make figures runs each row",
     "tables.md": "it needs catalogs of the reader; tests/integration/test_export_command.py exports",
     "tracing.md": "some of its commands run until Ctrl-C; tests/integration/test_trace.py has a collector",

@@ -8,6 +8,7 @@ from tests.staged_pages import operations, reading
 STAGED = {
     ROOT / "docs" / name: staging
     for name, staging in {
+        "operations/run.md": operations.RUN,
         "ledger.md": operations.LEDGER,
         "page.md": reading.PAGE,
     }.items()

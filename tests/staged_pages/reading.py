@@ -1,4 +1,4 @@
-"""The states of the pages that show a plane, or take data out of it: traces, the page, tables, clients."""
+"""The states of the pages that show a plane: the page."""
 
 from __future__ import annotations
 
