@@ -51,7 +51,6 @@ NOT_PLAYED = {
     "operations/recover.md": "each block follows a loss; tests/integration/test_recovery.py has the losses",
     "performance.md": "it measures for most of an hour; make figures runs each row",
     "tables.md": "it needs catalogs of the reader; tests/integration/test_export_command.py exports",
-    "tracing.md": "some of its commands run until Ctrl-C; tests/integration/test_trace.py has a collector",
     "upgrading.md": "it needs two releases; tests/upgrade upgrades",
 }
 """Pages with commands that no test types in their order, and why; ``test_commands_exist`` reads them, too."""

@@ -10,6 +10,7 @@ STAGED = {
     for name, staging in {
         "operations/run.md": operations.RUN,
         "ledger.md": operations.LEDGER,
+        "tracing.md": reading.TRACING,
         "page.md": reading.PAGE,
     }.items()
 }
