@@ -2,35 +2,41 @@
 
 - A block of ``console`` has commands behind ``$``, and what they print. A block of ``bash`` has commands alone. A block
   with a title is a file that the reader saves.
-- A line that is only ``…`` stands for any lines, and ``…`` within a line for anything in it. A time, txn, objectID,
-  UUID, long id or port stands for any other, and a gap between columns for any gap.
+- A line that is only ``…`` stands for any lines, and ``…`` within a line for anything in it. A time, duration, txn,
+  objectID, UUID, long id, offset or port stands for any other, and a gap between columns for any gap.
 - Standard error, such as progress, is shown behind the output or left out. A command ends with status 0, or prints the
   error that the document shows.
 - A block behind ``<!-- not run: … -->`` is left out. The commands of one behind ``<!-- not compared: … -->`` are run,
   and may print something else. Such a comment says why.
+
+Most pages are not one session from a new checkout on: a command makes sense on a plane with these keys, after a loss,
+beside a collector of traces, and names files of the reader. ``tests/staged_pages`` has what is so around the blocks of
+such a page, what stands in for the names, and what ends a command that runs until Ctrl-C.
 
 ``python -m tests.documented_sessions PAGE`` plays a page and prints what its commands really print.
 """
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
 import shlex
-import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+from tests.session_shell import ROOT, Ran, Shell, checkout
+from tests.staged_pages import STAGED
+from tests.stages import ALONE, Stage, Staging
+
 DOCS = ROOT / "docs"
 BY_THEMSELVES = (
     *sorted((DOCS / "tutorials").glob("*.md")),
     DOCS / "getting-started.md",
     DOCS / "lens.md",
+    DOCS / "scale.md",
     DOCS / "security.md",
 )
 """Pages that are played from a new checkout on."""
@@ -40,33 +46,32 @@ NOT_PLAYED = {
     "block-store.md": "its plane has three datanodes; tests/integration/test_datanodes.py plays the same",
     "clients.md": "its programs are run by tests/integration/test_plain_producer.py and test_foreign_consumers.py",
     "deploying.md": "it needs a Kafka cluster; tests/integration/test_topics_command.py has one",
-    "ledger.md": "ids of objects differ from plane to plane; the tutorial of an own store lists and verifies",
     "lens-iceberg.md": "it names tables of the reader; the tutorial makes one",
     "lens-ozone.md": "it names a database of the reader; tests/integration/test_ozone_import.py imports one",
     "operations/recover.md": "each block follows a loss; tests/integration/test_recovery.py has the losses",
-    "operations/run.md": "each block is for another state of a plane",
-    "page.md": "its commands run until Ctrl-C; tests/browser opens the page",
     "performance.md": "it measures for most of an hour; make figures runs each row",
     "tables.md": "it needs catalogs of the reader; tests/integration/test_export_command.py exports",
-    "tracing.md": "some of its commands run until Ctrl-C; tests/integration/test_trace.py has a collector",
     "upgrading.md": "it needs two releases; tests/upgrade upgrades",
 }
 """Pages with commands that no test types in their order, and why; ``test_commands_exist`` reads them, too."""
 ANYTHING = "…"
-_FENCE = re.compile(r"^```(\w*)(?: title=\"([^\"]+)\")?$")
-_REMARK = re.compile(r"^<!-- not (run|compared): .+ -->$")
+_FENCE = re.compile(r"^( *)```(\w*)(?: title=\"([^\"]+)\")?$")
+_REMARK = re.compile(r"^ *<!-- not (run|compared): .+ -->$")
+_HEADING = re.compile(r"^#+ (.+)$")
+_BEHIND = re.compile(r"\s+# .*$")
+"""What a reader does not type of a command: the remark behind it."""
 _VARYING = (
+    r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}",
     r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d",
+    r"\b\d+\.\d{3}s\b",
+    r"\b[a-z]+\.[a-z-]+/\d+/\d+\b",
     r"\b(?:txn|objectID) \d+\b",
     r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b",
+    r"\b[0-9a-f]{32}\b",
     r"\b\d{12,19}\b",
     r"\b127\.0\.0\.1:\d+\b",
 )
 """What differs from run to run: one such value in a document stands for any of its kind."""
-_OWN = {".deepclean", ".venv"}
-"""Entries of a checkout that each session has for itself."""
-_MADE = (".venv/.installed", ".venv/.compiled", ".deepclean/jars/.complete", ".deepclean/jars/.classes")
-"""What ``make`` takes as made: the tests run with what is installed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +84,8 @@ class Block:
     lines: tuple[str, ...]
     is_run: bool
     is_compared: bool
+    heading: str
+    """The one above it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,14 +105,18 @@ class Command:
     text: str
     shown: tuple[str, ...] | None
 
+    @property
+    def name(self) -> str:
+        """The command without the remark behind it."""
+        return _BEHIND.sub("", self.text)
+
 
 @dataclass(frozen=True, slots=True)
-class Ran:
-    """What a command did."""
+class Part:
+    """What a reader does at one block. The place is the heading above; of a further block with its number."""
 
-    status: int
-    output: str
-    errors: str
+    place: str
+    steps: tuple[Save | Command, ...]
 
 
 class SessionError(AssertionError):
@@ -113,35 +124,51 @@ class SessionError(AssertionError):
 
 
 def blocks(document: Path) -> list[Block]:
-    """Return the fenced blocks of a document that begin at the start of a line."""
+    """Return the fenced blocks of a document, also those in lists."""
     found: list[Block] = []
     lines = document.read_text("utf-8").splitlines()
-    opened, start = None, 0
+    opened, start, heading = None, 0, ""
     for number, line in enumerate(lines):
-        if opened is None and (opened := _FENCE.match(line)):
-            start = number
-        elif opened is not None and line == "```":
+        if opened is None:
+            if titled := _HEADING.match(line):
+                heading = titled[1]
+            if opened := _FENCE.match(line):
+                start = number
+        elif line == f"{opened[1]}```":
             remark = _REMARK.match(lines[start - 1]) if start else None
             left_out = remark[1] if remark else ""
-            inner = tuple(lines[start + 1 : number])
-            found.append(Block(start + 1, opened[1], opened[2] or "", inner, left_out != "run", left_out != "compared"))
+            inner = tuple(one.removeprefix(opened[1]) for one in lines[start + 1 : number])
+            kinds = left_out != "run", left_out != "compared"
+            found.append(Block(start + 1, opened[2], opened[3] or "", inner, *kinds, heading))
             opened = None
+    return found
+
+
+def parts(document: Path) -> list[Part]:
+    """Return what a reader of a document does, block by block."""
+    found: list[Part] = []
+    below = dict[str, int]()
+    for block in blocks(document):
+        if done := tuple(_steps(block)):
+            below[block.heading] = number = below.get(block.heading, 0) + 1
+            found.append(Part(block.heading if number == 1 else f"{block.heading} {number}", done))
     return found
 
 
 def steps(document: Path) -> list[Save | Command]:
     """Return what a reader of a document does, in its order."""
-    found: list[Save | Command] = []
-    for block in blocks(document):
-        if not block.is_run:
-            continue
-        if block.title:
-            found.append(Save(block.line, block.title, "".join(f"{line}\n" for line in block.lines)))
-        elif block.language == "console":
-            found += _typed(block)
-        elif block.language == "bash":
-            found += _listed(block)
-    return found
+    return [step for part in parts(document) for step in part.steps]
+
+
+def _steps(block: Block) -> Iterator[Save | Command]:
+    if not block.is_run:
+        return
+    if block.title:
+        yield Save(block.line, block.title, "".join(f"{line}\n" for line in block.lines))
+    elif block.language == "console":
+        yield from _typed(block)
+    elif block.language == "bash":
+        yield from _listed(block)
 
 
 def _typed(block: Block) -> Iterator[Command]:
@@ -215,114 +242,95 @@ def check(document: Path, command: Command, ran: Ran) -> None:
         raise SessionError(f"{place}\n--- the document shows\n{shown}\n{printed}")
 
 
-class Shell:
-    """One shell for a whole session, so that a later command sees what an earlier one has exported."""
-
-    def __init__(self, directory: Path, environment: dict[str, str], scratch: Path) -> None:
-        self._scratch = scratch
-        self._bash = subprocess.Popen(
-            ["bash", "--noprofile", "--norc"],
-            cwd=directory,
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    def run(self, command: str) -> Ran:
-        """Run a command as if it were typed; it gets nothing to read."""
-        assert self._bash.stdin
-        assert self._bash.stdout
-        output, errors = self._scratch / "output", self._scratch / "errors"
-        redirected = f"</dev/null >{shlex.quote(str(output))} 2>{shlex.quote(str(errors))}"
-        self._bash.stdin.write(f"eval {shlex.quote(command)} {redirected}\necho $?\n")
-        self._bash.stdin.flush()
-        return Ran(int(self._bash.stdout.readline()), output.read_text("utf-8"), errors.read_text("utf-8"))
-
-    def close(self) -> None:
-        """End the shell."""
-        self._bash.communicate(timeout=60)
-
-
-@contextlib.contextmanager
-def checkout(directory: Path) -> Iterator[Shell]:
-    """Yield a shell in a directory that looks like this checkout after ``make setup``, and has a home of its own.
-
-    ``deepclean up`` takes free ports, beside whatever runs here. A plane that is left running is stopped.
-    """
-    place = directory / "checkout"
-    programs = place / ".venv" / "bin"
-    programs.mkdir(parents=True)
-    for entry in ROOT.iterdir():
-        if entry.name not in _OWN:
-            (place / entry.name).symlink_to(entry)
-    (place / ".deepclean").mkdir()
-    (place / ".deepclean" / "jars").symlink_to((ROOT / ".deepclean" / "jars").resolve())
-    python = f"PYTHONPATH={shlex.quote(str(ROOT))} exec {shlex.quote(sys.executable)}"
-    _program(programs / "python", f'{python} "$@"')
-    free_ports = 'if [ "$1" = up ]; then set -- "$@" --base-port 0; fi'
-    _program(programs / "deepclean", f'{free_ports}\n{python} -m services.cli "$@"')
-    make = subprocess.run(["which", "make"], capture_output=True, text=True, check=False).stdout.strip() or "make"
-    _program(programs / "make", f'exec {make} {" ".join(f"-o {one}" for one in _MADE)} --silent "$@"')
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("DEEPCLEAN_", "MAKE"))}
-    environment = {
-        **kept,
-        "DEEPCLEAN_HOME": str(place / ".deepclean"),
-        "PATH": f"{programs}{os.pathsep}{kept['PATH']}",
-        "TZ": "UTC",
-        "TMPDIR": str(directory),
-    }
-    shell = Shell(place, environment, directory)
-    try:
-        yield shell
-    finally:
-        shell.run("deepclean down")
-        shell.close()
-
-
-def _program(path: Path, text: str) -> None:
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(0o755)
-
-
-def play(document: Path, shell: Shell) -> int:
-    """Do all that a document says; return the number of commands.
+def play(document: Path, shell: Shell, staging: Staging = ALONE) -> int:
+    """Do all that a document says, in the states that it needs; return the number of commands.
 
     Raises:
         SessionError: a command fails, or prints something else than the document shows.
     """
-    return sum(do(step, shell, document) is not None for step in steps(document))
+    count = 0
+    with closing(played(document, shell, staging)) as session:
+        for command, ran in session:
+            check(document, command, ran)
+            count += 1
+    return count
 
 
-def do(step: Save | Command, shell: Shell, document: Path) -> Ran | None:
-    """Do one thing that a document says; return what a command did.
+def played(document: Path, shell: Shell, staging: Staging) -> Generator[tuple[Command, Ran]]:
+    """Do all that a document says. Yield each command, with what stands in for names in it, and what it did.
+
+    Raises:
+        SessionError: the staging speaks of something that is not in the document.
+    """
+    if unknown := unknown_names(document, staging):
+        raise SessionError(f"{document.name} has no {sorted(unknown)}")
+    stage = Stage(shell, dict(staging.stand_ins))
+    with staging.around(stage):
+        for part in parts(document):
+            with ExitStack() as states:
+                if part.place in staging.blocks:
+                    states.enter_context(staging.blocks[part.place](stage))
+                for step in part.steps:
+                    if isinstance(step, Save):
+                        _save(replace(step, text=stage.here(step.text)), shell)
+                        continue
+                    stage.ran[step.name] = ran = _type(step, stage, staging)
+                    yield _here(step, stage), ran
+    if unused := set(stage.stand_ins) - stage.used:
+        raise SessionError(f"{document.name} does not name {sorted(unused)}")
+
+
+def unknown_names(document: Path, staging: Staging) -> set[str]:
+    """Return the headings and commands of a staging that its document does not have."""
+    found = parts(document)
+    commands = {step.name for part in found for step in part.steps if isinstance(step, Command)}
+    return (set(staging.blocks) - {part.place for part in found}) | ({*staging.endless, *staging.answered} - commands)
+
+
+def _type(command: Command, stage: Stage, staging: Staging) -> Ran:
+    text = stage.here(command.text)
+    if command.name not in staging.endless:
+        return stage.shell.run(text, staging.answered.get(command.name, ""))
+    started = stage.shell.start(text)
+    try:
+        staging.endless[command.name](stage, started)
+    finally:
+        ran = started.interrupt()
+    return ran
+
+
+def _here(command: Command, stage: Stage) -> Command:
+    shown = None if command.shown is None else tuple(map(stage.here, command.shown))
+    return replace(command, text=stage.here(command.text), shown=shown)
+
+
+def _save(step: Save, shell: Shell) -> None:
+    saved = shell.run(f"cat > {shlex.quote(step.name)} << 'end of the file'\n{step.text}end of the file")
+    assert saved.status == 0, saved.errors
+
+
+def do(step: Save | Command, shell: Shell, document: Path) -> None:
+    """Do one thing that a document says.
 
     Raises:
         SessionError: the command fails, or prints something else than the document shows.
     """
     if isinstance(step, Save):
-        saved = shell.run(f"cat > {shlex.quote(step.name)} << 'end of the file'\n{step.text}end of the file")
-        assert saved.status == 0, saved.errors
-        return None
-    ran = shell.run(step.text)
-    check(document, step, ran)
-    return ran
+        _save(step, shell)
+    else:
+        check(document, step, shell.run(step.text))
 
 
 def main() -> None:
     """Play a page, and print what each of its commands prints."""
     page = Path(sys.argv[1]).absolute()
     with tempfile.TemporaryDirectory(prefix="deepclean-session-") as scratch, checkout(Path(scratch)) as shell:
-        for step in steps(page):
-            if isinstance(step, Save):
-                do(step, shell, page)
-                continue
-            ran = shell.run(step.text)
-            print(f"$ {step.text}\n{ran.output}{ran.errors}", end="", flush=True)
+        for command, ran in played(page, shell, STAGED.get(page, ALONE)):
+            print(f"$ {command.text}\n{ran.output}{ran.errors}", end="", flush=True)
             try:
-                check(page, step, ran)
+                check(page, command, ran)
             except SessionError:
-                print(f"^^^ line {step.line} shows something else (status {ran.status})", flush=True)
+                print(f"^^^ line {command.line} shows something else (status {ran.status})", flush=True)
 
 
 if __name__ == "__main__":

@@ -22,11 +22,14 @@ from schemas.topics import CLIENTS, TOPICS
 from services.cli.lazy import loaded_commands
 from services.cli.main import app
 from services.runtime.process.settings import PREFIX, ServiceSettings
-from tests.documented_sessions import BY_THEMSELVES, NOT_PLAYED, ON_A_PLANE, blocks
+from tests.documented_sessions import BY_THEMSELVES, NOT_PLAYED, ON_A_PLANE, blocks, unknown_names
 from tests.metric_catalogue import ROOT, all_metrics
+from tests.staged_pages import STAGED
 
 DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 PLACES = ("bench/", "services/", "streaming", "schemas/", "deploy/", "docs/", "tests/", "decisions/")
+TYPED = ("bash", "console")
+"""Languages of blocks with commands."""
 OTHER_SETTINGS = frozenset({"DEEPCLEAN_HOME", "DEEPCLEAN_IVY_SETTINGS", "DEEPCLEAN_USER"})
 """Read by the plane and by make setup, not by a service."""
 
@@ -214,7 +217,7 @@ class TestEveryDocument:
         text = document.read_text("utf-8")
         targets = set(re.findall(r"^([a-z-]+):", _text("Makefile"), re.MULTILINE))
         assert set(re.findall(r"(?:^|`)make ([a-z-]+)", text, re.MULTILINE)) <= targets
-        lines = [line for block in _blocks(text, "(?:bash|console|sh)") for line in block.splitlines()]
+        lines = [line for block in blocks(document) if block.language in TYPED for line in block.lines]
         lines += re.findall(r"`((?:\.venv/bin/)?(?:deepclean|python -m bench) [^`]+)`", text)
         for line in lines:
             words = line.removeprefix("$ ").partition("#")[0].split()
@@ -257,12 +260,28 @@ def _check_command(command: Any, words: list[str]) -> None:
 
 
 def test_it_is_known_of_each_document_whether_its_commands_are_played() -> None:
-    with_commands = {one for one in DOCUMENTS if any(block.language in ("bash", "console") for block in blocks(one))}
-    without_a_test = {ROOT / "docs" / name for name in NOT_PLAYED}
-    assert {*BY_THEMSELVES, *ON_A_PLANE} | without_a_test == with_commands
-    assert without_a_test.isdisjoint({*BY_THEMSELVES, *ON_A_PLANE})
-    for why in NOT_PLAYED.values():
-        assert all((ROOT / path).exists() for path in re.findall(r"tests/[\w./]+\w", why)), why
+    with_commands = {one for one in DOCUMENTS if any(block.language in TYPED for block in blocks(one))}
+    lists = [*BY_THEMSELVES, *ON_A_PLANE, *STAGED, *(ROOT / "docs" / name for name in NOT_PLAYED)]
+    assert len(lists) == len(set(lists))
+    assert set(lists) == with_commands
+
+
+def test_what_tests_the_commands_that_are_not_played_exists() -> None:
+    remarks = [one for document in DOCUMENTS for one in re.findall("<!-- not .+ -->", document.read_text("utf-8"))]
+    for why in (*NOT_PLAYED.values(), *remarks):
+        assert all((ROOT / path).exists() for path in re.findall(r"(?:tests|bench)/[\w./]+\w", why)), why
+
+
+@pytest.mark.parametrize("page", STAGED, ids=_name)
+def test_the_states_of_a_page_are_of_its_headings_and_commands(page: Path) -> None:
+    assert not unknown_names(page, STAGED[page])
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=_name)
+def test_a_block_of_commands_says_that_it_is_one(document: Path) -> None:
+    """One without a language would be played by nobody, and missed by nobody."""
+    for block in blocks(document):
+        assert block.language, f"line {block.line}"
 
 
 def test_each_decision_has_one_line_in_their_index() -> None:

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.documented_sessions import BY_THEMSELVES, DOCS, ON_A_PLANE, Command, Shell, blocks, checkout, do, play, steps
+from tests.documented_sessions import BY_THEMSELVES, DOCS, ON_A_PLANE, Command, blocks, do, play, steps
+from tests.session_shell import Shell, checkout
+from tests.staged_pages import STAGED
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(900)]
 GETTING_STARTED = DOCS / "getting-started.md"
@@ -25,7 +27,14 @@ def test_a_document_prints_what_it_shows(page: Path, tmp_path: Path) -> None:
     is_tutorial = page.parent.name == "tutorials"
     assert not is_tutorial or all(block.is_run and block.is_compared for block in blocks(page)), "it leaves nothing out"
     with checkout(tmp_path) as shell:
-        assert play(page, shell) > 3
+        assert play(page, shell)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("page", STAGED, ids=lambda page: page.stem)
+def test_a_document_prints_what_it_shows_in_the_states_that_it_speaks_of(page: Path, tmp_path: Path) -> None:
+    with checkout(tmp_path) as shell:
+        assert play(page, shell, STAGED[page])
 
 
 @pytest.mark.long

@@ -84,8 +84,8 @@ def test_ids_last_as_long_as_txns_do() -> None:
 
 
 def test_the_page_shows_what_the_command_says() -> None:
-    blocks = PAGE.read_text().split("```")[1::2]
-    shown = [block.strip("\n").split("\n", 1) for block in blocks if block.startswith("\n$ deepclean size")]
+    blocks = [block.removeprefix("console\n") for block in PAGE.read_text().split("```")[1::2]]
+    shown = [block.strip("\n").split("\n", 1) for block in blocks if block.startswith("$ deepclean size")]
     assert shown
     for line, output in shown:
         result = CliRunner().invoke(app, line.removeprefix("$ deepclean ").split(), env={"COLUMNS": "120"})

@@ -39,6 +39,15 @@ def stored_bytes(line: CommandLine) -> int:
     return line.client.scm(line.shard).totals().inventory_bytes
 
 
+def test_each_pause_is_resumed_by_a_command_of_its_own(line: CommandLine) -> None:
+    line.run("gc", "pause", "vol1/one")
+    line.run("gc", "pause")
+    assert line.run("gc", "status", "vol1/one").splitlines()[-2:] == [
+        "Resume with: deepclean gc resume",
+        "Resume with: deepclean gc resume vol1/one",
+    ]
+
+
 def test_a_paused_bucket_keeps_all_until_it_is_resumed(line: CommandLine) -> None:
     said = line.run("gc", "pause", "vol1/one", "--reason", "who deleted this?")
     assert said.splitlines() == [

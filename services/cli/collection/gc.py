@@ -151,7 +151,7 @@ def status(context: typer.Context, bucket: ShownArgument = "", as_json: JsonOpti
         ),
         numbers=["WAITS", "VERSIONS", "TREES", "CLAIMED"],
     )
-    say(_advice(lines))
+    say(*_advice(lines))
     for line in lines:
         if bucket and line.shadow:
             say("", f"would have been claimed of {scope(line)}, hour by hour:")
@@ -175,13 +175,13 @@ def _print_shadow(line: CollectionStatus) -> None:
     )
 
 
-def _advice(lines: list[CollectionStatus]) -> str:
+def _advice(lines: list[CollectionStatus]) -> list[str]:
     if any(line.state is CollectionState.STOPPED for line in lines):
-        return "Claims are stopped: repair the cause, then run deepclean gc resume --chain-is-mended"
+        return ["Claims are stopped: repair the cause, then run deepclean gc resume --chain-is-mended"]
     suspended = [line for line in lines if line.state is not CollectionState.RUNNING]
     if not suspended:
-        return "No claims are suspended."
-    return "\n".join(dict.fromkeys(_advice_on(line) for line in suspended))
+        return ["No claims are suspended."]
+    return list(dict.fromkeys(_advice_on(line) for line in suspended))
 
 
 def _advice_on(line: CollectionStatus) -> str:
