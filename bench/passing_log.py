@@ -54,6 +54,10 @@ class PassingLog:
         """Return and discard the next messages."""
         return [self._waiting.popleft() for _ in range(min(max_records, len(self._waiting)))]
 
+    def end(self, topic: str) -> int | None:
+        """As ``Source.end``."""
+        return self.end_offset(topic, self._shard)
+
     def positions(self) -> dict[str, int]:
         """As ``Source.positions``."""
         return {self._topic: self.first_offset(self._topic, self._shard)}

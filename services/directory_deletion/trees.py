@@ -157,7 +157,8 @@ class Trees:
             self._step(row, TreeState.EXPANDED, work, attempt=1)
         elif judged.is_reclaimable and (not row.is_reclaimable or chain_version < row.chain_version):
             # Of two verdicts the one counts that the chain comes to first: it may never come to the other one.
-            self._put(row, replace(row, is_reclaimable=True, chain_version=chain_version), work)
+            told = replace(row, birth=judged.birth, snapshots_before_death=judged.snapshots_before_death)
+            self._put(row, replace(told, is_reclaimable=True, chain_version=chain_version), work)
         count_done(work)
 
     def expanded(self, answer: DirectoryExpanded, work: Work) -> None:
@@ -253,8 +254,7 @@ class Trees:
                 self._expand(row, work, now_ms + self._settings.answer_timeout_ms)
         while self._remove_some(view, now_ms, work):
             pass
-        wanted = self._to_remove.next_due_ms() or 0
-        if wanted > view.version and self._ahead.is_false(wanted, view, now_ms, work):
+        if (self._to_remove.next_due_ms() or 0) > view.version and self._ahead.are_false(view, now_ms, work):
             self._give_up(view, work)
 
     def report(self, shard: str) -> None:

@@ -67,7 +67,6 @@ class _Queue:
     numbers: deque[int] = field(default_factory=deque)
     pressing: int = 0
     """Number of requests at the head of the queue that were here when a barrier passed. A settle waits for them."""
-    ahead: AheadOfChain = field(default_factory=AheadOfChain)
 
 
 class WaitingPurges:
@@ -80,6 +79,7 @@ class WaitingPurges:
         self._swept = _Queue()
         self._window = UndoWindow(undo_window_ms)
         self._in_window: deque[_InWindow] = deque()
+        self._ahead = AheadOfChain()
 
     def __len__(self) -> int:
         return len(self._deleted.numbers) + len(self._swept.numbers) + len(self._in_window)
@@ -181,9 +181,10 @@ class WaitingPurges:
             purge = table.get(key)
             if purge is not None:
                 if purge.chain_version > view.version:
-                    if row_total or not queue.ahead.is_false(queue.numbers[0], view, now_ms, work):
+                    if row_total or not self._ahead.are_false(view, now_ms, work):
                         break
-                    self._give_up(queue, view, work)
+                    for one in (self._deleted, self._swept):
+                        self._give_up(one, view, work)
                     continue
                 purge_rows = row_count([purge.rows])
                 if row_total and row_total + purge_rows > max_rows:

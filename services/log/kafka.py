@@ -237,6 +237,7 @@ class KafkaSource:
         self._waits: dict[str, tuple[int, int]] = {}
         """Positions behind which an open transaction has held messages back, and at how many looks in a row."""
         self._has_lost_brokers = threading.Event()
+        self._closing: threading.Thread | None = None
         self._polls = 0
         self._is_busy = False
         self._bootstrap_servers = settings["bootstrap.servers"]
@@ -381,6 +382,11 @@ class KafkaSource:
         except KafkaException as error:
             _logger.debug("positions for lag tools not committed: %s", error)
 
+    def end(self, topic: str) -> int | None:
+        """As ``Source.end``."""
+        end = end_by_leader(self._consumer, topic, self._partition)
+        return end if end >= 0 else None
+
     def positions(self) -> dict[str, int]:
         """As ``Source.positions``: control records at the end of a partition are passed over."""
         return dict(self._next_offsets)
@@ -399,9 +405,10 @@ class KafkaSource:
     def close(self) -> None:
         """Stop reading."""
         # It may wait, for ever, for a broker that hangs to answer about the positions for lag tools.
-        closing = threading.Thread(target=self._consumer.close, name="closed reader", daemon=True)
-        closing.start()
-        closing.join(CLOSE_SECONDS)
+        if self._closing is None:
+            self._closing = threading.Thread(target=self._consumer.close, name="closed reader", daemon=True)
+            self._closing.start()
+        self._closing.join(CLOSE_SECONDS)
 
 
 def end_by_leader(consumer: Consumer, topic: str, partition: int) -> int:

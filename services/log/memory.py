@@ -147,6 +147,10 @@ class MemorySource:
                 break
         return polled
 
+    def end(self, topic: str) -> int | None:
+        """As ``Source.end``."""
+        return self._log.end_offset(topic, self._partition)
+
     def positions(self) -> dict[str, int]:
         """As ``Source.positions``."""
         return dict(self._next_offsets)

@@ -46,6 +46,9 @@ class Source(Protocol):
             PositionError: a position is outside its partition.
         """
 
+    def end(self, topic: str) -> int | None:
+        """Ask where what can be read of a topic ends; None if the log does not answer within half a second."""
+
     def positions(self) -> dict[str, int]:
         """Return the offset per topic before which nothing is left to return.
 

@@ -80,8 +80,10 @@ _LEAST_FOR_PARALLEL_MIB = 768
 """With this collector, Spark counts less of a heap as its own, and refuses to start with one of 512 MiB."""
 _COLLECTOR = re.compile(r"-XX:[+-]Use\w+GC\b")
 _EXECUTOR_MEMORY, _DEFAULT_MEMORY = "spark.executor.memory", "1g"
-_MIB = {"k": 1 / 1024, "m": 1.0, "g": 1024.0, "t": 1024.0**2, "p": 1024.0**3}
+_MIB = {"b": 1 / 1024**2, "k": 1 / 1024, "m": 1.0, "g": 1024.0, "t": 1024.0**2, "p": 1024.0**3}
 _EXECUTOR_JAVA = "spark.executor.extraJavaOptions"
+_JAVA_OPTIONS = (_EXECUTOR_JAVA, "spark.executor.defaultJavaOptions", "spark.executorEnv.JAVA_TOOL_OPTIONS")
+"""Settings from which Java's options of an executor come."""
 
 _LONG_METHODS_TOO = "-XX:-DontCompileHugeMethods"
 """By default, Java only interprets methods of more than 8,000 bytes of code. Spark generates one such method from the
@@ -217,18 +219,19 @@ def _start_settings(options: SessionOptions, jars: list[Path], log_settings: Pat
 def executor_java_options(options: SessionOptions, submitted: Mapping[str, str]) -> str:
     """Return Java's options of executors: ours, and those of spark-submit behind them, which count if both name one.
 
-    Java refuses a second collector: ours is left out if spark-submit names one, and if the heap is too small for it.
+    Java refuses a second collector: ours is left out if any options of theirs name one, and if the heap is too small.
     """
     theirs = submitted.get(_EXECUTOR_JAVA, "")
-    memory = {**submitted, **_given(options)}.get(_EXECUTOR_MEMORY, _DEFAULT_MEMORY)
-    has_parallel = _mebibytes(memory) >= _LEAST_FOR_PARALLEL_MIB and not _COLLECTOR.search(theirs)
+    settings = {**submitted, **_given(options)}
+    is_large = _mebibytes(settings.get(_EXECUTOR_MEMORY, _DEFAULT_MEMORY)) >= _LEAST_FOR_PARALLEL_MIB
+    has_parallel = is_large and not any(_COLLECTOR.search(settings.get(name, "")) for name in _JAVA_OPTIONS)
     return " ".join(filter(None, (_java_options(options), _PARALLEL if has_parallel else "", theirs)))
 
 
 def _mebibytes(memory: str) -> float:
     """Return an amount of memory as Spark writes it: a number and a unit, by default mebibytes. 0 if it is none."""
-    found = re.fullmatch(r"(\d+)([kmgtp]?)b?", memory.strip().lower())
-    return int(found[1]) * _MIB[found[2] or "m"] if found else 0.0
+    found = re.fullmatch(r"(\d+)(?:([kmgtp])b?|(b))?", memory.strip().lower())
+    return int(found[1]) * _MIB[found[2] or found[3] or "m"] if found else 0.0
 
 
 def _java_options(options: SessionOptions) -> str:

@@ -311,6 +311,10 @@ class FaultySource:
             return taken
         return [record for record in taken if (name, shard, topic, record.value) not in self._faults.holes]
 
+    def end(self, topic: str) -> int | None:
+        """Where a topic ends, also if its end is not seen yet."""
+        return self._log.end_offset(topic, self._partition)
+
     def positions(self) -> dict[str, int]:
         """Per topic the offset before which nothing is left."""
         return dict(self._next_offsets)

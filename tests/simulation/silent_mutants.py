@@ -247,7 +247,7 @@ def trims_forget_what_was_read_last(patch: Patch) -> None:
 
 def a_verdict_waits_for_ever(patch: Patch) -> None:
     """A judge waits for the chain version of a request, whatever it is."""
-    patch.setattr(AheadOfChain, "is_false", lambda *_: False)
+    patch.setattr(AheadOfChain, "are_false", lambda *_: False)
 
 
 def trims_forget_backups(patch: Patch) -> None:

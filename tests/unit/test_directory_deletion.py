@@ -206,6 +206,7 @@ class TestJudging:
         assert not harness.wait(ASK_AFTER_MS)
         assert states(harness)
         harness.has_read_all = True
+        assert not harness.give(), "the pause until the next question begins"
         assert not harness.wait(ASK_AFTER_MS)
         assert counted("rows_judged_total", verdict="unjudgeable") == 1
         assert not states(harness)

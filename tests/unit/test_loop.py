@@ -16,7 +16,7 @@ from schemas.stored_rows import row_codec
 from schemas.topics import BY_NAME, METADATA_COMMANDS, METADATA_PROGRESS, Topic
 from services.domain.errors import RetryableError
 from services.log.clock import VirtualClock
-from services.log.memory import MemoryLog
+from services.log.memory import MemoryLog, MemorySource
 from services.log.port import Headers, Sink, Source
 from services.runtime.loop.runner import RUNTIME_TABLES, BatchSummary, LoopMetrics, Runner
 from services.runtime.loop.service import Message, Work
@@ -214,13 +214,13 @@ class Asking(Recorder):
         self.answers.append((len(self.noted), work.has_read_all(METADATA_PROGRESS)))
 
 
-def test_the_log_is_asked_whether_all_of_an_input_is_read(log: FailingLog) -> None:
+def test_the_log_is_asked_whether_all_of_an_input_is_read(log: FailingLog, monkeypatch: pytest.MonkeyPatch) -> None:
     service = Asking()
     runner = Runner(service, 0, MemoryStore(), log, VirtualClock(), max_batch_messages=4)
     run_to_the_end(runner)
     assert all(count == 10 for count, has_read_all in service.answers if has_read_all), "it has said so too early"
     assert service.answers[-1] == (10, True)
-    log.is_away = True
+    monkeypatch.setattr(MemorySource, "end", lambda *_: None)
     runner.step()
     assert service.answers[-1] == (10, False), "nobody can say"
 

@@ -142,6 +142,10 @@ class SourceAround:
         self._source = source
         self._kept: list[LogRecord] = []
 
+    def end(self, topic: str) -> int | None:
+        """As ``Source.end``."""
+        return self._source.end(topic)
+
     def positions(self) -> dict[str, int]:
         """As ``Source.positions``: before the records that are kept."""
         kept = {record.topic: record.offset for record in reversed(self._kept)}

@@ -35,6 +35,7 @@ class CheckedSource:
     def __init__(self, source: Source, read: Mapping[str, ReadRecord], who: str) -> None:
         self._source = source
         self.close = source.close
+        self.end = source.end
         self._read = dict(read)
         self._who = who
 

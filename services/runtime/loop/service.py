@@ -71,8 +71,8 @@ class Work(UnitOfWork):
         self.is_caught_up = True
         """Whether the service has applied all that the log held when it started; until then its state is old."""
         self.has_read_all: Callable[[Topic], bool] = lambda _: False
-        """Asks the broker whether the service has applied all that an input has; false if the broker does not answer.
-        It may take seconds."""
+        """Asks the broker whether the service has applied all that an input has; false if the broker does not answer
+        within half a second."""
         self._messages_before = 0
 
     def send(self, topic: Topic, record: Any, key: bytes = b"") -> None:

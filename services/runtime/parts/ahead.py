@@ -13,27 +13,23 @@ from services.domain.chain_view import ChainView
 from services.runtime.loop.service import Work
 
 ASK_AFTER_MS = 10_000
-"""How long a verdict waits before the broker is asked for the end of the topic, and then between two questions."""
+"""Time before the broker is asked for the end of the topic, and between two questions."""
 WHY_FALSE = "gc.snapshot-chain, of which everything is read, has no marker of the verdict's chain version, which"
 
 
 class AheadOfChain:
-    """The time since when one verdict, the first of those that are ahead, has waited."""
+    """Asks, from time to time, whether the verdicts that are ahead of the chain are false."""
 
     def __init__(self) -> None:
-        self._waiting: int | None = None
-        self._since_ms = 0
+        self._next_ms: int | None = None
 
-    def is_false(self, waiting: int, view: ChainView, now_ms: int, work: Work) -> bool:
-        """Return whether the chain has no such version as that of the first verdict ahead of a view; then no verdict
-        that waits and is ahead has one that exists.
-
-        ``waiting`` is a number by which the verdict is known again. While only parts of a full chain are there, nobody
-        can say.
+    def are_false(self, view: ChainView, now_ms: int, work: Work) -> bool:
+        """Return whether no chain version above that of a view exists. While only parts of a full chain are there,
+        nobody can say.
         """
-        if waiting != self._waiting or now_ms < self._since_ms:
-            self._waiting, self._since_ms = waiting, now_ms
-        if now_ms - self._since_ms < ASK_AFTER_MS:
+        if self._next_ms is None or self._next_ms > now_ms + ASK_AFTER_MS:
+            self._next_ms = now_ms + ASK_AFTER_MS
+        if now_ms < self._next_ms or view.pending_parts:
             return False
-        self._since_ms = now_ms
-        return not view.pending_parts and work.has_read_all(SNAPSHOT_CHAIN)
+        self._next_ms = None  # the pause begins at the next look, when the answer is there
+        return work.has_read_all(SNAPSHOT_CHAIN)
