@@ -157,8 +157,14 @@ class Trees:
             self._step(row, TreeState.EXPANDED, work, attempt=1)
         elif judged.is_reclaimable and (not row.is_reclaimable or chain_version < row.chain_version):
             # Of two verdicts the one counts that the chain comes to first: it may never come to the other one.
-            told = replace(row, birth=judged.birth, snapshots_before_death=judged.snapshots_before_death)
-            self._put(row, replace(told, is_reclaimable=True, chain_version=chain_version), work)
+            told = replace(
+                row,
+                birth=judged.birth,
+                snapshots_before_death=judged.snapshots_before_death,
+                chain_version=chain_version,
+                is_reclaimable=True,
+            )
+            self._put(row, told, work)
         count_done(work)
 
     def expanded(self, answer: DirectoryExpanded, work: Work) -> None:

@@ -413,9 +413,10 @@ class Runner:
 
     def _has_read_all(self, topic: Topic) -> bool:
         """Return whether all of an input is applied. False, too, if some of it comes with this unit of work."""
+        if any(record.topic == topic.name for record in (*self._polled, *(one for one, _ in self._ahead))):
+            return False
         end = self._source.end(topic.name)
-        is_at_hand = any(record.topic == topic.name for record in (*self._polled, *(one for one, _ in self._ahead)))
-        return end is not None and not is_at_hand and self._source.positions().get(topic.name, 0) >= end
+        return end is not None and self._source.positions().get(topic.name, 0) >= end
 
     def _is_published(self, batch: BatchSummary) -> bool:
         """Return whether the log has all that the inputs of a unit of work cause.

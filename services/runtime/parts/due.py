@@ -97,9 +97,9 @@ class DueQueue(Generic[K]):
 
     def pop_due(self, now_ms: int) -> K | None:
         """Remove and return the key that was due first; None when none is due."""
-        while self._heap and self._heap[0][0] <= now_ms:
-            due_ms, key = heappop(self._heap)
-            if self._due_ms.get(key) == due_ms:
-                del self._due_ms[key]
-                return key
-        return None
+        due_ms = self.next_due_ms()
+        if due_ms is None or due_ms > now_ms:
+            return None
+        _, key = heappop(self._heap)
+        del self._due_ms[key]
+        return key
