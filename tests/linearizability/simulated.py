@@ -26,7 +26,8 @@ from tests.simulation.simulator import Simulation
 from tests.simulation.watchers import Watchers
 
 REMEMBERED_MS = 50 * 60_000
-"""A command is known again for an hour of the log: a client that heard nothing for so long does not send it again."""
+"""A command is known again for an hour of the log: a client that heard nothing for so long does not send it again. It
+measures as the library does, by a clock that is never set back."""
 MAX_ROUNDS = 300
 MAX_STEPS = 4_000
 """A run in which services have stopped for good ends all the same."""
@@ -79,7 +80,7 @@ class SimulatedClient:
             self._finish_step(reply)
         elif self._sent is not None and self.random.random() < 0.3:
             topic, value, sent_ms = self._sent
-            if self._run.plane.clock.now_ms() - sent_ms < REMEMBERED_MS:
+            if self._monotonic_ms() - sent_ms < REMEMBERED_MS:
                 self._run.plane.log.append(topic.name, self._chooser.place.shard, value)
 
     def _finish_step(self, value: Any, error: PlaneError | None = None) -> None:
@@ -108,10 +109,13 @@ class SimulatedClient:
         of = codec(type(command))
         replies = SNAPSHOTS_REPLIES if is_request else METADATA_REPLIES
         self._read_to = len(self._run.plane.log.records(replies.name, shard))
-        self._sent = (topic, of.encode_message(command), self._run.plane.clock.now_ms())
+        self._sent = (topic, of.encode_message(command), self._monotonic_ms())
         self._run.plane.log.append(topic.name, shard, self._sent[1])
         if is_request:
             self._shard.actor.requests.append(SentRequest(self._id, number, step))
+
+    def _monotonic_ms(self) -> int:
+        return self._run.plane.clock.now_ms() + self._run.state.set_back_ms
 
     def _reply(self) -> Any:
         """The answer to the command that was sent, if it has come."""
