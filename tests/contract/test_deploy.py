@@ -313,6 +313,16 @@ class TestChart:
         with pytest.raises(AssertionError, match=r"tools\.enabled wants"):
             _rendered({"tools": {"enabled": True}}, tmp_path)
 
+    def test_signatures_that_nobody_registers_are_warned_of(self, tmp_path: Path) -> None:
+        signing = {"signing": {"existingSecret": "signing"}}
+        assert "WARNING" in _notes(signing, tmp_path)
+        assert "WARNING" not in _notes({}, tmp_path)
+        notes = _notes(ALL_OPTIONS, tmp_path)
+        assert "WARNING" not in notes
+        (tools,) = re.findall(r"exec deploy/(\S+)", notes)
+        deployments = [one for one in _rendered(ALL_OPTIONS, tmp_path) if one["kind"] == "Deployment"]
+        assert tools in {one["metadata"]["name"] for one in deployments}
+
     def test_a_setting_goes_before_the_charts_own(self, tmp_path: Path) -> None:
         name = "DEEPCLEAN_KEY_DELETION_UNDO_WINDOW_MS"
         values = {"settings": {name: 86_400_000, "DEEPCLEAN_SNAPSHOTS_IS_RENAME_ALLOWED": True}}
@@ -329,12 +339,30 @@ class TestChart:
 
 
 def _rendered(values: dict[str, Any], scratch: Path) -> list[Any]:
-    helm = _tool("helm", "go install helm.sh/helm/v3/cmd/helm@latest")
+    chosen = ("--kube-version", KUBERNETES, "--values", _saved(values, scratch))
+    _run(_helm(), "lint", "--strict", CHART, *chosen)
+    return [one for one in yaml.safe_load_all(_run(_helm(), "template", "deepclean", CHART, *chosen)) if one]
+
+
+def _notes(values: dict[str, Any], scratch: Path) -> str:
+    """What Helm says after an install. Without a cluster it shows templates alone: one prints the notes."""
+    chart = scratch / "chart"
+    shutil.copytree(CHART, chart, dirs_exist_ok=True)
+    shutil.copy(CHART / "templates" / "NOTES.txt", chart / "notes")
+    printed = 'kind: Notes\napiVersion: v1\nnotes: {{ tpl (.Files.Get "notes") . | quote }}\n'
+    (chart / "templates" / "notes.yaml").write_text(printed)
+    chosen = ("--kube-version", KUBERNETES, "--values", _saved(values, scratch), "--show-only", "templates/notes.yaml")
+    return str(yaml.safe_load(_run(_helm(), "template", "deepclean", chart, *chosen))["notes"])
+
+
+def _helm() -> str:
+    return _tool("helm", "go install helm.sh/helm/v3/cmd/helm@latest")
+
+
+def _saved(values: dict[str, Any], scratch: Path) -> Path:
     file = scratch / "values.yaml"
     file.write_text(yaml.safe_dump(values))
-    chosen = ("--kube-version", KUBERNETES, "--values", file)
-    _run(helm, "lint", "--strict", CHART, *chosen)
-    return [one for one in yaml.safe_load_all(_run(helm, "template", "deepclean", CHART, *chosen)) if one]
+    return file
 
 
 def _container(workload: Any) -> Any:
