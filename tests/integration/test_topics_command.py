@@ -54,6 +54,7 @@ def test_topics_are_made_judged_and_mended(servers: str, tmp_path: Path) -> None
     made = topics(servers, tmp_path, "ensure")
     assert f"mended: {METADATA_COMMANDS.name}: retention.ms is 604800000 instead of -1" in made.stdout
     assert f"mended: {METADATA_COMMANDS.name}: 1 partitions instead of 3" in made.stdout
+    assert made.stdout.count("created: ") == len(wanted_topics(SHARDS)) - 1
     assert made.returncode == 1, "the number of replicas is for an operator"
     assert [flaw.topic for flaw in check_topics(servers, None, SHARDS, Replicas(3, 2))] == [METADATA_COMMANDS.name]
     good = topics(servers, tmp_path, "check", "--replication-factor", "1", "--min-insync-replicas", "1")

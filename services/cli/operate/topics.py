@@ -117,7 +117,7 @@ def ensure(
         print_json({"mended": mended, "left": left})
     else:
         for flaw in mended:
-            say(f"mended: {flaw.topic}: {flaw.sentence}")
+            say(f"created: {flaw.topic}" if flaw.is_absence else f"mended: {flaw.topic}: {flaw.sentence}")
         _print(cluster, left)
     if left:
         raise typer.Exit(ExitStatus.FAILED)
