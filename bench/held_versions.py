@@ -2,7 +2,7 @@
 
 A hundred thousand keys are overwritten repeatedly, about ten thousand between two snapshots, each at most once. So at
 least one snapshot shows every overwritten version, and several snapshots show most of them, because lifetimes differ.
-Halfway, one snapshot is created of many further keys, which are deleted before the next snapshot: only this snapshot
+Halfway, one snapshot is created of many further keys, which are deleted before the next snapshot: this snapshot alone
 holds them.
 """
 
@@ -21,6 +21,8 @@ from services.client.plane import NamespaceCommand
 NAME = "held-versions"
 KEYS_OVERWRITTEN_AT_ONCE = 10
 """The share of the keys that is overwritten between two snapshots: one in this many."""
+ALONE_SHARE = 10
+"""The share of the versions that one snapshot holds alone: one in this many."""
 ALONE_FROM = 500_000_000
 """First number of the keys that only one snapshot holds."""
 ALONE = "snapshot-alone"
@@ -41,22 +43,23 @@ def plane_with_held_versions(conditions: Conditions) -> tuple[SharedPlane, HeldV
 def _fill(conditions: Conditions, plane: SharedPlane) -> HeldVersions:
     sizes = conditions.sizes
     bucket, started = plane.make_bucket(NAME), time.monotonic()
-    at_once = max(1, (sizes.held_versions - sizes.alone_versions) // sizes.held_snapshots)
+    alone = max(1, sizes.held_versions // ALONE_SHARE)
+    at_once = max(1, (sizes.held_versions - alone) // sizes.held_snapshots)
     keys = at_once * KEYS_OVERWRITTEN_AT_ONCE
     plane.send(flat_puts(bucket, keys))
     random = Random(keys)  # noqa: S311  the same at each run
     for number in range(sizes.held_snapshots - 1):
         conditions.say(f"{NAME}: {number * at_once:,} of {sizes.held_versions:,} versions held")
         if number == sizes.held_snapshots // 2:
-            plane.send(flat_puts(bucket, sizes.alone_versions, ALONE_FROM))
+            plane.send(flat_puts(bucket, alone, ALONE_FROM))
             plane.snapshot(bucket, ALONE)
-            plane.send(flat_deletes(bucket, sizes.alone_versions, ALONE_FROM))
+            plane.send(flat_deletes(bucket, alone, ALONE_FROM))
         plane.snapshot(bucket, snapshot_name(number))
         plane.send(_overwrites(bucket, random.sample(range(keys), at_once)))
     plane.settle(NAME)
-    versions = (sizes.held_snapshots - 1) * at_once + sizes.alone_versions
+    versions = (sizes.held_snapshots - 1) * at_once + alone
     seconds = time.monotonic() - started
-    return HeldVersions(bucket, versions, sizes.held_snapshots, keys, sizes.alone_versions, seconds)
+    return HeldVersions(bucket, versions, sizes.held_snapshots, keys, alone, seconds)
 
 
 def snapshot_name(number: int) -> str:

@@ -23,11 +23,9 @@ class Sizes:
     deleted_entries: int = 100_000
     """Entries that are judged by looking into snapshots."""
     held_versions: int = 10_000_000
-    """Deleted versions that snapshots hold."""
+    """Deleted versions that snapshots hold; one snapshot alone holds a tenth of them."""
     held_snapshots: int = 1_000
     """Live snapshots that hold them, in one bucket."""
-    alone_versions: int = 1_000_000
-    """How many of those one snapshot holds alone."""
     followed_buckets: int = 10_000
     """Buckets with snapshots whose chain Spark follows."""
     tree_files: int = 1_000_000

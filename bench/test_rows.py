@@ -25,7 +25,6 @@ SMALL = Sizes(
     deleted_entries=300,
     held_versions=400,
     held_snapshots=10,
-    alone_versions=100,
     followed_buckets=30,
     tree_files=120,
     offered_per_second=500,
