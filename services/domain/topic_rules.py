@@ -58,9 +58,6 @@ class FoundTopic:
     settings: Mapping[str, str]
 
 
-_ABSENCE = "it is missing"
-
-
 @dataclass(frozen=True, slots=True)
 class TopicFlaw:
     """What is wrong with a topic."""
@@ -69,11 +66,8 @@ class TopicFlaw:
     sentence: str
     settings: Mapping[str, str]
     """The settings that mend it; empty if settings do not."""
-
-    @property
-    def is_absence(self) -> bool:
-        """Whether there is no such topic."""
-        return self.sentence == _ABSENCE
+    is_absence: bool = False
+    """Whether there is no such topic."""
 
 
 def _wanted(*, is_compacted: bool) -> dict[str, str]:
@@ -94,7 +88,7 @@ def losses(topic: str, settings: Mapping[str, str], *, is_compacted: bool = Fals
 def flaws(topic: str, found: FoundTopic | None, wanted: WantedTopic, replicas: Replicas) -> list[TopicFlaw]:
     """Return what is wrong with a topic; ``found`` is None for one that is missing."""
     if found is None:
-        return [TopicFlaw(topic, _ABSENCE, {})]
+        return [TopicFlaw(topic, "it is missing", {}, is_absence=True)]
     seen = []
     if found.partitions != wanted.partitions:
         seen.append(TopicFlaw(topic, _partitions(found.partitions, wanted.partitions), {}))

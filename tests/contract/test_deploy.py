@@ -316,9 +316,12 @@ class TestChart:
     def test_signatures_that_nobody_registers_are_warned_of(self, tmp_path: Path) -> None:
         signing = {"signing": {"existingSecret": "signing"}}
         assert "WARNING" in _notes(signing, tmp_path)
-        assert "WARNING" not in _notes({}, tmp_path)
+        notes = _notes({}, tmp_path)
+        assert "WARNING" not in notes
+        assert "networkPolicy.from" in notes
         notes = _notes(ALL_OPTIONS, tmp_path)
         assert "WARNING" not in notes
+        assert "networkPolicy.from" not in notes
         (tools,) = re.findall(r"exec deploy/(\S+)", notes)
         deployments = [one for one in _rendered(ALL_OPTIONS, tmp_path) if one["kind"] == "Deployment"]
         assert tools in {one["metadata"]["name"] for one in deployments}

@@ -26,8 +26,8 @@ from tests.simulation.simulator import Simulation
 from tests.simulation.watchers import Watchers
 
 REMEMBERED_MS = 50 * 60_000
-"""A command is known again for an hour of the log: a client that heard nothing for so long does not send it again. It
-measures as the library does, by a clock that is never set back."""
+"""A command is known again for an hour of the log: a client that heard nothing for so long does not send it again. The
+client measures this time, as the library does, by a clock that is never set back."""
 MAX_ROUNDS = 300
 MAX_STEPS = 4_000
 """A run in which services have stopped for good ends all the same."""
