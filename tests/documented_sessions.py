@@ -42,18 +42,6 @@ BY_THEMSELVES = (
 """Pages that are played from a new checkout on."""
 ON_A_PLANE = (ROOT / "README.md", DOCS / "concepts.md", DOCS / "audit.md")
 """Pages whose commands need the plane of the first session of ``getting-started.md``."""
-NOT_PLAYED = {
-    "block-store.md": "its plane has three datanodes; tests/integration/test_datanodes.py plays the same",
-    "clients.md": "its programs are run by tests/integration/test_plain_producer.py and test_foreign_consumers.py",
-    "deploying.md": "it needs a Kafka cluster; tests/integration/test_topics_command.py has one",
-    "lens-iceberg.md": "it names tables of the reader; the tutorial makes one",
-    "lens-ozone.md": "it names a database of the reader; tests/integration/test_ozone_import.py imports one",
-    "operations/recover.md": "each block follows a loss; tests/integration/test_recovery.py has the losses",
-    "performance.md": "it measures for most of an hour; make figures runs each row",
-    "tables.md": "it needs catalogs of the reader; tests/integration/test_export_command.py exports",
-    "upgrading.md": "it needs two releases; tests/upgrade upgrades",
-}
-"""Pages with commands that no test types in their order, and why; ``test_commands_exist`` reads them, too."""
 ANYTHING = "…"
 _FENCE = re.compile(r"^( *)```(\w*)(?: title=\"([^\"]+)\")?$")
 _REMARK = re.compile(r"^ *<!-- not (run|compared): .+ -->$")

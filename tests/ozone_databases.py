@@ -37,18 +37,19 @@ def add_version(row: Any, blocks: Sequence[tuple[int, int]]) -> None:
 class OzoneDatabase:
     """A database in the making; a snapshot is a checkpoint of it."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, volume: str = "vol") -> None:
         self.directory = directory
+        self.volume = volume.encode()
         self.rows = RawTables(directory / "om.db")
-        self.rows.put(tables.VOLUME, b"/vol", VolumeInfo(name=b"vol", object_id=VOLUME_ID))
+        self.rows.put(tables.VOLUME, b"/" + self.volume, VolumeInfo(name=self.volume, object_id=VOLUME_ID))
         self._previous: dict[bytes, UUID] = {}
 
     def bucket(self, name: str, born: int, layout: int = OBJECT_STORE, **fields: Any) -> BucketKeys:
         """Add a bucket."""
         is_file_system = layout == tables.FILE_SYSTEM_OPTIMIZED
-        keys = BucketKeys(b"vol", name.encode(), VOLUME_ID, object_id(born), is_file_system)
-        row = BucketInfo(volume=b"vol", bucket=keys.bucket, object_id=keys.bucket_id, layout=layout, **fields)
-        self.rows.put(tables.BUCKET, b"/vol/" + keys.bucket, row)
+        keys = BucketKeys(self.volume, name.encode(), VOLUME_ID, object_id(born), is_file_system)
+        row = BucketInfo(volume=self.volume, bucket=keys.bucket, object_id=keys.bucket_id, layout=layout, **fields)
+        self.rows.put(tables.BUCKET, b"/%b/%b" % (self.volume, keys.bucket), row)
         return keys
 
     def live(self, keys: BucketKeys, row: Any) -> None:

@@ -13,8 +13,8 @@ import re
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,8 +29,6 @@ from services.plane.machine.errors import StackError
 from services.plane.stack.plane_file import running_plane
 from services.plane.stack.process_names import STREAMING
 from services.plane.upkeep.found_owners import urls_of
-from services.storage.rocks import RocksStore
-from services.storage.tables import TableDefinition
 from tests import prometheus
 from tests.integration.test_dashboards import configuration, is_answering
 from tests.metric_catalogue import ROOT
@@ -211,19 +209,6 @@ class Patient:
             return self.readiness(service).is_success
         except httpx.HTTPError:
             return False
-
-    @contextmanager
-    def changing(self, service: str, tables: Sequence[TableDefinition[Any]]) -> Iterator[RocksStore]:
-        """Kill a service, and open its database; its supervisor starts it again only when the database is closed."""
-        plane = running_plane(self.line.home)
-        try:
-            os.kill(plane.supervisor.pid, signal.SIGSTOP)
-            self.signal(service, signal.SIGKILL)
-            eventually(lambda: not plane.processes[service].identity.is_alive())
-            with closing(RocksStore(self.line.home / "data" / service / "0" / "db", tables)) as store:
-                yield store
-        finally:
-            os.kill(plane.supervisor.pid, signal.SIGCONT)
 
     def try_runbook(
         self, alerts: set[str], fault: Callable[[Patient], None], repair: Callable[[Patient], None]

@@ -22,7 +22,7 @@ from schemas.topics import CLIENTS, TOPICS
 from services.cli.lazy import loaded_commands
 from services.cli.main import app
 from services.runtime.process.settings import PREFIX, ServiceSettings
-from tests.documented_sessions import BY_THEMSELVES, NOT_PLAYED, ON_A_PLANE, blocks, unknown_names
+from tests.documented_sessions import BY_THEMSELVES, ON_A_PLANE, blocks, unknown_names
 from tests.metric_catalogue import ROOT, all_metrics
 from tests.staged_pages import STAGED
 
@@ -259,16 +259,16 @@ def _check_command(command: Any, words: list[str]) -> None:
     assert options <= known | {"--help"}, (command.name, options - known)
 
 
-def test_it_is_known_of_each_document_whether_its_commands_are_played() -> None:
+def test_each_document_with_commands_is_in_one_list() -> None:
     with_commands = {one for one in DOCUMENTS if any(block.language in TYPED for block in blocks(one))}
-    lists = [*BY_THEMSELVES, *ON_A_PLANE, *STAGED, *(ROOT / "docs" / name for name in NOT_PLAYED)]
+    lists = [*BY_THEMSELVES, *ON_A_PLANE, *STAGED]
     assert len(lists) == len(set(lists))
     assert set(lists) == with_commands
 
 
 def test_what_tests_the_commands_that_are_not_played_exists() -> None:
     remarks = [one for document in DOCUMENTS for one in re.findall("<!-- not .+ -->", document.read_text("utf-8"))]
-    for why in (*NOT_PLAYED.values(), *remarks):
+    for why in remarks:
         assert all((ROOT / path).exists() for path in re.findall(r"(?:tests|bench)/[\w./]+\w", why)), why
 
 

@@ -25,6 +25,7 @@ from services.plane.stack.process_names import BROKER
 from services.runtime.loop.runner import RUNTIME_TABLES
 from services.snapshots.state.tables import SNAPSHOT_INFO_TABLE, TABLES
 from services.storage.tables import TableReader
+from tests.changed_databases import changing
 from tests.metric_catalogue import ROOT
 from tests.patient import Patient, admitted
 from tests.waiting import eventually
@@ -166,7 +167,7 @@ def a_figure_is_damaged(patient: Patient) -> None:
     patient.line.run("bucket", "create", "vol/damaged")
     patient.line.run("gc", "pause", "vol/damaged", "--reason", "the fault comes first")
     patient.delete_a_key("vol/damaged")
-    with patient.changing("metadata", (*MetadataService.tables, *RUNTIME_TABLES)) as store:
+    with changing(patient.line.home, "metadata", (*MetadataService.tables, *RUNTIME_TABLES)) as store:
         rows = dict(TableReader(SPACE_TABLE, store).scan())
         pending = {key: replace(row, bytes=0, versions=0) for key, row in rows.items() if row.key_rows}
         store.write({SPACE_TABLE.name: {key: row_codec(SpaceCellValue).encode(row) for key, row in pending.items()}})
@@ -184,7 +185,7 @@ def a_snapshot_is_lost(patient: Patient) -> None:
     patient.line.run("bucket", "create", "vol/chained")
     for name in ("one", "two"):
         patient.line.run("snapshot", "create", "vol/chained", name)
-    with patient.changing("snapshots", TABLES) as store:
+    with changing(patient.line.home, "snapshots", TABLES) as store:
         rows = dict(TableReader(SNAPSHOT_INFO_TABLE, store).scan())
         lost = next(key for key, row in rows.items() if (row.bucket, row.name) == ("chained", "one"))
         store.write({SNAPSHOT_INFO_TABLE.name: {lost: None}})

@@ -28,6 +28,7 @@ from services.plane.stack.plane_file import running_plane
 from services.plane.stack.process_names import METADATA, STREAMING
 from services.runtime.loop.runner import RUNTIME_TABLES
 from services.storage.tables import TableReader
+from tests.changed_databases import changing
 from tests.metric_catalogue import ROOT
 from tests.patient import Patient, admitted, repeated
 from tests.waiting import eventually
@@ -202,7 +203,7 @@ def rebuild_the_damaged_database(patient: Patient) -> None:
 def ids_run_out(patient: Patient) -> None:
     """As after a hundred billion commands."""
     patient.line.run("bucket", "create", "vol/full")
-    with patient.changing(METADATA, (*MetadataService.tables, *RUNTIME_TABLES)) as store:
+    with changing(patient.line.home, METADATA, (*MetadataService.tables, *RUNTIME_TABLES)) as store:
         state = TableReader(TRANSACTION_INFO_TABLE, store).get(TRANSACTION_INFO_KEY)
         assert state is not None
         used = LAST_TXN_WITH_BLOCKS - IDS_LEFT

@@ -1,17 +1,23 @@
-"""The states of the pages for operators: running a plane, the ledger."""
+"""The states of the pages for operators: running a plane, recovering it, the ledger, upgrading."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import httpx
 
+from schemas.feature_level import FEATURE_LEVEL
 from schemas.records import KeyRow, Settle
 from services.client.plane import accepted
 from services.plane.stack.plane_file import running_plane
+from services.snapshots.state.tables import SNAPSHOT_INFO_TABLE, TABLES
+from services.storage.tables import TableReader
+from tests.changed_databases import changing
+from tests.session_shell import write_deepclean
 from tests.stages import Stage, Staging
-from tests.upgrade.kept_home import unpack
+from tests.upgrade.kept_home import unpack, unpack_program
 from tests.waiting import eventually
 
 WITHOUT_WINDOWS = tuple(
@@ -111,6 +117,111 @@ RUN = Staging(
 )
 
 
+# Recovery
+
+
+@contextmanager
+def two_reports(stage: Stage) -> Iterator[None]:
+    stage.run(*REPORTS)
+    yield
+
+
+def keys(stage: Stage) -> str:
+    return stage.run("deepclean key list sales/reports")
+
+
+def nothing_is_lost(stage: Stage) -> None:
+    stage.run("deepclean audit")
+
+
+@contextmanager
+def a_report_is_deleted(stage: Stage) -> Iterator[None]:
+    stage.run("deepclean key delete sales/reports/2026/january")
+    yield
+    assert "january" in keys(stage)
+    assert "No claims are suspended." in stage.run("deepclean gc status")
+
+
+@contextmanager
+def a_backup_is_older(stage: Stage) -> Iterator[None]:
+    """The broken database has more than the newest backup."""
+    stage.run("deepclean backup", "deepclean key put sales/reports/2026/march --size 1024")
+    yield
+    assert "march" in keys(stage)
+    nothing_is_lost(stage)
+
+
+@contextmanager
+def the_changelog_cannot_be_used(stage: Stage) -> Iterator[None]:
+    """The topic was deleted."""
+    refused = stage.shell.run("deepclean up")
+    assert refused.status == 1
+    assert "topic snapshots.changelog was recreated" in refused.output + refused.errors
+    yield
+
+
+@contextmanager
+def a_database_is_lost_again(stage: Stage) -> Iterator[None]:
+    stage.run("rm -r lost")
+    yield
+    assert "march" in keys(stage)
+    nothing_is_lost(stage)
+
+
+@contextmanager
+def the_broker_is_an_older_copy(stage: Stage) -> Iterator[None]:
+    """Of its records; the plane does not start."""
+    records, older = stage.home / "broker" / "records", stage.scratch / "older"
+    stage.run(
+        *("deepclean down", f"cp -a {records} {older}", "deepclean up"),
+        *("deepclean key put sales/reports/2026/april --size 1024", "deepclean snapshot create sales/reports lost"),
+        "deepclean down",
+    )
+    shutil.rmtree(records)
+    older.rename(records)
+    refused = stage.shell.run("deepclean up")
+    assert refused.status == 1
+    assert "the broker has lost its tail" in refused.output + refused.errors
+    yield
+    assert "LOST" in stage.ran["deepclean accept-lost-tail 0"].output
+    stage.run("make status")
+    assert "april" in keys(stage), "the database has what the log lost"
+    nothing_is_lost(stage)
+
+
+@contextmanager
+def the_chain_was_corrupted(stage: Stage) -> Iterator[None]:
+    """A row of snapshotInfoTable was missing, and is there again; claims are still stopped."""
+    stage.run(*(f"deepclean snapshot create sales/reports {name}" for name in ("one", "two")))
+    with changing(stage.home, "snapshots", TABLES) as store:
+        key, row = next(
+            (key, store.get(SNAPSHOT_INFO_TABLE.name, key))
+            for key, row in TableReader(SNAPSHOT_INFO_TABLE, store).scan()
+            if row.name == "one"
+        )
+        store.write({SNAPSHOT_INFO_TABLE.name: {key: None}})
+    eventually(lambda: "Claims are stopped" in stage.run("deepclean gc status"))
+    with changing(stage.home, "snapshots", TABLES) as store:
+        store.write({SNAPSHOT_INFO_TABLE.name: {key: row}})
+    eventually(lambda: stage.shell.run("deepclean snapshot create sales/reports three").status == 0)
+    assert "Claims are stopped" in stage.run("deepclean gc status")
+    yield
+    assert "No claims are suspended." in stage.run("deepclean gc status")
+
+
+RECOVER = Staging(
+    around=two_reports,
+    blocks={
+        "Stop the damage": a_report_is_deleted,
+        "Restore a backup": a_backup_is_older,
+        "Restore a backup 4": the_changelog_cannot_be_used,
+        "Rebuild metadata from the log": a_database_is_lost_again,
+        "The broker lost its tail": the_broker_is_an_older_copy,
+        "Resume claims": the_chain_was_corrupted,
+    },
+)
+
+
 # The ledger
 
 
@@ -135,3 +246,24 @@ def a_version_is_freed(stage: Stage) -> Iterator[None]:
 
 
 LEDGER = Staging(around=a_version_is_freed)
+
+
+# Upgrading
+
+
+@contextmanager
+def a_plane_of_the_release(stage: Stage) -> Iterator[None]:
+    """The checkout has the program of a release; a pull brings the present one."""
+    program = stage.place / ".venv" / "bin" / "deepclean"
+    present = program.rename(stage.scratch / "present")
+    write_deepclean(program, unpack_program(RELEASE, stage.scratch / "release"), "services.cli.main")
+    stage.stand_ins["git pull"] = f"mv {present} {program}"
+    stage.run(*REPORTS)
+    yield
+    finished = stage.ran["deepclean upgrade finish"].output
+    assert finished.endswith(f"Every shard has feature level {FEATURE_LEVEL}.\n"), finished
+    assert "no upgrade to finish" not in finished
+    assert "january" in keys(stage)
+
+
+UPGRADING = Staging(around=a_plane_of_the_release, answered={"deepclean upgrade finish": "y\n"})

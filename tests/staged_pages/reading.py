@@ -1,4 +1,4 @@
-"""The states of the pages that show a plane: traces, the page."""
+"""The states of the pages that show a plane, or take data out of it: traces, the page, tables."""
 
 from __future__ import annotations
 
@@ -9,11 +9,15 @@ from contextlib import contextmanager
 import httpx
 
 from schemas.records import BucketLayout, CreateBucket, CreateVolume, DeleteKeys, PutKeys
+from services.plane.machine.home import jars_directory
+from services.plane.machine.jars import ICEBERG
 from services.plane.stack.plane_file import running_plane
 from tests.audit_at_scale import execute
 from tests.otlp_receiver import Receiver, receiver
-from tests.session_shell import Started
-from tests.staged_pages.operations import WITHOUT_WINDOWS, settle
+from tests.session_shell import ROOT, Started
+from tests.spark_cluster import LOOPBACK, SPARK_HOME
+from tests.spark_session import java_for_spark
+from tests.staged_pages.operations import REPORTS, WITHOUT_WINDOWS, settle
 from tests.stages import Stage, Staging
 from tests.waiting import eventually
 
@@ -115,4 +119,53 @@ def it_is_served(_: Stage, started: Started) -> None:
 PAGE = Staging(
     around=a_browser,
     endless={"deepclean page --open": a_browser_has_opened_it, "deepclean page --allow-acts": it_is_served},
+)
+
+
+# Tables
+
+SPARK_SQL_PACKAGES = "--packages org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.1"
+
+
+@contextmanager
+def a_freed_and_a_held_version(stage: Stage) -> Iterator[None]:
+    stage.run(
+        *(*WITHOUT_WINDOWS, *REPORTS, "deepclean snapshot create sales/reports monday"),
+        *(f"deepclean key delete sales/reports/2026/{month}" for month in ("january", "february")),
+        *("deepclean key put sales/reports/draft --size 1024", "deepclean key delete sales/reports/draft"),
+    )
+    settle(stage)
+    yield
+
+
+@contextmanager
+def another_catalog(stage: Stage) -> Iterator[None]:
+    """A directory in place of a REST service."""
+    warehouse = stage.scratch / "warehouse"
+    stage.stand_ins |= {"type=rest": "type=hadoop", "uri=http://127.0.0.1:8181": f"warehouse={warehouse}"}
+    yield
+    assert (warehouse / "deepclean" / "ledger" / "metadata").is_dir()
+
+
+@contextmanager
+def spark_with_icebergs_jar(stage: Stage) -> Iterator[None]:
+    """It runs the queries of the page from a file, and fails with the first one that does."""
+    queries = re.findall(r"^```sql\n(.*?)^```", (ROOT / "docs" / "tables.md").read_text("utf-8"), re.M | re.S)
+    (stage.scratch / "queries.sql").write_text("".join(f"{query.strip()};\n" for query in queries), "utf-8")
+    (jar,) = (jars_directory() / ICEBERG).glob("iceberg-*.jar")
+    stage.stand_ins |= {
+        SPARK_SQL_PACKAGES: f"--jars {jar}",
+        "lake.warehouse=exported": f"lake.warehouse=exported -f {stage.scratch}/queries.sql",
+    }
+    with java_for_spark() as java:
+        paths = f"JAVA_HOME={java['JAVA_HOME']} SPARK_HOME={SPARK_HOME} PATH=$PATH:{SPARK_HOME}/bin"
+        stage.run(f"export {paths} SPARK_LOCAL_IP={LOOPBACK}")
+        yield
+    (output,) = (ran.output for name, ran in stage.ran.items() if name.startswith("spark-sql"))
+    assert "monday" in output
+
+
+TABLES = Staging(
+    around=a_freed_and_a_held_version,
+    blocks={"Where the tables are": another_catalog, "Three queries": spark_with_icebergs_jar},
 )
