@@ -1,4 +1,4 @@
-"""Arguments that name a bucket or its snapshots, and what a shell offers for them: those of the running plane.
+"""Arguments that name buckets, snapshots and paths, and what a shell offers for them: what the running plane has.
 
 For a plane that does not answer it offers nothing: completion never prints an error.
 """
@@ -63,4 +63,16 @@ SnapshotArgument = Annotated[
 ]
 SnapshotsArgument = Annotated[
     list[str], typer.Argument(metavar="NAME…", help="Names of the snapshots.", autocompletion=snapshot_candidates)
+]
+TargetArgument = Annotated[
+    str,
+    typer.Argument(metavar="TARGET", help="Its new path in the same bucket, with or without VOLUME/BUCKET/ before it."),
+]
+ToPathOption = Annotated[
+    str,
+    typer.Option(
+        "--to",
+        metavar="TARGET",
+        help="Another path in the same bucket, with or without VOLUME/BUCKET/ before it; by default the same.",
+    ),
 ]

@@ -129,3 +129,9 @@ def key_path(text: str) -> tuple[str, str, str]:
     if len(parts) != 3 or not all(parts):
         raise typer.BadParameter(f"{text!r} is not VOLUME/BUCKET/PATH")
     return parts[0], parts[1], parts[2]
+
+
+def target_path(text: str, volume: str, bucket: str) -> str:
+    """Return a new path in a bucket, which may be given with ``volume/bucket/`` before it, as all other paths are."""
+    whole, own = text.removeprefix("/"), f"{volume}/{bucket}/"
+    return whole.removeprefix(own) if whole.startswith(own) else text

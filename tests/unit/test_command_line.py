@@ -141,6 +141,12 @@ def test_more_keys_than_fit_a_command_go_in_several(tree: CommandLine, tmp_path:
     assert [key["path"] for key in tree.json("key", "list", "vol1/tree")] == ["a/b/one"]
 
 
+def test_a_new_path_may_name_its_bucket(tree: CommandLine) -> None:
+    tree.run("key", "rename", "vol1/tree/two", "vol1/tree/three")
+    tree.run("dir", "rename", "vol1/tree/a/b", "/vol1/tree/a/c/")
+    assert [key["path"] for key in tree.json("key", "list", "vol1/tree")] == ["a/c/one", "three"]
+
+
 def test_everything_that_was_made_can_be_removed(tree: CommandLine) -> None:
     tree.run("key", "rename", "vol1/tree/two", "three")
     tree.run("key", "delete", "vol1/tree/three")

@@ -92,7 +92,7 @@ def test_one_of_several_deletions_is_chosen_by_its_death(line: CommandLine) -> N
     line.run("key", "delete", "vol1/tree/top")
     line.run("undelete", "vol1/tree/top", "--death", str(first))
     assert keys(line)["top"] == "top"
-    line.run("undelete", "vol1/tree/top", "--to", "other")
+    line.run("undelete", "vol1/tree/top", "--to", "vol1/tree/other")
     assert keys(line)["other"] == "newer"
 
 

@@ -9,10 +9,10 @@ import typer
 
 from schemas.answers import ListedDeletion, Returning
 from schemas.records import DeletedKind
-from services.cli.arguments import BucketArgument
+from services.cli.arguments import BucketArgument, ToPathOption
 from services.cli.exit_status import ExitStatus
 from services.cli.output import print_json, print_table
-from services.cli.session import JsonOption, bucket_path, key_path, session_of
+from services.cli.session import JsonOption, bucket_path, key_path, session_of, target_path
 from services.cli.store.entries import AllOption, LimitOption, print_first
 from services.cli.terminal import say
 from services.client.errors import PlaneError
@@ -83,7 +83,7 @@ def _print_deleted(entries: list[ListedDeletion]) -> None:
 def undelete(
     context: typer.Context,
     path: Annotated[str, typer.Argument(metavar="VOLUME/BUCKET/PATH", help="The deleted key or directory.")],
-    target: Annotated[str, typer.Option("--to", help="Another path in the same bucket; by default the same.")] = "",
+    target: ToPathOption = "",
     death: Annotated[
         int,
         typer.Option(
@@ -103,6 +103,7 @@ def undelete(
 ) -> None:
     """Undelete a key, an overwritten version or a whole directory, with its blocks, unless it is claimed."""
     volume, bucket, name = key_path(path)
+    target = target_path(target, volume, bucket)
     with session_of(context) as session:
         plane, shard = session.connected(), session.volumes().shard_of(volume)
         bring_back = undelete_files if is_by_file else undelete_path

@@ -8,9 +8,9 @@ import typer
 
 from schemas.answers import ListedEntry
 from schemas.records import DeleteDirectory, MakeDirectory, RenameDirectory
-from services.cli.arguments import BucketArgument
+from services.cli.arguments import BucketArgument, TargetArgument
 from services.cli.output import print_reply, print_table
-from services.cli.session import JsonOption, execute, key_path, session_of
+from services.cli.session import JsonOption, execute, key_path, session_of, target_path
 from services.cli.store.entries import (
     AllOption,
     LimitOption,
@@ -53,12 +53,13 @@ def delete(
 def rename(
     context: typer.Context,
     directory: DirectoryArgument,
-    target: Annotated[str, typer.Argument(metavar="TARGET", help="Its new path in the same bucket.")],
+    target: TargetArgument,
     as_json: JsonOption = False,
 ) -> None:
     """Rename a directory, with everything below it, within its bucket."""
     volume, bucket, path = key_path(directory.removesuffix("/"))
-    reply = execute(context, volume, RenameDirectory(volume, bucket, path, target.removesuffix("/")))
+    target = target_path(target, volume, bucket).removesuffix("/")
+    reply = execute(context, volume, RenameDirectory(volume, bucket, path, target))
     print_reply(reply, f"directory {path} is now {target}, from txn {reply.txn} on", as_json=as_json)
 
 

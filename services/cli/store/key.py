@@ -14,10 +14,10 @@ import typer
 from schemas.answers import ListedEntry
 from schemas.records import DeleteKey, DeleteKeyVersion, KeyRow, PutKey, RenameKey
 from services.cli.amounts import parse_size
-from services.cli.arguments import BucketArgument
+from services.cli.arguments import BucketArgument, TargetArgument
 from services.cli.exit_status import ExitStatus
 from services.cli.output import print_fields, print_json, print_reply, print_table
-from services.cli.session import JsonOption, execute, key_path, session_of
+from services.cli.session import JsonOption, execute, key_path, session_of, target_path
 from services.cli.store.entries import (
     AllOption,
     LimitOption,
@@ -204,11 +204,12 @@ def versions(
 def rename(
     context: typer.Context,
     key: KeyArgument,
-    target: Annotated[str, typer.Argument(metavar="TARGET", help="Its new path in the same bucket.")],
+    target: TargetArgument,
     as_json: JsonOption = False,
 ) -> None:
     """Rename a key within its bucket."""
     volume, bucket, name = key_path(key)
+    target = target_path(target, volume, bucket)
     reply = execute(context, volume, RenameKey(volume, bucket, name, target))
     print_reply(reply, f"key {name} is now {target}, from txn {reply.txn} on", as_json=as_json)
 
