@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -24,8 +24,8 @@ class SubCommand(NamedTuple):
 class LazyCommand(TyperCommand):
     """Represents a sub-command in the listing, and imports it when its arguments are parsed."""
 
-    def __init__(self, entry: SubCommand) -> None:
-        super().__init__(entry.name, help=entry.summary)
+    def __init__(self, entry: SubCommand, group: str) -> None:
+        super().__init__(entry.name, help=entry.summary, rich_help_panel=group)
         self._place = entry.place
 
     @cached_property
@@ -44,9 +44,9 @@ class LazyCommand(TyperCommand):
         return self.loaded.make_context(info_name, args, parent=parent, **extra)
 
 
-def lazy_commands(entries: Iterable[SubCommand]) -> dict[str, LazyCommand]:
+def lazy_commands(groups: Mapping[str, Iterable[SubCommand]]) -> dict[str, LazyCommand]:
     """Return the commands by name, in the order of the listing."""
-    return {entry.name: LazyCommand(entry) for entry in entries}
+    return {entry.name: LazyCommand(entry, group) for group, entries in groups.items() for entry in entries}
 
 
 def loaded_commands(group: Any) -> Sequence[tuple[str, Any]]:

@@ -9,7 +9,7 @@ from services.cli.output import print_table
 from services.cli.terminal import say
 from services.domain.words import counted
 from services.wording.figures import size_text, time_text
-from services.wording.space import SIZES, reasons_text, what_it_frees
+from services.wording.space import NO_MORE, SIZES, reasons_text, what_it_frees
 
 
 def print_states(states: Iterable[tuple[str, int, int, int | str, str]], *, is_exact: bool = True) -> None:
@@ -46,10 +46,11 @@ def say_plan(names: Sequence[str], freed: str, wanted: str, *, is_enough: bool, 
     """Print the snapshots of a plan, and what it would free. ``wanted``: the size that was asked for, as text."""
     for name in names:
         say(name)
-    what = "this snapshot" if len(names) == 1 else f"these {counted(len(names), 'snapshot')}"
-    say(f"deleting {what} would free {freed}")
+    if names:
+        what = "this snapshot" if len(names) == 1 else f"these {counted(len(names), 'snapshot')}"
+        say(f"deleting {what} would free {freed}")
     if not is_enough:
-        say(f"{wanted} cannot be freed: snapshots that may be deleted hold no more")
+        say(f"{wanted} cannot be freed: {NO_MORE}")
     elif not is_smallest:
         say("a smaller set may be enough")
 

@@ -41,7 +41,7 @@ from services.runtime.http.metrics import HttpMetrics, Measured
 from services.runtime.http.reads import body_of, status_of
 from services.wording.amounts import AmountError, parse_size
 from services.wording.figures import bytes_text
-from services.wording.space import freed_text
+from services.wording.space import NO_MORE, freed_text
 
 INDEX = "index.html"
 SMALLEST_PACKED = 500
@@ -173,7 +173,7 @@ class Answers:
         sizes = (found.freed_bytes, found.freed_replicated_bytes, found.freed_versions)
         notes = []
         if not found.is_enough:
-            notes.append(f"{bytes_text(wanted_bytes)} cannot be freed: snapshots that may be deleted hold no more.")
+            notes.append(f"{bytes_text(wanted_bytes)} cannot be freed: {NO_MORE}.")
         elif not found.is_smallest:
             notes.append("A smaller set may be enough.")
         return {

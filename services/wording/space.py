@@ -15,6 +15,8 @@ if TYPE_CHECKING:  # the lens shows such lines without a client of a plane
     from services.client.tasks.space_view import KeepReasons
 
 _MOST_NAMES = 4
+NO_MORE = "every other snapshot is kept (by a tag, a consumer, the retention policy or --keep), or holds nothing more"
+"""Why a plan frees less than is wanted."""
 Sizes = tuple[int, int]
 """Bytes, and what they take on disks."""
 
@@ -124,7 +126,8 @@ def block_fields(
     ]
     if version is None:
         where = f" of {searched}" if searched else ""
-        reasons = "it was freed, that txn wrote no such block, or an open key or a part of an upload has it"
+        freed = f"it was freed (deepclean ledger show {local_id} --block says why)"
+        reasons = f"{freed}, that txn wrote no such block, or an open key or a part of an upload has it"
         return [*shown, ("owner", f"no existing version{where}: {reasons}")]
     return [
         *shown,

@@ -253,7 +253,8 @@ def test_no_line_of_a_table_or_record_ends_in_blanks(tree: CommandLine) -> None:
 
 
 def test_the_listing_says_what_each_command_says_of_itself() -> None:
-    for entry, (name, command) in zip(SUB_COMMANDS, loaded_commands(typer.main.get_command(app)), strict=True):
+    entries = [one for group in SUB_COMMANDS.values() for one in group]
+    for entry, (name, command) in zip(entries, loaded_commands(typer.main.get_command(app)), strict=True):
         said = inspect.cleandoc(command.help or "").split("\n\n")[0].replace("\n", " ")
         assert (entry.name, entry.summary) == (name, said)
 

@@ -115,7 +115,7 @@ def test_commands_say_one_of_a_thing_in_the_singular(line: CommandLine) -> None:
     line.run("key", "put", "vol1/one/k", "--size", "10")
     line.run("snapshot", "create", "vol1/one", "s-one")
     said = line.run("restore", "vol1/one/k", "--from", "s-one", "--to", "again")
-    assert said == "1 key (10 B) and 0 directories of k are back from s-one, as again\n"
+    assert said == "1 key (10 B) and 0 directories of k are back from s-one, as again, with blocks of their own\n"
     line.run("key", "delete", "vol1/one/k")
     line.run("gc", "pause", "vol1/one")
     assert "would free 10 B, 1 version (txn" in line.run("space", "what-if", "vol1/one", "s-one")

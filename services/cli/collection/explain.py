@@ -110,6 +110,7 @@ def _path(view: BucketView, path: str, *, as_json: bool) -> None:
         say(f"below it: {below}, live or held")
     if not found.versions and not found.directories:
         say("Nothing of it is left: it was freed, or never there. What is claimed has no name; ask for its block.")
+        say(f"Its last deletion: deepclean trace show {view.volume}/{view.bucket}/{path}")
     if found.versions:
         say("")
         print_table(

@@ -31,7 +31,7 @@ def doctor(
 
 def _print(found: tuple[Trouble, ...]) -> None:
     if not any(one.is_urgent for one in found):
-        say("Nothing is wrong." if not found else "Nothing is wrong. Good to know:")
+        say("Nothing is wrong.")
     for one in found:
         say(f"{'urgent' if one.is_urgent else 'to know'}: {one.what}", colour="red" if one.is_urgent else "yellow")
         say(f"  {one.action}")

@@ -93,7 +93,7 @@ def show(
     if not rows:
         say(f"Nothing of it was freed in shard {shard}. Who holds it: deepclean explain.")
     for place, row in rows:
-        print_fields(_story(place, row))
+        print_fields(_story(shard, place, row))
         say("")
 
 
@@ -157,10 +157,11 @@ def _cells(place: Place, row: LedgerRow) -> list[object]:
     ]
 
 
-def _story(place: Place, row: LedgerRow) -> Iterator[tuple[str, object]]:
+def _story(shard: int, place: Place, row: LedgerRow) -> Iterator[tuple[str, object]]:
     claim = row.claim
     yield "version", f"born at txn {row.birth} of object {row.object_id}, bucket {row.bucket_id}"
     yield "died", f"at txn {row.death}"
+    yield "its path and its way", f"deepclean trace show {row.death} --shard {shard} --since 1d"
     yield "held by", "no snapshot: none that was live at the claim lay between birth and death"
     yield "snapshot before the death", f"txn {claim.previous_txn}" if claim.previous_txn else "none was live"
     yield "snapshot after the birth", f"txn {claim.next_txn}" if claim.next_txn else "none was live"

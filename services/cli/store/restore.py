@@ -34,6 +34,6 @@ def restore(
         restored,
         f"{counted(restored.keys, 'key')} ({bytes_text(restored.size_bytes)}) and "
         f"{counted(restored.directories, 'directory', 'directories')} of {name} are back from {snapshot}"
-        f"{f', as {target}' if target else ''}",
+        f"{f', as {target}' if target else ''}, with blocks of their own",
         as_json=as_json,
     )
