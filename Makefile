@@ -64,7 +64,6 @@ figures: setup ## Check that a random one in 24 of the rows of the bench run (AL
 
 site: setup ## Make the documents a site in .deepclean/site, to be read without a network
 	.venv/bin/zensical build --strict --clean
-	find .deepclean/site -name '*.py' -delete
 
 lint: setup ## Check style and types
 	.venv/bin/ruff check .

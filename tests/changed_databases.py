@@ -23,7 +23,6 @@ def changing(home: Path, service: str, tables: Sequence[TableDefinition[Any]]) -
     try:
         os.kill(plane.supervisor.pid, signal.SIGSTOP)
         os.kill(plane.processes[service].identity.pid, signal.SIGKILL)
-        eventually(lambda: not plane.processes[service].identity.is_alive())
         with closing(_opened(home / "data" / service / "0" / "db", tables)) as store:
             yield store
     finally:
@@ -31,7 +30,7 @@ def changing(home: Path, service: str, tables: Sequence[TableDefinition[Any]]) -
 
 
 def _opened(directory: Path, tables: Sequence[TableDefinition[Any]]) -> RocksStore:
-    """Open a database of a killed process, which looks dead while some of its threads still hold the lock."""
+    """Open the database of a killed process as soon as the last of its threads has let go of the lock."""
     opened = list[RocksStore]()
 
     def is_opened() -> bool:

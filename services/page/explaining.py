@@ -15,13 +15,9 @@ from services.page.asked import INVALID_REQUEST
 from services.wording.collection import suspended_words
 from services.wording.figures import amount_in_words, bytes_text, on_disks, size_text, time_text
 from services.wording.holders import Holder, holders_of
-from services.wording.space import block_fields, directory_text, goes_when, names_text
+from services.wording.space import NOTHING_LEFT, block_fields, directory_text, goes_when, names_text
 
 MOST_PATHS = 20
-NOTHING_LEFT = (
-    "Nothing of it is left: it was freed, or never there. What is claimed has no name; ask for its block "
-    "(deepclean explain)."
-)
 
 
 def paths_with(view: BucketView, beginning: str) -> list[str]:
@@ -39,7 +35,7 @@ def path_answer(view: BucketView, path: str) -> dict[str, Any]:
     snapshots, found = view.snapshots(), view.path(path)
     held = held_by_path(snapshots, found)
     suspended = suspended_words(view.plane.metadata(view.shard).collection(view.volume, view.bucket))
-    notes = [NOTHING_LEFT] if not found.versions and not found.directories else []
+    notes = [f"{NOTHING_LEFT} (deepclean explain)."] if not found.versions and not found.directories else []
     if found.below_versions:
         below = amount_in_words(found.below_bytes, found.below_versions, found.below_replicated_bytes)
         notes.append(f"Below it: {below}, live or held.")

@@ -15,8 +15,10 @@ if TYPE_CHECKING:  # the lens shows such lines without a client of a plane
     from services.client.tasks.space_view import KeepReasons
 
 _MOST_NAMES = 4
-NO_MORE = "every other snapshot is kept (by a tag, a consumer, the retention policy or --keep), or holds nothing more"
+NO_MORE = "every other snapshot is protected or kept, or holds nothing more"
 """Why a plan frees less than is wanted."""
+NOTHING_LEFT = "Nothing of it is left: it was freed, or never there. What is claimed has no name; ask for its block"
+"""What is said of a path without any version."""
 Sizes = tuple[int, int]
 """Bytes, and what they take on disks."""
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pyarrow as pa
+from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
 
 from tests.ozone_databases import OzoneDatabase, key_info
 from tests.stages import Stage, Staging
@@ -45,25 +48,18 @@ def two_tables_of_a_catalog(stage: Stage) -> Iterator[None]:
     catalog is a file.
     """
     uri, lake = f"sqlite:///{stage.scratch}/catalog.db", stage.scratch / "lake"
-    rows = pa.table({"id": list(range(1_000))})
     with SqlCatalog("lake", uri=uri, warehouse=lake.as_uri()) as catalog:
         catalog.create_namespace("db")
-        for name in ("table", "events"):
-            table = catalog.create_table(f"db.{name}", schema=rows.schema, location=(lake / "db" / name).as_uri())
-            table.append(rows)
-            for _ in range(2):
-                table.overwrite(rows)
-            if name == "table":
-                file = table.metadata_location.removeprefix("file://")
-                (lake / "db" / name / "data" / "left-over.parquet").write_bytes(bytes(100))
-                stage.stand_ins |= {
-                    "/lake/db/table": f"{lake}/db/table",
-                    "s3://lake/db/table/metadata/00007-….metadata.json": file,
-                    "3051729675574597004": str(table.snapshots()[0].snapshot_id),
-                }
-            else:
-                table.manage_snapshots().create_tag(table.snapshots()[0].snapshot_id, "before-cleaning").commit()
-                tagged = str(table.snapshots()[0].snapshot_id)
+        table, events = (_overwritten(catalog, f"db.{name}", lake / "db" / name) for name in ("table", "events"))
+        tagged = events.snapshots()[0].snapshot_id
+        events.manage_snapshots().create_tag(tagged, "before-cleaning").commit()
+    (lake / "db" / "table" / "data" / "left-over.parquet").write_bytes(bytes(100))
+    oldest = str(table.snapshots()[0].snapshot_id)
+    stage.stand_ins |= {
+        "/lake/db/table": f"{lake}/db/table",
+        "s3://lake/db/table/metadata/00007-….metadata.json": table.metadata_location.removeprefix("file://"),
+        "3051729675574597004": oldest,
+    }
     stage.run(f"export PYICEBERG_CATALOG__LAKE__TYPE=sql PYICEBERG_CATALOG__LAKE__URI={uri}")
     yield
     by_file, orphans, by_tag = (
@@ -74,9 +70,19 @@ def two_tables_of_a_catalog(stage: Stage) -> Iterator[None]:
             "lake:db.events what-if before-cleaning",
         )
     )
-    assert by_file.startswith(f"deleting {stage.stand_ins['3051729675574597004']} would free")
+    assert by_file.startswith(f"deleting {oldest} would free")
     assert "left-over.parquet" in orphans
     assert by_tag.startswith(f"deleting {tagged} would free")
+
+
+def _overwritten(catalog: Catalog, name: str, place: Path) -> Table:
+    """Create a table whose rows were written, and overwritten twice."""
+    rows = pa.table({"id": list(range(1_000))})
+    table = catalog.create_table(name, schema=rows.schema, location=place.as_uri())
+    table.append(rows)
+    for _ in range(2):
+        table.overwrite(rows)
+    return table
 
 
 ICEBERG = Staging(around=two_tables_of_a_catalog)

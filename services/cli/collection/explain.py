@@ -29,6 +29,7 @@ from services.wording.collection import suspended_words
 from services.wording.figures import amount_in_words, bytes_text, on_disks, size_text, time_text
 from services.wording.holders import Holder, holders_of
 from services.wording.space import (
+    NOTHING_LEFT,
     accounted_bytes,
     block_fields,
     directory_text,
@@ -109,7 +110,7 @@ def _path(view: BucketView, path: str, *, as_json: bool) -> None:
         below = amount_in_words(found.below_bytes, found.below_versions, found.below_replicated_bytes)
         say(f"below it: {below}, live or held")
     if not found.versions and not found.directories:
-        say("Nothing of it is left: it was freed, or never there. What is claimed has no name; ask for its block.")
+        say(f"{NOTHING_LEFT}.")
         say(f"Its last deletion: deepclean trace show {view.volume}/{view.bucket}/{path}")
     if found.versions:
         say("")
